@@ -1,0 +1,67 @@
+//! The attribute macros of heist: `#[heist::main(unsafe)]` and `#[heist::test(unsafe)]`.
+//!
+//! Both wrap a plain function so that its body runs as the main goroutine of a new runtime.
+//! Use them through the `heist` crate, which re-exports them: the expansion names `::heist`.
+//!
+//! # Invariants
+//! - Without the word `unsafe` nothing is started: the macro states the promise and refuses.
+//! - User expressions (option values, the body) are never placed inside the `unsafe` block.
+//! - A refused function still exists for the compiler, so that one mistake gives one error.
+
+#![warn(missing_docs)]
+
+mod expand;
+mod options;
+
+use proc_macro::TokenStream;
+
+use crate::expand::Attribute;
+
+/// Runs the function as the main goroutine of a runtime of its own.
+///
+/// ```ignore
+/// #[heist::main(unsafe)]
+/// fn main() {
+///     let answer = heist::go(|| 6 * 7).join().unwrap();
+///     println!("{answer}");
+/// }
+/// ```
+///
+/// The word `unsafe` is the promise of docs/SAFETY.md: a goroutine can move to another OS thread
+/// at every park point, so no thread-local borrow, no `Rc` out of one and no other `!Send` value
+/// lives on a goroutine's stack across a park.
+///
+/// Options follow in the same list and are handed to `heist::Runtime::builder()`:
+///
+/// | option | value |
+/// |---|---|
+/// | `procs = 2` | number of Ps |
+/// | `stack_size = 64 * 1024` | bytes of address space for each goroutine's stack |
+/// | `name = "api"` | name of the runtime |
+///
+/// Attributes, visibility and return type of the function are kept. If the runtime cannot be
+/// started, the program prints `heist: <error>` to stderr and exits with code 2.
+#[proc_macro_attribute]
+pub fn main(args: TokenStream, item: TokenStream) -> TokenStream {
+    expand::expand(Attribute::Main, args.into(), item.into()).into()
+}
+
+/// Makes the function a `#[test]` whose body is the main goroutine of a runtime of its own.
+///
+/// Takes the options of [`macro@main`]. In addition `procs` may be a list, then the body runs
+/// once for each value, one runtime after the other, and a failure says with which value:
+///
+/// ```ignore
+/// #[heist::test(unsafe, procs = [1, 2, 4, 16])]
+/// fn every_goroutine_ends() {
+///     let handles: Vec<_> = (0..100).map(|i| heist::go(move || i)).collect();
+///     assert_eq!(handles.into_iter().map(|h| h.join().unwrap()).sum::<u32>(), 4950);
+/// }
+/// ```
+///
+/// `#[should_panic]` works as usual; with a list of `procs` every run has to panic, and the
+/// message of the last one is compared with `expected`.
+#[proc_macro_attribute]
+pub fn test(args: TokenStream, item: TokenStream) -> TokenStream {
+    expand::expand(Attribute::Test, args.into(), item.into()).into()
+}

@@ -1,0 +1,25 @@
+#![forbid(unsafe_code)]
+#![allow(unused_unsafe)]
+
+extern crate self as heist;
+
+pub use heist_macros::main;
+
+pub struct Runtime;
+
+impl Runtime {
+    pub fn builder() -> Self {
+        Runtime
+    }
+
+    pub fn build(self) -> Result<Self, String> {
+        Ok(self)
+    }
+
+    pub fn run(self, f: fn()) {
+        f()
+    }
+}
+
+#[heist::main(unsafe)]
+fn main() {}

@@ -1,0 +1,4 @@
+use heist_macros as heist;
+
+#[heist::main(unsafe, procs)]
+fn main() {}

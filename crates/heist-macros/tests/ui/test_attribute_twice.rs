@@ -1,0 +1,7 @@
+use heist_macros as heist;
+
+#[heist::test(unsafe)]
+#[test]
+fn runs_twice() {}
+
+fn main() {}
