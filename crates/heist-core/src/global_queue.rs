@@ -1,0 +1,123 @@
+//! The global run queue: a FIFO under the scheduler lock whose length anyone may read.
+//!
+//! # Invariants
+//! - The list is touched only by who holds the scheduler lock; that is the `&mut` of [`GlobalQueue`].
+//! - [`GlobalLen`] is stored before the lock is released. A reader without the lock may see it
+//!   late, never for good: who goes to sleep reads it again under the lock.
+//!
+//! GO: proc.go globrunqput, globrunqget, globrunqgetbatch.
+
+use crate::list::{Linked, List};
+use crate::policy;
+use crate::sync::{AtomicU32, Ordering};
+use std::ptr::NonNull;
+
+/// The length of the global queue, readable without the lock.
+#[derive(Debug)]
+pub struct GlobalLen(AtomicU32);
+
+impl GlobalLen {
+    /// The length of an empty queue.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// The length at some recent moment.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for GlobalLen {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The queue itself. Lives inside the scheduler lock.
+#[derive(Debug)]
+pub struct GlobalQueue<T: Linked> {
+    list: List<T>,
+}
+
+impl<T: Linked> GlobalQueue<T> {
+    /// An empty queue.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { list: List::new() }
+    }
+
+    /// The exact length.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.list.len()
+    }
+
+    /// Whether nothing waits here.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Appends one goroutine.
+    ///
+    /// # Safety
+    /// `gp` is valid, runnable and in no queue.
+    #[doc(alias = "globrunqput")]
+    pub unsafe fn push_back(&mut self, len: &GlobalLen, gp: NonNull<T>) {
+        // SAFETY: passed on.
+        unsafe { self.list.push_back(gp) };
+        self.publish(len);
+    }
+
+    /// Appends a batch in order.
+    #[doc(alias = "globrunqputbatch")]
+    pub fn append(&mut self, len: &GlobalLen, batch: &mut List<T>) {
+        self.list.append(batch);
+        self.publish(len);
+    }
+
+    /// Puts a batch in front, in order: the goroutines of a P that is taken away.
+    #[doc(alias = "globrunqputhead")]
+    pub fn prepend(&mut self, len: &GlobalLen, batch: &mut List<T>) {
+        self.list.prepend(batch);
+        self.publish(len);
+    }
+
+    /// Takes exactly one.
+    #[doc(alias = "globrunqget")]
+    pub fn pop(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
+        let gp = self.list.pop_front();
+        let counted = self.list.len();
+        if gp.is_none() && counted > 0 {
+            crate::throw!("GlobalQueue::pop: {counted} counted, none found");
+        }
+        self.publish(len);
+        gp
+    }
+
+    /// Takes a P's fair share, in order.
+    #[doc(alias = "globrunqgetbatch")]
+    pub fn pop_batch(&mut self, len: &GlobalLen, procs: u32) -> List<T> {
+        let n = policy::global_batch(self.list.len(), procs);
+        let batch = self.list.split_front(n);
+        if batch.len() != n {
+            crate::throw!("GlobalQueue::pop_batch: {n} counted, {} found", batch.len());
+        }
+        self.publish(len);
+        batch
+    }
+
+    fn publish(&self, len: &GlobalLen) {
+        len.0.store(self.list.len(), Ordering::Relaxed);
+    }
+}
+
+impl<T: Linked> Default for GlobalQueue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,38 @@
+//! The algorithms of heist's scheduler, without an operating system.
+//!
+//! Everything here is pure memory and atomics: no thread, no syscall, no thread-local, no clock.
+//! That is what lets loom run the protocols through every interleaving and lets a simulator link
+//! them as they are. The crate `heist` adds threads, stacks and I/O on top.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`policy`] | every constant of the scheduler and every decision that is a pure function |
+//! | [`run_queue`] | the per-P ring with its `run_next` slot, owner half and thief half |
+//! | [`global_queue`] | the FIFO under the scheduler lock, with a length anyone may read |
+//! | [`list`] | intrusive lists: single (queues) and double (idle Ms) |
+//! | [`steal_order`] | the random walks over the Ps |
+//! | [`idle`] | the idle-P stack and the bitmaps that let thieves skip Ps |
+//! | [`spinning`] | the count of Ms that look for work, and who must wake whom |
+//! | [`status`] | the life of a goroutine as checked transitions |
+//! | [`note`] | one-shot sleep and wake-up of a thread |
+//! | [`join`] | the hand-over of a goroutine's result |
+//! | [`lock_rank`] | the lock order as text, checked in debug builds |
+//! | [`rng`] | the seeded random numbers of the scheduler |
+//! | [`mod@throw`] | the way out when the scheduler finds itself corrupted |
+//! | [`sync`] | the one switch between std's and loom's atomics |
+#![warn(missing_docs)]
+
+pub mod global_queue;
+pub mod idle;
+pub mod join;
+pub mod list;
+pub mod lock_rank;
+pub mod note;
+pub mod policy;
+pub mod rng;
+pub mod run_queue;
+pub mod spinning;
+pub mod status;
+pub mod steal_order;
+pub mod sync;
+pub mod throw;

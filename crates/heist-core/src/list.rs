@@ -1,0 +1,289 @@
+//! Intrusive lists: a goroutine or a thread is its own list node, so queueing allocates nothing.
+//!
+//! [`List`] is singly linked, for run queues and free lists. [`DoubleList`] also removes a given
+//! element in constant time, for idle threads.
+//!
+//! # Invariants
+//! - An element is in at most one list through a given link.
+//! - Lists hand out and take `NonNull`; they own nothing and free nothing.
+//!
+//! GO: proc.go gQueue, gList; list.go, list_manual.go.
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+/// The link that makes a type a node of a [`List`].
+#[derive(Debug)]
+pub struct Link<T>(Cell<Option<NonNull<T>>>);
+
+impl<T> Link<T> {
+    /// A link that is in no list.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Cell::new(None))
+    }
+}
+
+impl<T> Default for Link<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A type that carries a [`Link`].
+///
+/// # Safety
+/// `link` must return the same field at every call, and while an element is in a list nobody else
+/// may use that field. Elements must stay at their address while they are in a list.
+pub unsafe trait Linked: Sized {
+    /// The link of this element.
+    fn link(&self) -> &Link<Self>;
+}
+
+/// A FIFO of linked elements that also takes at the front.
+#[derive(Debug)]
+#[doc(alias = "gQueue")]
+pub struct List<T: Linked> {
+    head: Option<NonNull<T>>,
+    tail: Option<NonNull<T>>,
+    len: u32,
+}
+
+// SAFETY: a list is a set of pointers to elements it has sole use of; moving it to another thread
+// moves that use. Elements themselves must be allowed to move between threads.
+unsafe impl<T: Linked + Send> Send for List<T> {}
+
+impl<T: Linked> List<T> {
+    /// An empty list.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { head: None, tail: None, len: 0 }
+    }
+
+    /// How many elements there are.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.head.is_none()
+    }
+
+    /// The first element, which stays in the list.
+    #[must_use]
+    pub const fn front(&self) -> Option<NonNull<T>> {
+        self.head
+    }
+
+    /// Appends an element.
+    ///
+    /// # Safety
+    /// `element` is valid, in no list, and stays valid while it is in this one.
+    pub unsafe fn push_back(&mut self, element: NonNull<T>) {
+        // SAFETY: valid by the caller's promise.
+        unsafe { element.as_ref() }.link().0.set(None);
+        match self.tail.replace(element) {
+            // SAFETY: elements of the list are valid.
+            Some(tail) => unsafe { tail.as_ref() }.link().0.set(Some(element)),
+            None => self.head = Some(element),
+        }
+        self.len += 1;
+    }
+
+    /// Puts an element in front.
+    ///
+    /// # Safety
+    /// As for [`List::push_back`].
+    pub unsafe fn push_front(&mut self, element: NonNull<T>) {
+        // SAFETY: valid by the caller's promise.
+        unsafe { element.as_ref() }.link().0.set(self.head);
+        self.head = Some(element);
+        if self.tail.is_none() {
+            self.tail = Some(element);
+        }
+        self.len += 1;
+    }
+
+    /// Takes the first element.
+    pub fn pop_front(&mut self) -> Option<NonNull<T>> {
+        let element = self.head?;
+        // SAFETY: elements of the list are valid.
+        self.head = unsafe { element.as_ref() }.link().0.take();
+        if self.head.is_none() {
+            self.tail = None;
+        }
+        self.len -= 1;
+        Some(element)
+    }
+
+    /// Moves all of `other` behind the last element.
+    pub fn append(&mut self, other: &mut Self) {
+        let Some(first) = other.head.take() else { return };
+        match self.tail {
+            // SAFETY: elements of the list are valid.
+            Some(tail) => unsafe { tail.as_ref() }.link().0.set(Some(first)),
+            None => self.head = Some(first),
+        }
+        self.tail = other.tail.take();
+        self.len += std::mem::take(&mut other.len);
+    }
+
+    /// Moves all of `other` in front of the first element, keeping its order.
+    pub fn prepend(&mut self, other: &mut Self) {
+        other.append(self);
+        std::mem::swap(self, other);
+    }
+
+    /// Takes the first `n` elements, or all if there are fewer.
+    #[must_use]
+    pub fn split_front(&mut self, n: u32) -> Self {
+        let mut front = Self::new();
+        for _ in 0..n {
+            let Some(element) = self.pop_front() else { break };
+            // SAFETY: just taken out of this list, so valid and in none.
+            unsafe { front.push_back(element) };
+        }
+        front
+    }
+}
+
+impl<T: Linked> Default for List<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Linked> Iterator for List<T> {
+    type Item = NonNull<T>;
+
+    fn next(&mut self) -> Option<NonNull<T>> {
+        self.pop_front()
+    }
+}
+
+/// The links that make a type a node of a [`DoubleList`].
+#[derive(Debug)]
+pub struct DoubleLink<T> {
+    next: Cell<Option<NonNull<T>>>,
+    prev: Cell<Option<NonNull<T>>>,
+    listed: Cell<bool>,
+}
+
+impl<T> DoubleLink<T> {
+    /// Links that are in no list.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { next: Cell::new(None), prev: Cell::new(None), listed: Cell::new(false) }
+    }
+
+    /// Whether the element is in a list.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        self.listed.get()
+    }
+}
+
+impl<T> Default for DoubleLink<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A type that carries a [`DoubleLink`].
+///
+/// # Safety
+/// As for [`Linked`].
+pub unsafe trait DoublyLinked: Sized {
+    /// The links of this element.
+    fn double_link(&self) -> &DoubleLink<Self>;
+}
+
+/// A stack of linked elements from which a given one can be taken out in constant time.
+#[derive(Debug)]
+#[doc(alias = "listHead")]
+pub struct DoubleList<T: DoublyLinked> {
+    head: Option<NonNull<T>>,
+    len: u32,
+}
+
+// SAFETY: as for `List`.
+unsafe impl<T: DoublyLinked + Send> Send for DoubleList<T> {}
+
+impl<T: DoublyLinked> DoubleList<T> {
+    /// An empty list.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { head: None, len: 0 }
+    }
+
+    /// How many elements there are.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.head.is_none()
+    }
+
+    /// Puts an element on top.
+    ///
+    /// # Safety
+    /// `element` is valid, in no list, and stays valid while it is in this one.
+    pub unsafe fn push(&mut self, element: NonNull<T>) {
+        // SAFETY: valid by the caller's promise.
+        let link = unsafe { element.as_ref() }.double_link();
+        if link.listed.replace(true) {
+            crate::throw!("DoubleList::push: the element is in a list already");
+        }
+        link.prev.set(None);
+        link.next.set(self.head);
+        if let Some(head) = self.head.replace(element) {
+            // SAFETY: elements of the list are valid.
+            unsafe { head.as_ref() }.double_link().prev.set(Some(element));
+        }
+        self.len += 1;
+    }
+
+    /// Takes the top element.
+    pub fn pop(&mut self) -> Option<NonNull<T>> {
+        let element = self.head?;
+        // SAFETY: it is the head of this list.
+        unsafe { self.remove(element) };
+        Some(element)
+    }
+
+    /// Takes `element` out, wherever it is.
+    ///
+    /// # Safety
+    /// If `element` is in a list, it is in this one.
+    pub unsafe fn remove(&mut self, element: NonNull<T>) {
+        // SAFETY: valid by the caller's promise.
+        let link = unsafe { element.as_ref() }.double_link();
+        if !link.listed.replace(false) {
+            crate::throw!("DoubleList::remove: the element is in no list");
+        }
+        let (prev, next) = (link.prev.take(), link.next.take());
+        match prev {
+            // SAFETY: neighbours of an element of the list are elements of the list.
+            Some(prev) => unsafe { prev.as_ref() }.double_link().next.set(next),
+            None => self.head = next,
+        }
+        if let Some(next) = next {
+            // SAFETY: as above.
+            unsafe { next.as_ref() }.double_link().prev.set(prev);
+        }
+        self.len -= 1;
+    }
+}
+
+impl<T: DoublyLinked> Default for DoubleList<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,164 @@
+//! Every constant of the scheduler and every decision that is a pure function.
+//!
+//! The values are Go's unless the comment says why not. Code elsewhere names them; no other file
+//! repeats a number.
+//!
+//! GO: proc.go, runtime2.go.
+
+/// Slots in a P's ring, besides `run_next`. Loom explores four: the algorithm is the same and the
+/// interleavings stay countable.
+#[cfg(not(loom))]
+pub const RING_CAPACITY: u32 = 256;
+/// Slots in a P's ring under loom.
+#[cfg(loom)]
+pub const RING_CAPACITY: u32 = 4;
+
+/// How many of the oldest goroutines an overflowing ring moves to the global queue, besides the
+/// newcomer.
+pub const OVERFLOW_BATCH: u32 = RING_CAPACITY / 2;
+
+/// Most goroutines taken from the global queue at once.
+pub const GLOBAL_BATCH_MAX: u32 = RING_CAPACITY / 2;
+
+/// Every so many ticks the global queue goes first, so that two goroutines which keep readying
+/// each other cannot starve it. A prime, so that it does not fall in step with the program.
+pub const GLOBAL_CHECK_TICKS: u32 = 61;
+
+/// Passes over all Ps before a thief gives up.
+pub const STEAL_TRIES: u32 = 4;
+
+/// How long a thief waits before it takes a running P's `run_next`: the owner is most likely just
+/// about to block and run it itself.
+pub const RUN_NEXT_BACK_OFF_NS: u64 = 3_000;
+
+/// Free goroutine records a P keeps; at this many it gives back down to half.
+pub const FREE_G_MAX: u32 = 64;
+/// What a P's free list is cut down to and filled up to.
+pub const FREE_G_KEEP: u32 = 32;
+
+/// Goroutine ids a P reserves at a time.
+pub const ID_BLOCK: u64 = 16;
+
+/// Most Ps a runtime can have. The tables indexed by P are reserved at this size so that a resize
+/// never moves them under a reader.
+pub const PROCS_MAX: u32 = 4096;
+
+/// Most threads a runtime makes unless told otherwise.
+pub const THREADS_MAX: u32 = 10_000;
+
+/// Whether this tick looks at the global queue before the local one.
+#[must_use]
+pub const fn global_first(tick: u32) -> bool {
+    tick.is_multiple_of(GLOBAL_CHECK_TICKS)
+}
+
+/// How many goroutines to take from a global queue of `size` with `procs` Ps: a fair share, one
+/// more than none, at most half a ring.
+#[must_use]
+pub const fn global_batch(size: u32, procs: u32) -> u32 {
+    let share = size / procs + 1;
+    let share = if share < size { share } else { size };
+    if share < GLOBAL_BATCH_MAX { share } else { GLOBAL_BATCH_MAX }
+}
+
+/// Whether one more M may start to spin: at most half of the busy Ps' Ms look for work, so that
+/// the search does not eat the machine when there is little to find.
+#[must_use]
+pub const fn may_spin(n_spinning: u32, procs: u32, n_idle: u32) -> bool {
+    2 * n_spinning < procs.saturating_sub(n_idle)
+}
+
+/// How much of a victim's ring a thief takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Share {
+    /// Half, rounded up: a ring of one is emptied.
+    CeilHalf,
+    /// Half, rounded down: the victim always keeps work.
+    FloorHalf,
+}
+
+impl Share {
+    /// How many of `len` goroutines this share is.
+    #[must_use]
+    pub const fn of(self, len: u32) -> u32 {
+        match self {
+            Self::CeilHalf => len - len / 2,
+            Self::FloorHalf => len / 2,
+        }
+    }
+}
+
+/// In which order a thief visits the other Ps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Order {
+    /// From a random start with a random step coprime to the number of Ps.
+    Coprime,
+    /// From a random start once around the ring.
+    Ring,
+}
+
+/// Whether a thief may take `run_next`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunNextTheft {
+    /// In the last pass, after a back-off.
+    LastTry,
+    /// Not at all: a fresh goroutine stays with the P that made it.
+    Never,
+}
+
+/// How idle Ps rob busy ones. It is data: the search loop is the same for every policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StealPolicy {
+    /// Passes over all Ps. Each victim looked at costs one of a budget of `tries * procs`.
+    pub tries: u32,
+    /// How much is taken.
+    pub share: Share,
+    /// In which order victims are visited.
+    pub order: Order,
+    /// Whether `run_next` may be taken.
+    pub run_next: RunNextTheft,
+}
+
+impl StealPolicy {
+    /// Go's policy: four tries along a coprime walk, the larger half, `run_next` as a last resort.
+    #[must_use]
+    pub const fn go() -> Self {
+        Self {
+            tries: STEAL_TRIES,
+            share: Share::CeilHalf,
+            order: Order::Coprime,
+            run_next: RunNextTheft::LastTry,
+        }
+    }
+
+    /// The gentle policy: a ring scan that never empties its victim and never takes `run_next`.
+    ///
+    /// A goroutine alone in a ring, or in `run_next`, waits for its own P: throughput of bursts
+    /// for locality.
+    #[must_use]
+    pub const fn gentle() -> Self {
+        Self {
+            tries: STEAL_TRIES,
+            share: Share::FloorHalf,
+            order: Order::Ring,
+            run_next: RunNextTheft::Never,
+        }
+    }
+
+    /// The same policy with another number of passes.
+    #[must_use]
+    pub const fn with_tries(mut self, tries: u32) -> Self {
+        self.tries = tries;
+        self
+    }
+}
+
+impl Default for StealPolicy {
+    fn default() -> Self {
+        Self::go()
+    }
+}

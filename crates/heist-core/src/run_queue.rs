@@ -1,0 +1,410 @@
+//! The per-P run queue: a ring of 256 slots plus `run_next`.
+//!
+//! One producer (the owner P), many consumers (the owner and any thief). The two sides are
+//! different types: only [`Owner`] can push, only [`Thief`] can rob.
+//!
+//! ```text
+//!             head (CAS by owner and thieves)      tail (store by owner)
+//!              v                                    v
+//!  ring  . . . A B C D E F G H I J K L M N O P Q R . . . .       indices run freely, slot = i % 256
+//!              |--- a thief takes this half ---|
+//!  run_next    Z   runs before A, and only the owner puts it there
+//! ```
+//!
+//! # Invariants
+//! - `tail - head <= RING_CAPACITY`; only the owner moves `tail`, anyone moves `head` by CAS.
+//! - Only the owner makes `run_next` non-null; anyone may take it.
+//! - `is_empty` never answers true while a goroutine is here (it may answer false late).
+//!
+//! # Ordering
+//! - `tail`: stored with Release by the owner, loaded with Acquire by thieves. It publishes the
+//!   slots below it and whatever was written to the goroutines in them.
+//! - `head`: moved by a CAS with Release, loaded with Acquire by the owner before it reuses a
+//!   slot. So a thief has finished reading a slot before the owner can overwrite it; a thief that
+//!   read an overwritten slot loses its CAS and forgets what it read.
+//! - `run_next`: swapped or CASed with AcqRel: it hands a goroutine over by itself.
+//!
+//! GO: proc.go runqput, runqget, runqgrab, runqsteal, runqempty, runqputslow, runqputbatch.
+
+use crate::list::{Linked, List};
+use crate::policy::{OVERFLOW_BATCH, RING_CAPACITY, Share};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+use crossbeam_utils::CachePadded;
+use std::mem::MaybeUninit;
+use std::ptr::{NonNull, null_mut};
+
+const RING: usize = RING_CAPACITY as usize;
+const OVERFLOW: usize = OVERFLOW_BATCH as usize + 1;
+
+/// What the owner writes and thieves only read (but for `run_next`, which both take).
+#[derive(Debug)]
+struct OwnerSide<T> {
+    tail: AtomicU32,
+    run_next: AtomicPtr<T>,
+}
+
+/// A run queue. Shared by reference; see [`RunQueue::owner`] and [`RunQueue::thief`].
+#[derive(Debug)]
+pub struct RunQueue<T> {
+    head: CachePadded<AtomicU32>,
+    owner_side: CachePadded<OwnerSide<T>>,
+    ring: [AtomicPtr<T>; RING],
+}
+
+/// Where a goroutine is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// In front of everything; who was there moves to the tail.
+    Next,
+    /// Behind everything.
+    Tail,
+}
+
+/// A goroutine taken by its owner, and whether it goes on with the time slice of the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Popped<T> {
+    /// From `run_next`: it inherits the slice, so a pair that keeps readying each other is
+    /// preempted like one goroutine.
+    Inherits(NonNull<T>),
+    /// From the ring: a new slice.
+    Fresh(NonNull<T>),
+}
+
+impl<T> Popped<T> {
+    /// The goroutine.
+    #[must_use]
+    pub const fn goroutine(&self) -> NonNull<T> {
+        match *self {
+            Self::Inherits(gp) | Self::Fresh(gp) => gp,
+        }
+    }
+}
+
+/// What a theft brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Stolen<T> {
+    /// Nothing to take, or nothing that may be taken.
+    Nothing,
+    /// `n` goroutines: `run` is for the thief to run now, the others are in its ring.
+    Batch {
+        /// The last one taken.
+        run: NonNull<T>,
+        /// How many were taken, `run` included.
+        n: u32,
+    },
+    /// The victim's `run_next`.
+    RunNext(NonNull<T>),
+}
+
+/// Whether this theft may fall back to `run_next`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunNext {
+    /// Leave it alone.
+    Leave,
+    /// Take it if the ring is empty.
+    Take,
+}
+
+impl<T> RunQueue<T> {
+    /// An empty queue.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::starting_at(0)
+    }
+
+    /// An empty queue whose indices start at `index`, to test the wrap at `u32::MAX`.
+    #[must_use]
+    pub fn starting_at(index: u32) -> Self {
+        Self {
+            head: CachePadded::new(AtomicU32::new(index)),
+            owner_side: CachePadded::new(OwnerSide {
+                tail: AtomicU32::new(index),
+                run_next: AtomicPtr::new(null_mut()),
+            }),
+            ring: std::array::from_fn(|_| AtomicPtr::new(null_mut())),
+        }
+    }
+
+    /// The half that pushes and pops.
+    ///
+    /// # Safety
+    /// The caller owns the P: no two threads use an owner half of one queue at the same time.
+    #[inline]
+    #[must_use]
+    pub const unsafe fn owner(&self) -> Owner<'_, T> {
+        Owner(self)
+    }
+
+    /// The half that robs.
+    #[inline]
+    #[must_use]
+    pub const fn thief(&self) -> Thief<'_, T> {
+        Thief(self)
+    }
+
+    /// Whether there is nothing here, at one moment during the call.
+    ///
+    /// A goroutine on its way from `run_next` into the ring would be missed by looking at each
+    /// once: the ring before it arrives, `run_next` after it left. Arriving moves `tail`, so an
+    /// unmoved `tail` around the look at `run_next` proves that nobody was on the way.
+    #[doc(alias = "runqempty")]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        loop {
+            let head = self.head.load(Ordering::Acquire);
+            let tail = self.owner_side.tail.load(Ordering::Acquire);
+            let next = self.owner_side.run_next.load(Ordering::Acquire);
+            if tail == self.owner_side.tail.load(Ordering::Acquire) {
+                return head == tail && next.is_null();
+            }
+        }
+    }
+
+    /// Goroutines in ring and `run_next`, for reports: exact only while nobody works on it.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        let next = u32::from(!self.owner_side.run_next.load(Ordering::Relaxed).is_null());
+        let tail = self.owner_side.tail.load(Ordering::Relaxed);
+        let ring = tail.wrapping_sub(self.head.load(Ordering::Relaxed));
+        // Head and tail are read at different moments and may be apart by more than the ring.
+        ring.min(RING_CAPACITY) + next
+    }
+
+    fn slot(&self, index: u32) -> &AtomicPtr<T> {
+        &self.ring[index as usize % RING]
+    }
+}
+
+impl<T> Default for RunQueue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The half of a [`RunQueue`] that its P uses.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner<'a, T>(&'a RunQueue<T>);
+
+impl<T> Owner<'_, T> {
+    /// Puts a goroutine into the queue.
+    ///
+    /// If the ring is full, its older half and the goroutine that found no place, in this order,
+    /// go to `overflow`, all at once, so that the global lock is taken once per 129.
+    #[inline]
+    #[doc(alias = "runqput")]
+    pub fn push(&self, gp: NonNull<T>, slot: Slot, overflow: impl FnOnce(&mut [NonNull<T>])) {
+        match slot {
+            Slot::Tail => self.push_tail(gp, overflow),
+            Slot::Next => {
+                let kicked = self.0.owner_side.run_next.swap(gp.as_ptr(), Ordering::AcqRel);
+                if let Some(kicked) = NonNull::new(kicked) {
+                    self.push_tail(kicked, overflow);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn push_tail(&self, gp: NonNull<T>, overflow: impl FnOnce(&mut [NonNull<T>])) {
+        loop {
+            let head = self.0.head.load(Ordering::Acquire);
+            let tail = self.0.owner_side.tail.load(Ordering::Relaxed);
+            if tail.wrapping_sub(head) < RING_CAPACITY {
+                self.0.slot(tail).store(gp.as_ptr(), Ordering::Relaxed);
+                self.0.owner_side.tail.store(tail.wrapping_add(1), Ordering::Release);
+                return;
+            }
+            if let Some(mut batch) = self.push_overflow(gp, head, tail) {
+                return overflow(&mut batch);
+            }
+            // A thief made room meanwhile.
+        }
+    }
+
+    /// Takes the older half out of a full ring and puts `gp` behind it. None if a thief took from
+    /// the ring first.
+    #[cold]
+    #[doc(alias = "runqputslow")]
+    fn push_overflow(&self, gp: NonNull<T>, head: u32, tail: u32) -> Option<[NonNull<T>; OVERFLOW]> {
+        if tail.wrapping_sub(head) != RING_CAPACITY {
+            crate::throw!("RunQueue::push_overflow: the queue is not full");
+        }
+        let mut batch = [gp; OVERFLOW];
+        for (i, place) in batch[..OVERFLOW - 1].iter_mut().enumerate() {
+            let found = self.0.slot(head.wrapping_add(i as u32)).load(Ordering::Relaxed);
+            // A slot between head and tail was filled by this owner.
+            *place = NonNull::new(found)?;
+        }
+        let moved = head.wrapping_add(OVERFLOW_BATCH);
+        self.0
+            .head
+            .compare_exchange(head, moved, Ordering::Release, Ordering::Relaxed)
+            .is_ok()
+            .then_some(batch)
+    }
+
+    /// Takes the next goroutine to run.
+    #[inline]
+    #[doc(alias = "runqget")]
+    #[must_use]
+    pub fn pop(&self) -> Option<Popped<T>> {
+        let next = &self.0.owner_side.run_next;
+        // Only the owner fills it, so if it is seen empty it is empty.
+        if !next.load(Ordering::Relaxed).is_null() {
+            // One attempt: if it is gone now, a thief has it.
+            if let Some(gp) = NonNull::new(next.swap(null_mut(), Ordering::AcqRel)) {
+                return Some(Popped::Inherits(gp));
+            }
+        }
+        loop {
+            let head = self.0.head.load(Ordering::Acquire);
+            if head == self.0.owner_side.tail.load(Ordering::Relaxed) {
+                return None;
+            }
+            let gp = self.0.slot(head).load(Ordering::Relaxed);
+            let after = head.wrapping_add(1);
+            if self
+                .0
+                .head
+                .compare_exchange_weak(head, after, Ordering::Release, Ordering::Relaxed)
+                .is_ok()
+            {
+                return NonNull::new(gp).map(Popped::Fresh);
+            }
+        }
+    }
+
+    /// Fills the ring from the front of `list`; what finds no place stays in the list.
+    #[doc(alias = "runqputbatch")]
+    pub fn push_batch(&self, list: &mut List<T>)
+    where
+        T: Linked,
+    {
+        let head = self.0.head.load(Ordering::Acquire);
+        let mut tail = self.0.owner_side.tail.load(Ordering::Relaxed);
+        while tail.wrapping_sub(head) < RING_CAPACITY {
+            let Some(gp) = list.pop_front() else { break };
+            self.0.slot(tail).store(gp.as_ptr(), Ordering::Relaxed);
+            tail = tail.wrapping_add(1);
+        }
+        self.0.owner_side.tail.store(tail, Ordering::Release);
+    }
+
+    /// Takes everything: `run_next` first, then the ring in order.
+    #[doc(alias = "runqdrain")]
+    pub fn drain(&self) -> List<T>
+    where
+        T: Linked,
+    {
+        let mut all = List::new();
+        while let Some(popped) = self.pop() {
+            // SAFETY: goroutines in a queue are valid and in no other; this one was just taken out.
+            unsafe { all.push_back(popped.goroutine()) };
+        }
+        all
+    }
+
+    /// Free slots in the ring. Only grows behind the owner's back.
+    fn room(&self) -> u32 {
+        let tail = self.0.owner_side.tail.load(Ordering::Relaxed);
+        RING_CAPACITY - tail.wrapping_sub(self.0.head.load(Ordering::Acquire))
+    }
+}
+
+/// The half of a [`RunQueue`] that others use.
+#[derive(Clone, Copy, Debug)]
+pub struct Thief<'a, T>(&'a RunQueue<T>);
+
+impl<T> Thief<'_, T> {
+    /// Moves a share of this queue into the ring of `thief` and gives it the last one to run.
+    ///
+    /// `back_off` is called before `run_next` is touched: the victim is most likely about to run
+    /// it, and a goroutine ping-ponged between Ps costs more than the wait.
+    #[doc(alias = "runqsteal")]
+    #[doc(alias = "runqgrab")]
+    pub fn steal_into(
+        &self,
+        thief: &Owner<'_, T>,
+        share: Share,
+        run_next: RunNext,
+        mut back_off: impl FnMut(),
+    ) -> Stolen<T> {
+        let room = thief.room();
+        let their_tail = thief.0.owner_side.tail.load(Ordering::Relaxed);
+        loop {
+            let head = self.0.head.load(Ordering::Acquire);
+            let tail = self.0.owner_side.tail.load(Ordering::Acquire);
+            let len = tail.wrapping_sub(head);
+            if len > RING_CAPACITY {
+                // Head and tail are of different moments.
+                crate::sync::spin_loop();
+                continue;
+            }
+            // The one that runs at once needs a slot for the moment of copying only.
+            let n = share.of(len).min(room);
+            if n == 0 {
+                if len == 0 && run_next == RunNext::Take {
+                    match self.steal_run_next(&mut back_off) {
+                        RunNextFound::Taken(gp) => return Stolen::RunNext(gp),
+                        RunNextFound::Empty => return Stolen::Nothing,
+                        RunNextFound::LostRace => continue,
+                    }
+                }
+                return Stolen::Nothing;
+            }
+            for i in 0..n {
+                let gp = self.0.slot(head.wrapping_add(i)).load(Ordering::Relaxed);
+                thief.0.slot(their_tail.wrapping_add(i)).store(gp, Ordering::Relaxed);
+            }
+            let taken = head.wrapping_add(n);
+            if self
+                .0
+                .head
+                .compare_exchange(head, taken, Ordering::Release, Ordering::Relaxed)
+                .is_ok()
+            {
+                return thief.keep_stolen(their_tail, n);
+            }
+        }
+    }
+
+    fn steal_run_next(&self, back_off: &mut impl FnMut()) -> RunNextFound<T> {
+        let slot = &self.0.owner_side.run_next;
+        let Some(gp) = NonNull::new(slot.load(Ordering::Relaxed)) else {
+            return RunNextFound::Empty;
+        };
+        back_off();
+        match slot.compare_exchange(gp.as_ptr(), null_mut(), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => RunNextFound::Taken(gp),
+            Err(_) => RunNextFound::LostRace,
+        }
+    }
+}
+
+enum RunNextFound<T> {
+    Taken(NonNull<T>),
+    Empty,
+    LostRace,
+}
+
+impl<T> Owner<'_, T> {
+    /// Makes `n` goroutines visible that a theft copied behind `tail`, but for the last.
+    fn keep_stolen(&self, tail: u32, n: u32) -> Stolen<T> {
+        let last = self.0.slot(tail.wrapping_add(n - 1)).load(Ordering::Relaxed);
+        let Some(run) = NonNull::new(last) else {
+            crate::throw!("RunQueue::steal_into: an empty slot was stolen");
+        };
+        let head = self.0.head.load(Ordering::Acquire);
+        if tail.wrapping_sub(head).wrapping_add(n - 1) >= RING_CAPACITY {
+            crate::throw!("RunQueue::steal_into: overflow after a steal");
+        }
+        if n > 1 {
+            self.0.owner_side.tail.store(tail.wrapping_add(n - 1), Ordering::Release);
+        }
+        Stolen::Batch { run, n }
+    }
+}
+
+// A copy of a ring's worth of pointers must stay cheap to make on a scheduler stack.
+const _: () = assert!(size_of::<[MaybeUninit<*mut ()>; OVERFLOW]>() <= 2048);

@@ -1,0 +1,102 @@
+//! Spinning Ms: who looks for work, and who must wake whom.
+//!
+//! An M that ran out of work does not sleep at once: it spins, that is, it searches the queues of
+//! the others. While at least one M spins, whoever submits work need not wake anybody; this is
+//! what makes submitting cheap. The price is the race between "the last spinner gives up" and
+//! "work arrives and its submitter relies on that spinner".
+//!
+//! # The protocol
+//! Submitter:
+//! 1. publishes the work in a queue,
+//! 2. full fence,
+//! 3. reads `n`; if it is zero, tries to raise it from 0 to 1 and wakes an M as a spinner.
+//!
+//! Last spinner:
+//! 1. gives its P back to the idle stack (under the scheduler lock),
+//! 2. lowers `n`, full fence,
+//! 3. looks through all queues once more; if it finds work, it takes a P and spins again.
+//!
+//! # Why no wake-up is lost
+//! Both sides write, fence, then read what the other wrote. By the total order of the fences
+//! either the submitter's step 3 comes after the spinner's step 2, reads zero and wakes somebody;
+//! or the spinner's step 3 comes after the submitter's step 1 and finds the work. Either way the
+//! work is found. If there is no idle P left to wake somebody for, every P is busy, and `need`
+//! tells the next M that is about to drop its P to spin instead.
+//!
+//! The model `loom_submit_versus_park` runs exactly these steps.
+//!
+//! # Ordering
+//! SeqCst throughout: step 2 and step 3 of both sides are the store-load pair that weaker orders
+//! do not keep. On x86 the read-modify-writes are full fences anyway.
+//!
+//! GO: proc.go, "Worker thread parking/unparking"; wakep, resetspinning, becomeSpinning.
+
+use crate::sync::{AtomicU32, Ordering};
+use crossbeam_utils::CachePadded;
+
+/// The count of spinning Ms and the request for one more.
+#[derive(Debug)]
+pub struct Spinning {
+    n: CachePadded<AtomicU32>,
+    need: CachePadded<AtomicU32>,
+}
+
+impl Spinning {
+    /// Nobody spins.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { n: CachePadded::new(AtomicU32::new(0)), need: CachePadded::new(AtomicU32::new(0)) }
+    }
+
+    /// How many Ms spin.
+    #[inline]
+    #[must_use]
+    #[doc(alias = "nmspinning")]
+    pub fn n(&self) -> u32 {
+        self.n.load(Ordering::SeqCst)
+    }
+
+    /// Raises the count from zero to one on behalf of the M that is about to be woken. False if
+    /// somebody spins already: then that one finds the work.
+    #[inline]
+    #[must_use]
+    pub fn try_be_first(&self) -> bool {
+        self.n() == 0
+            && self.n.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// One more M spins. Answers the request, if there was one.
+    #[doc(alias = "becomeSpinning")]
+    pub fn start(&self) {
+        self.n.fetch_add(1, Ordering::SeqCst);
+        self.need.store(0, Ordering::SeqCst);
+    }
+
+    /// One M less spins. Returns how many are left.
+    pub fn stop(&self) -> u32 {
+        let before = self.n.fetch_sub(1, Ordering::SeqCst);
+        if before == 0 {
+            crate::throw!("Spinning::stop: n_spinning would be negative");
+        }
+        before - 1
+    }
+
+    /// Asks the next M that would drop its P to spin instead.
+    #[doc(alias = "needspinning")]
+    pub fn request(&self) {
+        self.need.store(1, Ordering::SeqCst);
+    }
+
+    /// Whether somebody asked for a spinner.
+    #[inline]
+    #[must_use]
+    pub fn requested(&self) -> bool {
+        self.need.load(Ordering::SeqCst) != 0
+    }
+}
+
+impl Default for Spinning {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,200 @@
+//! The life of a goroutine as checked transitions of one word.
+//!
+//! ```text
+//!            spawn            execute
+//!   Dead ----------> Runnable ------> Running --+--> Dead
+//!                     ^  ^  ^          |  |  |  |
+//!                     |  |  +--yield---+  |  |  +--> Syscall --> Running | Runnable
+//!                     |  +-----claim--- Waiting <-+- Preempted
+//! ```
+//!
+//! The word also carries a ticket that counts the waits. Whoever wants to wake a goroutine names
+//! the wait it means; the compare-and-swap from `Waiting` with that ticket to `Runnable` is the
+//! claim. Of several wakers (two channels of a select, a timeout, a cancellation) exactly one
+//! wins, and a waker that comes after the wait is over cannot hit the next one.
+//!
+//! # Who owns the goroutine
+//! - `Runnable`: the queue it is in, or the thread that is moving it.
+//! - `Running`: the M that runs it. Only that M leaves this state, by a plain store.
+//! - `Waiting`: nobody, until a claim succeeds; then the claimer.
+//!
+//! # Ordering
+//! - Entering `Waiting` is a SeqCst swap: it is also the fence between "I wait" and the look at
+//!   the cancel flag, whose setter does the same in the other order.
+//! - A claim is AcqRel: the claimer sees what the goroutine wrote before it parked, and whoever
+//!   runs it next (through a queue) sees what the claimer wrote.
+//!
+//! GO: runtime2.go _Gidle.., proc.go casgstatus, ready.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Where a goroutine is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Status {
+    /// Not in use: on a free list, or just out of it.
+    Dead = 0,
+    /// In a run queue, or on its way from one to another.
+    Runnable = 1,
+    /// Running on an M.
+    Running = 2,
+    /// Parked until somebody claims it.
+    Waiting = 3,
+    /// In an announced blocking call, without a P.
+    Syscall = 4,
+    /// Stopped by force; its thread sleeps with it.
+    Preempted = 5,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Dead,
+        Self::Runnable,
+        Self::Running,
+        Self::Waiting,
+        Self::Syscall,
+        Self::Preempted,
+    ];
+
+    /// Whether a goroutine may go from this status to `to`.
+    #[must_use]
+    pub const fn may_become(self, to: Self) -> bool {
+        use Status::{Dead, Preempted, Runnable, Running, Syscall, Waiting};
+        matches!(
+            (self, to),
+            (Dead, Runnable | Waiting)
+                | (Runnable, Running)
+                | (Running, Runnable | Waiting | Syscall | Preempted | Dead)
+                | (Waiting, Runnable)
+                | (Syscall, Running | Runnable)
+                | (Preempted, Waiting | Runnable)
+        )
+    }
+
+    /// Go's name of it in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dead => "dead",
+            Self::Runnable => "runnable",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Syscall => "syscall",
+            Self::Preempted => "preempted",
+        }
+    }
+
+    const fn from_bits(bits: u64) -> Self {
+        Self::ALL[(bits & STATUS_MASK) as usize]
+    }
+}
+
+/// Names one wait of one goroutine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(u64);
+
+const STATUS_MASK: u64 = 0xff;
+const TICKET_ONE: u64 = 0x100;
+
+/// The status of a goroutine with the ticket of its latest wait.
+#[derive(Debug)]
+pub struct StatusWord(AtomicU64);
+
+impl StatusWord {
+    /// A dead goroutine that never waited.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(AtomicU64::new(Status::Dead as u64))
+    }
+
+    /// The status at some recent moment.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> Status {
+        Status::from_bits(self.0.load(Ordering::Acquire))
+    }
+
+    /// The status and, if it waits, the ticket to claim it with.
+    #[inline]
+    #[must_use]
+    pub fn waiting(&self) -> Option<Ticket> {
+        let word = self.0.load(Ordering::SeqCst);
+        (Status::from_bits(word) == Status::Waiting).then_some(Ticket(word & !STATUS_MASK))
+    }
+
+    /// Moves on. The caller owns the goroutine, so nobody else changes the word meanwhile.
+    #[inline]
+    #[doc(alias = "casgstatus")]
+    pub fn transition(&self, from: Status, to: Status) {
+        let word = self.0.load(Ordering::Relaxed);
+        let now = Status::from_bits(word);
+        if now != from || !from.may_become(to) {
+            bad_transition(now, from, to);
+        }
+        self.0.store(word & !STATUS_MASK | to as u64, Ordering::Release);
+    }
+
+    /// The goroutine that is running begins to wait. From here on it can be claimed.
+    #[inline]
+    pub fn begin_wait(&self) -> Ticket {
+        let word = self.0.load(Ordering::Relaxed);
+        let now = Status::from_bits(word);
+        if now != Status::Running {
+            bad_transition(now, Status::Running, Status::Waiting);
+        }
+        let ticket = (word & !STATUS_MASK).wrapping_add(TICKET_ONE);
+        self.0.swap(ticket | Status::Waiting as u64, Ordering::SeqCst);
+        Ticket(ticket)
+    }
+
+    /// The ticket that the next wait will have. Only for the running goroutine itself, to put into
+    /// queues before it parks.
+    #[inline]
+    #[must_use]
+    pub fn next_ticket(&self) -> Ticket {
+        Ticket((self.0.load(Ordering::Relaxed) & !STATUS_MASK).wrapping_add(TICKET_ONE))
+    }
+
+    /// Claims the wait that `ticket` names: true for one caller only, who must then put the
+    /// goroutine into a queue.
+    #[inline]
+    #[must_use]
+    pub fn claim(&self, ticket: Ticket) -> bool {
+        self.0
+            .compare_exchange(
+                ticket.0 | Status::Waiting as u64,
+                ticket.0 | Status::Runnable as u64,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+    }
+
+    /// Claims a goroutine that must be waiting for this caller alone.
+    #[inline]
+    pub fn claim_sole(&self) {
+        let word = self.0.load(Ordering::Relaxed);
+        let now = Status::from_bits(word);
+        if now != Status::Waiting || !self.claim(Ticket(word & !STATUS_MASK)) {
+            bad_transition(now, Status::Waiting, Status::Runnable);
+        }
+    }
+}
+
+impl Default for StatusWord {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn bad_transition(now: Status, from: Status, to: Status) -> ! {
+    crate::throw!(
+        "StatusWord: {} -> {} asked of a goroutine that is {}",
+        from.name(),
+        to.name(),
+        now.name()
+    );
+}
