@@ -123,7 +123,8 @@ fn start_runtime(
         .map(|(name, _)| Ident::new(name, Span::mixed_site()))
         .collect();
     let values = given.iter().map(|(_, value)| value);
-    // The word keeps the user's span, so that `#![forbid(unsafe_code)]` sees it.
+    // SAFETY: the promise is the user's: this is the very word they wrote, with its span, so
+    // that `#![forbid(unsafe_code)]` sees it too.
     let built = quote_spanned! {promise.span=>
         unsafe { ::heist::Runtime::builder()#(.#methods(#locals_of))*.build() }
     };

@@ -1,0 +1,123 @@
+//! Refuses what the house rules refuse: each test reads the repository as text.
+//!
+//! A failure lists every place with the way out. The scanners have tests of their own beside
+//! them, so that a rule which stopped looking fails too.
+
+mod comments;
+mod layers;
+mod places;
+mod report;
+mod shape;
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::report::refuse;
+use crate::source::Source;
+
+/// Kinds of files that are read by people.
+const TEXT: &[&str] = &["md", "rs", "toml", "go", "sh", "yml", "yaml", "html"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the root exists")
+}
+
+fn text_files() -> Vec<Source> {
+    let root = root();
+    let mut files = Vec::new();
+    collect(&root, &mut files);
+    files.sort();
+    let read = |path: &PathBuf| {
+        let name = path.strip_prefix(&root).expect("found below the root");
+        // A file can vanish while another build writes beside us; then there is nothing to check.
+        let text = fs::read_to_string(path).ok()?;
+        Some(Source::new(name.to_str()?, &text))
+    };
+    files.iter().filter_map(read).collect()
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        let extension = path
+            .extension()
+            .and_then(|e| e.to_str())
+            .unwrap_or_default();
+        if path.is_dir() {
+            // Hidden folders belong to tools, but for the checks' own.
+            if name != "target" && (!name.starts_with('.') || name == ".ci") {
+                collect(&path, files);
+            }
+        } else if TEXT.contains(&extension) || path.ends_with(".ci/run") {
+            files.push(path);
+        }
+    }
+}
+
+fn rust_files() -> Vec<Source> {
+    let mut sources = text_files();
+    sources.retain(|source| source.path.ends_with(".rs"));
+    assert!(
+        sources.len() > 10,
+        "the walk found only {} Rust files",
+        sources.len()
+    );
+    sources
+}
+
+#[test]
+fn layers_point_downwards() {
+    refuse(&layers::check(&rust_files()));
+}
+
+#[test]
+fn dangerous_things_have_one_place() {
+    refuse(&places::check(&rust_files()));
+}
+
+#[test]
+fn the_core_depends_on_no_system() {
+    let path = "crates/heist-core/Cargo.toml";
+    let text = fs::read_to_string(root().join(path)).expect("heist-core has a manifest");
+    refuse(&places::check_core_manifest(&Source::new(path, &text)));
+}
+
+#[test]
+fn every_unsafe_has_its_reason() {
+    refuse(&comments::check_safety(&rust_files()));
+}
+
+#[test]
+fn every_ordering_names_its_partner() {
+    refuse(&comments::check_ordering(&rust_files()));
+}
+
+#[test]
+fn files_are_short() {
+    refuse(&shape::check_length(&rust_files()));
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    refuse(&shape::check_leftovers(&rust_files()));
+}
+
+#[test]
+fn names_say_something() {
+    refuse(&shape::check_names(&rust_files()));
+}
+
+#[test]
+fn no_file_names_a_machine() {
+    refuse(&shape::check_paths(&text_files()));
+}
