@@ -11,6 +11,9 @@
 //! 2. full fence,
 //! 3. reads `n`; if it is zero, tries to raise it from 0 to 1 and wakes an M as a spinner.
 //!
+//! Waking somebody is never wrong, so a submitter that sees zero at once and raises it may skip
+//! the fence: only the decision to rely on another spinner needs it.
+//!
 //! Last spinner:
 //! 1. gives its P back to the idle stack (under the scheduler lock),
 //! 2. lowers `n`, full fence,
@@ -26,12 +29,14 @@
 //! The model `loom_submit_versus_park` runs exactly these steps.
 //!
 //! # Ordering
-//! SeqCst throughout: step 2 and step 3 of both sides are the store-load pair that weaker orders
-//! do not keep. On x86 the read-modify-writes are full fences anyway.
+//! Step 2 is a SeqCst fence on both sides, in [`Spinning::try_be_first`] and [`Spinning::stop`].
+//! SeqCst accesses of `n` would not do: the queues are written with Release and read with Acquire,
+//! and such a write may pass a later SeqCst load (x86 does it: both are plain moves). The fences
+//! make every access before one visible to every access after the other, whatever their order.
 //!
 //! GO: proc.go, "Worker thread parking/unparking"; wakep, resetspinning, becomeSpinning.
 
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, fence};
 use crossbeam_utils::CachePadded;
 
 /// The count of spinning Ms and the request for one more.
@@ -57,10 +62,20 @@ impl Spinning {
     }
 
     /// Raises the count from zero to one on behalf of the M that is about to be woken. False if
-    /// somebody spins already: then that one finds the work.
+    /// somebody spins already: then that one finds the work, which the caller has published before.
     #[inline]
     #[must_use]
     pub fn try_be_first(&self) -> bool {
+        if self.raise_from_zero() {
+            return true;
+        }
+        // Between publishing and relying on a spinner; its partner is in `stop`.
+        fence(Ordering::SeqCst);
+        self.raise_from_zero()
+    }
+
+    #[inline]
+    fn raise_from_zero(&self) -> bool {
         self.n() == 0
             && self.n.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
@@ -72,12 +87,15 @@ impl Spinning {
         self.need.store(0, Ordering::SeqCst);
     }
 
-    /// One M less spins. Returns how many are left.
+    /// One M less spins. Returns how many are left. What the caller looks at afterwards is at least
+    /// as new as what a submitter published who still counted on it.
     pub fn stop(&self) -> u32 {
         let before = self.n.fetch_sub(1, Ordering::SeqCst);
         if before == 0 {
             crate::throw!("Spinning::stop: n_spinning would be negative");
         }
+        // Between lowering the count and the last look; its partner is in `try_be_first`.
+        fence(Ordering::SeqCst);
         before - 1
     }
 
