@@ -19,14 +19,16 @@
 //! - `Waiting`: nobody, until a claim succeeds; then the claimer.
 //!
 //! # Ordering
-//! - Entering `Waiting` is a SeqCst swap: it is also the fence between "I wait" and the look at
-//!   the cancel flag, whose setter does the same in the other order.
+//! - Entering `Waiting` is a SeqCst swap and [`StatusWord::waiting`] a SeqCst load. A goroutine
+//!   that can be cancelled enters, then loads its cancel flag; the canceller stores the flag, then
+//!   asks whether it waits. If the flag is SeqCst too, one of them sees the other. The model
+//!   `loom_park_versus_ready` runs it.
 //! - A claim is AcqRel: the claimer sees what the goroutine wrote before it parked, and whoever
 //!   runs it next (through a queue) sees what the claimer wrote.
 //!
 //! GO: runtime2.go _Gidle.., proc.go casgstatus, ready.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, keep_seq_cst};
 
 /// Where a goroutine is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,11 +121,13 @@ impl StatusWord {
     #[inline]
     #[must_use]
     pub fn waiting(&self) -> Option<Ticket> {
+        keep_seq_cst();
         let word = self.0.load(Ordering::SeqCst);
         (Status::from_bits(word) == Status::Waiting).then_some(Ticket(word & !STATUS_MASK))
     }
 
-    /// Moves on. The caller owns the goroutine, so nobody else changes the word meanwhile.
+    /// Moves on. The caller owns the goroutine, so nobody else changes the word meanwhile. Nobody
+    /// owns one that waits: from there this is [`StatusWord::claim_sole`].
     #[inline]
     #[doc(alias = "casgstatus")]
     pub fn transition(&self, from: Status, to: Status) {
@@ -132,7 +136,13 @@ impl StatusWord {
         if now != from || !from.may_become(to) {
             bad_transition(now, from, to);
         }
-        self.0.store(word & !STATUS_MASK | to as u64, Ordering::Release);
+        if from == Status::Waiting {
+            self.claim_sole();
+        } else if to == Status::Waiting {
+            self.enter_waiting(word);
+        } else {
+            self.0.store(word & !STATUS_MASK | to as u64, Ordering::Release);
+        }
     }
 
     /// The goroutine that is running begins to wait. From here on it can be claimed.
@@ -143,8 +153,16 @@ impl StatusWord {
         if now != Status::Running {
             bad_transition(now, Status::Running, Status::Waiting);
         }
+        self.enter_waiting(word)
+    }
+
+    /// Every wait has its own ticket, however it began: a waker of an earlier one, or of an earlier
+    /// goroutine with the same record, must not hit it.
+    #[inline]
+    fn enter_waiting(&self, word: u64) -> Ticket {
         let ticket = (word & !STATUS_MASK).wrapping_add(TICKET_ONE);
         self.0.swap(ticket | Status::Waiting as u64, Ordering::SeqCst);
+        keep_seq_cst();
         Ticket(ticket)
     }
 

@@ -14,3 +14,13 @@ pub use loom::{
     hint::spin_loop,
     sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
+
+/// Stands between two SeqCst accesses of which the first writes and the second reads.
+///
+/// Loom counts SeqCst accesses as AcqRel and only fences as SeqCst, so a model would see the two
+/// change places. Elsewhere the accesses say it themselves and this is nothing.
+#[inline(always)]
+pub fn keep_seq_cst() {
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
