@@ -118,12 +118,13 @@ impl JoinWord {
         self.0.compare_exchange(waiter.get(), 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The handle is dropped without a join.
+    /// The handle is dropped without a join. Who waited with it has unregistered before.
     #[inline]
     pub fn drop_handle(&self) -> Dropped {
         match self.0.compare_exchange(0, HANDLE_GONE, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Dropped::Detached,
-            Err(_) => Dropped::HasResult,
+            Err(now) if now & RESULT != 0 => Dropped::HasResult,
+            Err(now) => crate::throw!("JoinWord::drop_handle: {now:#x} is neither new nor finished"),
         }
     }
 
