@@ -165,9 +165,9 @@ impl<T> RunQueue<T> {
     #[must_use]
     pub fn len(&self) -> u32 {
         let next = u32::from(!self.owner_side.run_next.load(Ordering::Relaxed).is_null());
-        let tail = self.owner_side.tail.load(Ordering::Relaxed);
-        let ring = tail.wrapping_sub(self.head.load(Ordering::Relaxed));
-        // Head and tail are read at different moments and may be apart by more than the ring.
+        // Head first: a later tail may be too far from it, an earlier one would be behind it.
+        let head = self.head.load(Ordering::Acquire);
+        let ring = self.owner_side.tail.load(Ordering::Relaxed).wrapping_sub(head);
         ring.min(RING_CAPACITY) + next
     }
 
@@ -233,8 +233,10 @@ impl<T> Owner<'_, T> {
         let mut batch = [gp; OVERFLOW];
         for (i, place) in batch[..OVERFLOW - 1].iter_mut().enumerate() {
             let found = self.0.slot(head.wrapping_add(i as u32)).load(Ordering::Relaxed);
-            // A slot between head and tail was filled by this owner.
-            *place = NonNull::new(found)?;
+            let Some(found) = NonNull::new(found) else {
+                crate::throw!("RunQueue::push_overflow: an empty slot in a full ring");
+            };
+            *place = found;
         }
         let moved = head.wrapping_add(OVERFLOW_BATCH);
         self.0
@@ -270,7 +272,10 @@ impl<T> Owner<'_, T> {
                 .compare_exchange_weak(head, after, Ordering::Release, Ordering::Relaxed)
                 .is_ok()
             {
-                return NonNull::new(gp).map(Popped::Fresh);
+                let Some(gp) = NonNull::new(gp) else {
+                    crate::throw!("RunQueue::pop: an empty slot between head and tail");
+                };
+                return Some(Popped::Fresh(gp));
             }
         }
     }
