@@ -25,7 +25,11 @@ impl ProcMask {
     /// A mask for up to `capacity` Ps, all clear.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
-        Self { words: (0..capacity.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
+        Self {
+            words: (0..capacity.div_ceil(64))
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+        }
     }
 
     /// Whether the bit of `id` is set.
@@ -48,7 +52,10 @@ impl ProcMask {
     /// How many bits are set.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.words.iter().map(|word| word.load(Ordering::SeqCst).count_ones()).sum()
+        self.words
+            .iter()
+            .map(|word| word.load(Ordering::SeqCst).count_ones())
+            .sum()
     }
 }
 
@@ -94,7 +101,9 @@ impl IdleProcs {
     /// An empty stack with room for `capacity` Ps.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
-        Self { stack: Vec::with_capacity(capacity as usize) }
+        Self {
+            stack: Vec::with_capacity(capacity as usize),
+        }
     }
 
     /// Puts a P to rest. `has_timers` says whether its timer bit must stay.
@@ -121,7 +130,9 @@ impl IdleProcs {
 
     /// Takes a given P off the stack, if it is there.
     pub fn take_this(&mut self, view: &IdleView, id: u32) -> bool {
-        let Some(at) = self.stack.iter().rposition(|&other| other == id) else { return false };
+        let Some(at) = self.stack.iter().rposition(|&other| other == id) else {
+            return false;
+        };
         self.stack.remove(at);
         Self::woken(view, id);
         true

@@ -57,7 +57,11 @@ impl<T: Linked> List<T> {
     /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
-        Self { head: None, tail: None, len: 0 }
+        Self {
+            head: None,
+            tail: None,
+            len: 0,
+        }
     }
 
     /// How many elements there are.
@@ -121,7 +125,9 @@ impl<T: Linked> List<T> {
 
     /// Moves all of `other` behind the last element.
     pub fn append(&mut self, other: &mut Self) {
-        let Some(first) = other.head.take() else { return };
+        let Some(first) = other.head.take() else {
+            return;
+        };
         match self.tail {
             // SAFETY: elements of the list are valid.
             Some(tail) => unsafe { tail.as_ref() }.link().0.set(Some(first)),
@@ -142,7 +148,9 @@ impl<T: Linked> List<T> {
     pub fn split_front(&mut self, n: u32) -> Self {
         let mut front = Self::new();
         for _ in 0..n {
-            let Some(element) = self.pop_front() else { break };
+            let Some(element) = self.pop_front() else {
+                break;
+            };
             // SAFETY: just taken out of this list, so valid and in none.
             unsafe { front.push_back(element) };
         }
@@ -176,7 +184,11 @@ impl<T> DoubleLink<T> {
     /// Links that are in no list.
     #[must_use]
     pub const fn new() -> Self {
-        Self { next: Cell::new(None), prev: Cell::new(None), listed: Cell::new(false) }
+        Self {
+            next: Cell::new(None),
+            prev: Cell::new(None),
+            listed: Cell::new(false),
+        }
     }
 
     /// Whether the element is in a list.
@@ -245,7 +257,10 @@ impl<T: DoublyLinked> DoubleList<T> {
         link.next.set(self.head);
         if let Some(head) = self.head.replace(element) {
             // SAFETY: elements of the list are valid.
-            unsafe { head.as_ref() }.double_link().prev.set(Some(element));
+            unsafe { head.as_ref() }
+                .double_link()
+                .prev
+                .set(Some(element));
         }
         self.len += 1;
     }

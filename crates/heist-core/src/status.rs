@@ -141,7 +141,8 @@ impl StatusWord {
         } else if to == Status::Waiting {
             self.enter_waiting(word);
         } else {
-            self.0.store(word & !STATUS_MASK | to as u64, Ordering::Release);
+            self.0
+                .store(word & !STATUS_MASK | to as u64, Ordering::Release);
         }
     }
 
@@ -161,7 +162,8 @@ impl StatusWord {
     #[inline]
     fn enter_waiting(&self, word: u64) -> Ticket {
         let ticket = (word & !STATUS_MASK).wrapping_add(TICKET_ONE);
-        self.0.swap(ticket | Status::Waiting as u64, Ordering::SeqCst);
+        self.0
+            .swap(ticket | Status::Waiting as u64, Ordering::SeqCst);
         keep_seq_cst();
         Ticket(ticket)
     }
