@@ -47,16 +47,17 @@ pub fn check_ordering(sources: &[Source]) -> Vec<Violation> {
         for (number, line) in source.shipped() {
             let code = line.code.trim();
             in_use |= code.starts_with("use ") || code.starts_with("pub use ");
-            if !in_use && let Some(word) = ORDERINGS.iter().find(|word| is_argument(code, word)) {
-                if !source.comment_near(number, ORDERING_ABOVE, "ORDERING:") {
-                    violations.push(Violation::new(
-                        source,
-                        number,
-                        format!("`{word}` without its partner"),
-                        "write `// ORDERING:` above it and name the access it pairs with, or \
-                         describe all of them in a `# Ordering` section of the file's header",
-                    ));
-                }
+            if !in_use
+                && let Some(word) = ORDERINGS.iter().find(|word| is_argument(code, word))
+                && !source.comment_near(number, ORDERING_ABOVE, "ORDERING:")
+            {
+                violations.push(Violation::new(
+                    source,
+                    number,
+                    format!("`{word}` without its partner"),
+                    "write `// ORDERING:` above it and name the access it pairs with, or \
+                     describe all of them in a `# Ordering` section of the file's header",
+                ));
             }
             in_use &= !code.contains(';');
         }

@@ -52,8 +52,7 @@ const PLACES: &[Place] = &[
             "crates/heist/src/sched/",
             "crates/heist/src/coro/",
             "crates/heist/src/preempt/",
-            "crates/heist/src/machine",
-            "crates/heist/src/processor",
+            "crates/heist/src/gmp/",
             "crates/heist/src/sys/",
         ],
         home: &[],
@@ -175,7 +174,7 @@ fn atomics_of_the_core_come_from_one_file() {
 #[test]
 fn printing_in_the_scheduler_is_found() {
     let text = "fn f() {\n    eprintln!(\"x\");\n}\n#[cfg(test)]\nmod tests {\n    fn g() { println!() }\n}\n";
-    assert_eq!(lines("crates/heist/src/machine.rs", text), [2]);
+    assert_eq!(lines("crates/heist/src/gmp/m.rs", text), [2]);
     assert_eq!(lines("crates/heist/src/debug/page.rs", text), []);
 }
 

@@ -70,8 +70,9 @@ pub fn find_word(code: &str, word: &str) -> Vec<usize> {
         .filter(|(at, _)| {
             let before = code[..*at].chars().next_back();
             let after = code[at + word.len()..].chars().next();
-            !(bounded_left && before.is_some_and(is_ident))
-                && !(bounded_right && after.is_some_and(is_ident))
+            let inside_left = bounded_left && before.is_some_and(is_ident);
+            let inside_right = bounded_right && after.is_some_and(is_ident);
+            !inside_left && !inside_right
         })
         .map(|(at, _)| at)
         .collect()
