@@ -34,6 +34,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("coro", 4),
     ("netpoll", 4),
     ("time::timers", 4),
+    ("metrics::shard", 4), // the counters themselves, written by their P
     // 5: the operating system, and words everybody may say.
     ("sys", 5),
     ("throw", 5),
