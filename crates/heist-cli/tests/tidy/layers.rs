@@ -35,9 +35,9 @@ const LAYERS: &[(&str, u8)] = &[
     ("netpoll", 4),
     ("time::timers", 4),
     ("metrics::shard", 4), // the counters themselves, written by their P
-    // 5: the operating system, and words everybody may say.
+    ("throw", 4),
+    // 5: the operating system.
     ("sys", 5),
-    ("throw", 5),
 ];
 
 /// Uses that point upwards on purpose: (from, to, why).
