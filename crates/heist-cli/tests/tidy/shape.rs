@@ -7,7 +7,7 @@ const MAX_LINES: usize = 600;
 const MAX_TEST_LINES: usize = 1000;
 
 const VAGUE_NAMES: &[&str] = &[
-    "util", "utils", "helper", "helpers", "common", "misc", "manager", "managers",
+    "util", "utils", "helpers", "common", "misc", "manager", "managers",
 ];
 
 /// Folders that exist on one machine only. In two pieces, because this file is scanned as well.
