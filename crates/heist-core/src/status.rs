@@ -96,6 +96,11 @@ impl Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(u64);
 
+impl Ticket {
+    /// Names no wait: tickets count from one.
+    pub const NONE: Self = Self(0);
+}
+
 const STATUS_MASK: u64 = 0xff;
 const TICKET_ONE: u64 = 0x100;
 

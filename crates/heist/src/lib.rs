@@ -1,1 +1,43 @@
-//! x
+//! Go's GMP work-stealing scheduler as a Rust library.
+//!
+//! Plain blocking-style code runs on goroutines: cheap enough for a million of them, spread over
+//! all cores by work stealing, isolated from each other's panics and stack overflows.
+//!
+//! ```
+//! let rt = unsafe { heist::Runtime::builder().build() }?;
+//! let sum: u64 = rt.run(|| {
+//!     let parts: Vec<_> = (0..8u64).map(|i| heist::go(move || i * i)).collect();
+//!     parts.into_iter().map(|part| part.join().unwrap()).sum()
+//! });
+//! assert_eq!(sum, 140);
+//! # Ok::<(), heist::BuildError>(())
+//! ```
+//!
+//! Starting a runtime is the one `unsafe` act: a goroutine may move to another thread when it
+//! parks, and the compiler cannot check what it keeps on its stack meanwhile. `docs/SAFETY.md`
+//! states the promise. Everything else is safe.
+//!
+//! With [`main`](macro@main) and [`test`](macro@test) a program or a test runs as a goroutine by
+//! itself.
+#![warn(missing_docs)]
+
+mod builder;
+mod coro;
+mod current;
+mod gmp;
+pub mod goroutine;
+pub mod metrics;
+mod panic_report;
+mod runtime;
+mod sched;
+pub mod sync;
+mod sys;
+mod throw;
+mod waiter;
+
+pub use builder::{BuildError, Builder};
+pub use goroutine::{JoinError, JoinHandle, current_id, exit_current, go, num_goroutines, try_go, yield_now};
+pub use heist_core::policy::StealPolicy;
+pub use heist_macros::{main, test};
+pub use runtime::{Handle, Runtime};
+pub use sched::PanicPolicy;

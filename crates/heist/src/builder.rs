@@ -1,0 +1,286 @@
+//! Building a runtime: options, environment, checks.
+
+use crate::coro::stack::{self, Class};
+use crate::runtime::Runtime;
+use crate::sched::{Config, PanicPolicy};
+use crate::sys::cpu;
+use heist_core::policy::{PROCS_MAX, StealPolicy, THREADS_MAX};
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+/// How long a shutdown waits for goroutines that do not park.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a runtime could not be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// An option has a value that makes no sense.
+    Option {
+        /// Which option.
+        option: &'static str,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// An environment variable cannot be understood.
+    Environment {
+        /// The variable.
+        variable: &'static str,
+        /// What it is set to.
+        value: String,
+        /// What it may be set to.
+        expected: &'static str,
+    },
+    /// The system refused a thread or memory.
+    System(std::io::Error),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option { option, problem } => write!(f, "{option}: {problem}"),
+            Self::Environment { variable, value, expected } => {
+                write!(f, "{variable}={value:?} makes no sense: expected {expected}")
+            }
+            Self::System(error) => write!(f, "the system refuses to start a runtime: {error}"),
+        }
+    }
+}
+
+impl Error for BuildError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::System(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Sets up a [`Runtime`].
+///
+/// Environment variables win over the program, so that an operator can change a deployed one:
+/// `HEIST_PROCS`, `HEIST_STACK_SIZE` (bytes, `k` and `m` understood), `HEIST_MAX_THREADS`,
+/// `HEIST_STEAL_POLICY` (`go` or `gentle`) and `HEIST_DEBUG` (a comma-separated list; `chaos=SEED`
+/// disturbs the scheduling on purpose, for tests).
+///
+/// # Examples
+/// ```
+/// let rt = unsafe { heist::Runtime::builder().procs(2).name("worker").build() }?;
+/// assert_eq!(rt.run(|| heist::go(|| 1).join().unwrap()), 1);
+/// # Ok::<(), heist::BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it builds"]
+pub struct Builder {
+    name: String,
+    procs: Option<usize>,
+    stack_bytes: usize,
+    max_threads: usize,
+    steal: StealPolicy,
+    on_panic: PanicPolicy,
+    shutdown_timeout: Duration,
+    seed: Option<u64>,
+    chaos: Option<u64>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            name: "heist".into(),
+            procs: None,
+            stack_bytes: stack::DEFAULT_BYTES,
+            max_threads: THREADS_MAX as usize,
+            steal: StealPolicy::go(),
+            on_panic: PanicPolicy::Isolate,
+            shutdown_timeout: SHUTDOWN_TIMEOUT,
+            seed: None,
+            chaos: None,
+        }
+    }
+}
+
+impl Builder {
+    /// The defaults: a P per CPU, stacks of 256 KiB of address space, Go's stealing, panics
+    /// isolated.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many goroutines run at the same time. Without it, the CPUs this process may use.
+    #[doc(alias = "GOMAXPROCS")]
+    pub const fn procs(mut self, n: usize) -> Self {
+        self.procs = Some(n);
+        self
+    }
+
+    /// Address space of a goroutine's stack, rounded up to a power of two. Only touched pages cost
+    /// memory.
+    pub const fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_bytes = bytes;
+        self
+    }
+
+    /// Most threads the runtime makes. Needing more ends the process, as in Go.
+    #[doc(alias = "SetMaxThreads")]
+    pub const fn max_threads(mut self, n: usize) -> Self {
+        self.max_threads = n;
+        self
+    }
+
+    /// How idle Ps take work from busy ones.
+    pub const fn steal_policy(mut self, policy: StealPolicy) -> Self {
+        self.steal = policy;
+        self
+    }
+
+    /// What a panic does.
+    pub const fn panic_policy(mut self, policy: PanicPolicy) -> Self {
+        self.on_panic = policy;
+        self
+    }
+
+    /// Names the runtime's threads.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// How long dropping the runtime waits for goroutines that do not park.
+    pub const fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.shutdown_timeout = timeout;
+        self
+    }
+
+    /// Seeds the scheduler's random numbers. What threads do when stays theirs.
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Chaos mode for tests: `run_next` is dropped half of the time, batches are shuffled, and
+    /// goroutines yield at park points, all drawn from this seed.
+    pub const fn chaos(mut self, seed: u64) -> Self {
+        self.chaos = Some(seed);
+        self
+    }
+
+    /// Starts the runtime.
+    ///
+    /// # Errors
+    /// If an option or an environment variable makes no sense, or the system refuses a thread.
+    ///
+    /// # Safety
+    /// A goroutine may come back from a park on another thread. The caller promises that no code
+    /// run on this runtime's goroutines keeps something that is bound to its thread across a park:
+    /// a reference to a thread-local, an `Rc` out of one, a guard that must be released on the
+    /// thread that took it, or any other value that is not `Send`. `docs/SAFETY.md` shows what
+    /// that means in practice.
+    pub unsafe fn build(self) -> Result<Runtime, BuildError> {
+        Runtime::start(self.with_environment()?.check()?).map_err(BuildError::System)
+    }
+
+    fn with_environment(mut self) -> Result<Self, BuildError> {
+        if let Some(procs) = parsed("HEIST_PROCS", "a number of processors, 1 or more", number)? {
+            self.procs = Some(procs);
+        }
+        let bytes = parsed("HEIST_STACK_SIZE", "a size such as 262144, 256k or 1m", size)?;
+        self.stack_bytes = bytes.unwrap_or(self.stack_bytes);
+        let threads = parsed("HEIST_MAX_THREADS", "a number of threads, 1 or more", number)?;
+        self.max_threads = threads.unwrap_or(self.max_threads);
+        let policy = parsed("HEIST_STEAL_POLICY", "go or gentle", |value| match value {
+            "go" => Some(StealPolicy::go()),
+            "gentle" => Some(StealPolicy::gentle()),
+            _ => None,
+        })?;
+        self.steal = policy.unwrap_or(self.steal);
+        let chaos = parsed("HEIST_DEBUG", "a list such as chaos=1", |value| {
+            let mut chaos = None;
+            for item in value.split(',').filter(|item| !item.is_empty()) {
+                match item.split_once('=')? {
+                    ("chaos", seed) => chaos = Some(seed.parse().ok()?),
+                    _ => return None,
+                }
+            }
+            Some(chaos)
+        })?;
+        self.chaos = chaos.flatten().or(self.chaos);
+        Ok(self)
+    }
+
+    fn check(self) -> Result<Config, BuildError> {
+        let wrong = |option, problem: String| Err(BuildError::Option { option, problem });
+        let procs = self.procs.unwrap_or_else(|| cpu::affinity_count() as usize);
+        if procs == 0 {
+            return wrong("procs", "0 processors can run nothing; leave it out for one per CPU".into());
+        }
+        if procs > PROCS_MAX as usize {
+            return wrong("procs", format!("{procs} is more than the most there can be, {PROCS_MAX}"));
+        }
+        if self.stack_bytes < stack::MIN_BYTES {
+            let (bytes, least) = (self.stack_bytes, stack::MIN_BYTES);
+            return wrong(
+                "stack_size",
+                format!("{bytes} bytes are less than a panic needs; the least is {least}"),
+            );
+        }
+        let Some(stack) = Class::for_bytes(self.stack_bytes) else {
+            let (bytes, most) = (self.stack_bytes, stack::MAX_BYTES);
+            return wrong("stack_size", format!("{bytes} bytes are more than the most, {most}"));
+        };
+        if self.max_threads == 0 {
+            return wrong("max_threads", "a runtime needs at least one thread".into());
+        }
+        if self.name.contains('\0') {
+            return wrong("name", "a thread's name cannot contain a zero byte".into());
+        }
+        if self.steal.tries == 0 {
+            return wrong("steal_policy", "with 0 tries nothing would ever be stolen".into());
+        }
+        Ok(Config {
+            name: self.name,
+            procs: procs as u32,
+            stack,
+            // Whatever is beyond a u32 is no limit at all.
+            max_threads: self.max_threads.min(u32::MAX as usize) as u32,
+            steal: self.steal,
+            on_panic: self.on_panic,
+            shutdown_timeout: self.shutdown_timeout,
+            seed: self.seed.unwrap_or_else(crate::sys::clock::now_ns),
+            chaos: self.chaos,
+        })
+    }
+}
+
+/// An environment variable, if it is set and not empty.
+fn parsed<T>(
+    variable: &'static str,
+    expected: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, BuildError> {
+    let value = match std::env::var_os(variable) {
+        None => return Ok(None),
+        Some(value) => value.to_string_lossy().into_owned(),
+    };
+    match value.trim() {
+        "" => Ok(None),
+        text => match parse(text) {
+            Some(parsed) => Ok(Some(parsed)),
+            None => Err(BuildError::Environment { variable, value, expected }),
+        },
+    }
+}
+
+fn number(text: &str) -> Option<usize> {
+    text.parse().ok().filter(|&n| n > 0)
+}
+
+fn size(text: &str) -> Option<usize> {
+    let text = text.to_ascii_lowercase();
+    let (digits, unit) = match text.strip_suffix(['k', 'm']) {
+        Some(digits) if text.ends_with('k') => (digits, 1 << 10),
+        Some(digits) => (digits, 1 << 20),
+        None => (&*text, 1),
+    };
+    digits.parse::<usize>().ok()?.checked_mul(unit)
+}

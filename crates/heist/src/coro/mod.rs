@@ -1,0 +1,5 @@
+//! Coroutines: switching, the stacks they run on, and what happens when one is used up.
+
+pub(crate) mod overflow;
+pub(crate) mod stack;
+pub(crate) mod switch;

@@ -1,0 +1,428 @@
+//! Stacks: carved from slabs, guarded, cached, given back.
+//!
+//! ```text
+//!  low                                                   top
+//!   | guard page | ............ unused, not resident ..... | used |
+//!                                                    grows <------
+//! ```
+//!
+//! Stacks come in size classes (powers of two). A class carves its stacks from large mappings, so
+//! that a million of them are a handful of kernel objects. A P keeps a few of the default class,
+//! last in first out, because the stack used last is the one in the cache; the rest wait in the
+//! class's pool, from which the helper thread returns the memory of those that nobody has needed
+//! for a while.
+
+use crate::sys::lock::Lock;
+use crate::sys::memory;
+use corosensei::stack::{Stack as CoroStack, StackPointer};
+use heist_core::list::{Link, Linked, List};
+use heist_core::lock_rank::Rank;
+use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
+use std::ptr::NonNull;
+
+/// The smallest stack: unwinding a panic needs about 12 KiB, besides the guard.
+pub(crate) const MIN_BYTES: usize = ((16 << 10) + 4 * GUARD_BYTES).next_power_of_two();
+/// The largest stack.
+pub(crate) const MAX_BYTES: usize = 1 << 30;
+/// What a goroutine gets unless told otherwise: address space, of which a page or two is used.
+pub(crate) const DEFAULT_BYTES: usize = 256 << 10;
+
+/// The guard at the low end: one page. Compiled code probes every page of a large frame, so one is
+/// enough.
+pub(crate) use crate::sys::memory::PAGE_MAX_BYTES as GUARD_BYTES;
+const MIN_SHIFT: u32 = MIN_BYTES.trailing_zeros();
+const N_CLASSES: usize = (MAX_BYTES.trailing_zeros() - MIN_SHIFT + 1) as usize;
+/// Bytes mapped at once for stacks of a class.
+const SLAB_BYTES: usize = 64 << 20;
+/// Stacks that one refill of a cache may carve.
+const CARVE_BATCH: u32 = 16;
+/// Stacks a P keeps.
+const CACHE_MAX: usize = 32;
+
+/// What is known of a stack besides its memory. Lives apart from it, so that looking at a free
+/// stack touches none of its pages.
+pub(crate) struct Slot {
+    link: Link<Slot>,
+    low: usize,
+    class: Class,
+}
+
+// SAFETY: `link` is used by the pools alone.
+unsafe impl Linked for Slot {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+}
+
+// SAFETY: a slot has one owner at a time: a pool, a cache or a goroutine.
+unsafe impl Send for Slot {}
+
+/// A stack that a goroutine, a cache or a pool owns.
+pub(crate) struct Stack(NonNull<Slot>);
+
+impl Stack {
+    fn slot(&self) -> &Slot {
+        // SAFETY: slots are never unmapped.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Its size class.
+    pub(crate) fn class(&self) -> Class {
+        self.slot().class
+    }
+
+    /// Where the canary of a stack without a guard page stands.
+    fn canary(&self) -> *mut u64 {
+        self.slot().low as *mut u64
+    }
+
+    /// Throws if somebody wrote over the end of a stack that has no guard page.
+    #[inline]
+    pub(crate) fn check_canary(&self) {
+        if GUARD.load(Ordering::Relaxed) == Guard::Canary as u32 {
+            // SAFETY: the lowest word of a stack is mapped, and nobody else uses it.
+            if unsafe { self.canary().read_volatile() } != CANARY {
+                heist_core::throw!(
+                    "Stack::check_canary: a goroutine overflowed its stack of {} bytes",
+                    self.class().bytes()
+                );
+            }
+        }
+    }
+}
+
+// SAFETY: the memory between `limit` and `base` belongs to this stack, has at least 32 KiB, and
+// either a guard page at its low end or a canary that is checked at every switch.
+unsafe impl CoroStack for Stack {
+    #[inline]
+    fn base(&self) -> StackPointer {
+        let slot = self.slot();
+        // SAFETY: a mapped address is not zero.
+        unsafe { StackPointer::new_unchecked(slot.low + slot.class.bytes()) }
+    }
+
+    #[inline]
+    fn limit(&self) -> StackPointer {
+        // SAFETY: a mapped address is not zero.
+        unsafe { StackPointer::new_unchecked(self.slot().low) }
+    }
+}
+
+/// A size class: all its stacks have 2^(shift) bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Class(u8);
+
+impl Class {
+    /// The class whose stacks have at least `bytes`, or None if that is too much.
+    pub(crate) fn for_bytes(bytes: usize) -> Option<Self> {
+        let bytes = bytes.max(MIN_BYTES).checked_next_power_of_two()?;
+        (bytes <= MAX_BYTES).then(|| Self((bytes.trailing_zeros() - MIN_SHIFT) as u8))
+    }
+
+    /// The size of its stacks.
+    pub(crate) const fn bytes(self) -> usize {
+        MIN_BYTES << self.0
+    }
+
+    fn pool(self) -> &'static Lock<Pool> {
+        &POOLS[self.0 as usize]
+    }
+}
+
+/// How the low end of stacks is protected in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum Guard {
+    /// Not tried yet: by `MADV_GUARD_INSTALL`, if the kernel has it.
+    Install = 0,
+    /// By `mprotect`, which costs a mapping per stack.
+    Protect = 1,
+    /// Not at all; a canary is checked at every switch.
+    Canary = 2,
+}
+
+static GUARD: AtomicU32 = AtomicU32::new(Guard::Install as u32);
+const CANARY: u64 = 0x6865_6973_7421_5eed;
+
+/// Bytes of address space mapped for stacks.
+static MAPPED_BYTES: AtomicU64 = AtomicU64::new(0);
+/// Stacks that were abandoned after an overflow and cannot be used again.
+static ABANDONED: AtomicU64 = AtomicU64::new(0);
+
+/// The free stacks of a class.
+struct Pool {
+    /// Used before: their memory is resident.
+    warm: List<Slot>,
+    /// Their memory was given back.
+    cold: List<Slot>,
+    /// The fewest warm stacks since the helper last looked: so many were not needed.
+    idle_warm: u32,
+    /// What is left of the newest slab.
+    carve_low: usize,
+    carve_slot: usize,
+    carve_left: u32,
+}
+
+static POOLS: [Lock<Pool>; N_CLASSES] = [const {
+    Lock::new(
+        Rank::Stacks,
+        Pool {
+            warm: List::new(),
+            cold: List::new(),
+            idle_warm: 0,
+            carve_low: 0,
+            carve_slot: 0,
+            carve_left: 0,
+        },
+    )
+}; N_CLASSES];
+
+impl Pool {
+    fn take(&mut self) -> Option<NonNull<Slot>> {
+        let slot = self.warm.pop_front().or_else(|| self.cold.pop_front());
+        self.idle_warm = self.idle_warm.min(self.warm.len());
+        slot
+    }
+
+    /// Sets up to `want` never used stacks aside. Their guards are not in place yet.
+    fn carve(&mut self, class: Class, want: u32) -> std::io::Result<List<Slot>> {
+        if self.carve_left == 0 {
+            let n = (SLAB_BYTES / class.bytes()).max(1);
+            let slots = memory::map(n * size_of::<Slot>())?;
+            let low = match memory::map_stacks(n * class.bytes()) {
+                Ok(low) => low,
+                Err(error) => {
+                    // SAFETY: just mapped, not used.
+                    unsafe { memory::unmap(slots, n * size_of::<Slot>()) };
+                    return Err(error);
+                }
+            };
+            MAPPED_BYTES.fetch_add((n * class.bytes()) as u64, Ordering::Relaxed);
+            self.carve_low = low.as_ptr() as usize;
+            self.carve_slot = slots.as_ptr() as usize;
+            self.carve_left = n as u32;
+        }
+        let mut carved = List::new();
+        for _ in 0..want.min(self.carve_left) {
+            let slot = self.carve_slot as *mut Slot;
+            // SAFETY: inside the mapping of the slots, aligned, and never used before.
+            unsafe {
+                slot.write(Slot { link: Link::new(), low: self.carve_low, class });
+                carved.push_back(NonNull::new_unchecked(slot));
+            }
+            self.carve_slot += size_of::<Slot>();
+            self.carve_low += class.bytes();
+            self.carve_left -= 1;
+        }
+        Ok(carved)
+    }
+}
+
+/// Takes one stack of `class`.
+pub(crate) fn take(class: Class) -> std::io::Result<Stack> {
+    let mut carved = {
+        let mut pool = class.pool().lock();
+        if let Some(slot) = pool.take() {
+            return Ok(Stack(slot));
+        }
+        pool.carve(class, 1)?
+    };
+    let Some(slot) = carved.pop_front() else {
+        heist_core::throw!("stack::take: a slab without stacks");
+    };
+    protect(slot);
+    Ok(Stack(slot))
+}
+
+/// Gives one stack back to its pool.
+pub(crate) fn give(stack: Stack) {
+    let mut pool = stack.class().pool().lock();
+    // SAFETY: the slot is valid for ever and, being owned by `stack`, in no list.
+    unsafe { pool.warm.push_front(stack.0) };
+}
+
+/// Lets a stack rest for ever: the goroutine on it was stopped in the middle, and others may hold
+/// references into it.
+pub(crate) fn abandon(stack: Stack) {
+    ABANDONED.fetch_add(1, Ordering::Relaxed);
+    std::mem::forget(stack);
+}
+
+/// Puts the guard of a new stack in place, the best way this kernel has.
+fn protect(slot: NonNull<Slot>) {
+    // SAFETY: slots are never unmapped.
+    let low = unsafe { slot.as_ref() }.low as *mut u8;
+    // SAFETY: a mapped address is not null.
+    let low = unsafe { NonNull::new_unchecked(low) };
+    if GUARD.load(Ordering::Relaxed) == Guard::Install as u32 {
+        // SAFETY: the stack is new and in use by nobody.
+        if unsafe { memory::guard_install(low, GUARD_BYTES) } {
+            return;
+        }
+        GUARD.store(Guard::Protect as u32, Ordering::Relaxed);
+    }
+    if GUARD.load(Ordering::Relaxed) == Guard::Protect as u32 {
+        // SAFETY: as above.
+        if unsafe { memory::guard_protect(low, GUARD_BYTES) } {
+            return;
+        }
+        fall_back_to_canaries();
+    }
+    // SAFETY: the lowest word of the stack is mapped and in use by nobody.
+    unsafe { low.cast::<u64>().as_ptr().write_volatile(CANARY) };
+}
+
+#[cold]
+fn fall_back_to_canaries() {
+    if GUARD.swap(Guard::Canary as u32, Ordering::Relaxed) != Guard::Canary as u32 {
+        crate::sys::stderr::report(format_args!(
+            "heist: the kernel refuses more guard pages (vm.max_map_count); going on with canaries \
+             that are checked at every switch\n"
+        ));
+    }
+}
+
+/// The stacks of the default class that a P keeps at hand.
+pub(crate) struct StackCache {
+    stacks: [Option<Stack>; CACHE_MAX],
+    len: usize,
+    class: Class,
+}
+
+impl StackCache {
+    pub(crate) const fn new(class: Class) -> Self {
+        Self { stacks: [const { None }; CACHE_MAX], len: 0, class }
+    }
+
+    /// The class it caches.
+    pub(crate) const fn class(&self) -> Class {
+        self.class
+    }
+
+    /// The stack used last, or a new one.
+    #[inline]
+    pub(crate) fn take(&mut self) -> std::io::Result<Stack> {
+        if self.len == 0 {
+            self.refill()?;
+        }
+        self.len -= 1;
+        match self.stacks[self.len].take() {
+            Some(stack) => Ok(stack),
+            None => heist_core::throw!("StackCache::take: {} counted, none found", self.len + 1),
+        }
+    }
+
+    /// Keeps a stack for the next goroutine. True if others had to go to the pool for it.
+    #[inline]
+    pub(crate) fn give(&mut self, stack: Stack) -> bool {
+        let full = self.len == CACHE_MAX;
+        if full {
+            self.spill(CACHE_MAX / 2);
+        }
+        self.stacks[self.len] = Some(stack);
+        self.len += 1;
+        full
+    }
+
+    #[cold]
+    fn refill(&mut self) -> std::io::Result<()> {
+        let mut found = List::new();
+        let mut carved = List::new();
+        {
+            let mut pool = self.class.pool().lock();
+            while found.len() < CARVE_BATCH {
+                let Some(slot) = pool.take() else { break };
+                // SAFETY: just taken out of the pool, so valid and in no list.
+                unsafe { found.push_back(slot) };
+            }
+            if found.is_empty() {
+                carved = pool.carve(self.class, CARVE_BATCH)?;
+            }
+        }
+        // Guards take a system call each: not under the lock.
+        for slot in carved {
+            protect(slot);
+            self.keep(slot);
+        }
+        for slot in found {
+            self.keep(slot);
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, slot: NonNull<Slot>) {
+        self.stacks[self.len] = Some(Stack(slot));
+        self.len += 1;
+    }
+
+    /// Gives all but `keep` stacks back to the pool, the coldest first.
+    #[cold]
+    pub(crate) fn spill(&mut self, keep: usize) {
+        let surplus = self.len.saturating_sub(keep);
+        let mut pool = self.class.pool().lock();
+        for place in &mut self.stacks[..surplus] {
+            if let Some(stack) = place.take() {
+                // SAFETY: owned by the cache until now, so valid and in no list.
+                unsafe { pool.warm.push_front(stack.0) };
+            }
+        }
+        drop(pool);
+        self.stacks[..self.len].rotate_left(surplus);
+        self.len -= surplus;
+    }
+}
+
+/// Returns the memory of stacks that nobody needed since the last call. Says how many bytes of
+/// address space that was, and whether warm stacks are left to look at later.
+pub(crate) fn scavenge() -> (u64, bool) {
+    let mut returned = 0;
+    let mut warm_left = false;
+    for pool in &POOLS {
+        let mut idle = {
+            let mut pool = pool.lock();
+            let n = pool.idle_warm;
+            let idle = pool.warm.split_front(n);
+            pool.idle_warm = pool.warm.len();
+            warm_left |= !pool.warm.is_empty();
+            idle
+        };
+        let mut cold = List::new();
+        while let Some(slot) = idle.pop_front() {
+            // SAFETY: slots are never unmapped; a free stack's memory is in use by nobody.
+            unsafe {
+                let Slot { low, class, .. } = *slot.as_ref();
+                let usable = NonNull::new_unchecked((low + GUARD_BYTES) as *mut u8);
+                memory::discard(usable, class.bytes() - GUARD_BYTES);
+                returned += class.bytes() as u64;
+                cold.push_back(slot);
+            }
+        }
+        pool.lock().cold.append(&mut cold);
+    }
+    (returned, warm_left)
+}
+
+/// What the process has in stacks, for metrics.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    pub(crate) mapped_bytes: u64,
+    pub(crate) warm: u64,
+    pub(crate) cold: u64,
+    pub(crate) abandoned: u64,
+}
+
+/// Counts the stacks of the process.
+pub(crate) fn usage() -> Usage {
+    let (mut warm, mut cold) = (0, 0);
+    for pool in &POOLS {
+        let pool = pool.lock();
+        warm += u64::from(pool.warm.len());
+        cold += u64::from(pool.cold.len());
+    }
+    Usage {
+        mapped_bytes: MAPPED_BYTES.load(Ordering::Relaxed),
+        warm,
+        cold,
+        abandoned: ABANDONED.load(Ordering::Relaxed),
+    }
+}

@@ -1,0 +1,113 @@
+//! Which M this thread is: the only thread-local of the runtime.
+//!
+//! The getter is never inlined. LLVM takes the address of a thread-local to be constant inside a
+//! function and would keep it across a park, after which the goroutine may be on another thread.
+//! A call that cannot be inlined computes it anew.
+
+use crate::gmp::{G, M};
+use crate::sched::Sched;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null};
+
+thread_local! {
+    static CURRENT: Cell<*const M> = const { Cell::new(null()) };
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    static HELD: heist_core::lock_rank::Held = const { heist_core::lock_rank::Held::new() };
+}
+
+/// The M of this thread, null on threads that are not ours.
+#[inline(never)]
+pub(crate) fn m() -> *const M {
+    CURRENT.with(Cell::get)
+}
+
+/// Makes this thread an M, or with null a plain thread again.
+#[inline(never)]
+pub(crate) fn set_m(m: *const M) {
+    CURRENT.with(|current| current.set(m));
+}
+
+/// The runtime locks this thread holds.
+#[cfg(debug_assertions)]
+#[inline(never)]
+pub(crate) fn held_locks(with: impl FnOnce(&heist_core::lock_rank::Held)) {
+    HELD.with(with);
+}
+
+/// The goroutine that calls, or None on a plain thread.
+#[inline]
+pub(crate) fn goroutine() -> Option<&'static G> {
+    // SAFETY: an M outlives the goroutines it runs, and records are never unmapped.
+    unsafe { m().as_ref() }.and_then(|m| {
+        // SAFETY: as above.
+        unsafe { m.cur.load(heist_core::sync::Ordering::Relaxed).as_ref() }
+    })
+}
+
+/// Enters the runtime, if this is a goroutine. The guard leaves it again.
+#[inline]
+pub(crate) fn enter() -> Option<InRuntime> {
+    let m = NonNull::new(m().cast_mut())?;
+    // SAFETY: the M of the calling thread is alive.
+    unsafe { m.as_ref() }.enter();
+    Some(InRuntime { m, _not_send: PhantomData })
+}
+
+/// Evidence that the calling goroutine is inside the runtime: it holds a P and cannot be stopped.
+///
+/// Code that has one must not allocate, free, print, panic or run user code.
+pub(crate) struct InRuntime {
+    m: NonNull<M>,
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl InRuntime {
+    /// The evidence for a goroutine that was just switched to, on the M that did it.
+    ///
+    /// # Safety
+    /// `m` is the calling thread's M and its word says it is in the runtime.
+    #[inline]
+    pub(crate) const unsafe fn from_switch(m: NonNull<M>) -> Self {
+        Self { m, _not_send: PhantomData }
+    }
+
+    /// The thread.
+    #[inline]
+    pub(crate) const fn m(&self) -> &M {
+        // SAFETY: the M of the calling thread is alive, and the guard cannot leave the thread.
+        unsafe { self.m.as_ref() }
+    }
+
+    /// The runtime.
+    #[inline]
+    pub(crate) fn sched(&self) -> &Sched {
+        self.m().sched()
+    }
+
+    /// The goroutine itself.
+    #[inline]
+    pub(crate) fn goroutine(&self) -> &'static G {
+        let cur = self.m().cur.load(heist_core::sync::Ordering::Relaxed);
+        // SAFETY: a goroutine runs here, and records are never unmapped.
+        unsafe { &*cur }
+    }
+
+    /// Gives the evidence up without leaving: the scheduler takes over.
+    #[inline]
+    pub(crate) const fn into_m(self) -> NonNull<M> {
+        let m = self.m;
+        std::mem::forget(self);
+        m
+    }
+}
+
+impl Drop for InRuntime {
+    #[inline]
+    fn drop(&mut self) {
+        self.m().exit();
+    }
+}

@@ -1,0 +1,216 @@
+//! `G`: a goroutine.
+//!
+//! A record of three cache lines that never moves and is never unmapped: finished records go back
+//! to a pool that all runtimes of the process share, so a handle may look at its record at any
+//! time. The closure, and later the result, live in the record itself if they are small.
+//!
+//! # Who may touch what
+//! - `status`, `join`, `flags`: atomic, anyone.
+//! - the fields behind `Cell`: whoever owns the goroutine in the sense of `status` (its queue's
+//!   taker, the M that runs it, the claimer). A hand-over goes through a queue or the status word,
+//!   which order memory.
+//! - `payload`: the goroutine until `join` says finished, then the handle.
+
+use super::M;
+use crate::coro::stack::Class;
+use crate::coro::switch::Coro;
+use heist_core::join::JoinWord;
+use heist_core::list::{Link, Linked};
+use heist_core::status::{StatusWord, Ticket};
+use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
+use std::cell::{Cell, UnsafeCell};
+use std::mem::MaybeUninit;
+use std::panic::Location;
+use std::ptr::null;
+
+use crate::sched::Sched;
+
+/// Bytes of closure or result that fit into the record.
+pub(crate) const INLINE_BYTES: usize = 56;
+/// The strictest alignment that fits into the record.
+pub(crate) const INLINE_ALIGN: usize = 8;
+
+/// Room for a small closure or result.
+#[repr(C, align(8))]
+pub(crate) struct Payload(UnsafeCell<MaybeUninit<[u8; INLINE_BYTES]>>);
+
+impl Payload {
+    /// Where the value is. What is there, only the generic code knows that wrote it.
+    pub(crate) const fn as_ptr<T>(&self) -> *mut T {
+        self.0.get().cast()
+    }
+}
+
+/// The code for one closure type, reached through a pointer.
+pub(crate) struct Vtable {
+    /// Moves the closure out, runs it, stores the result.
+    pub(crate) run: unsafe fn(&G),
+    /// Drops the closure of a goroutine that never ran.
+    pub(crate) drop_closure: unsafe fn(&G),
+    /// Drops a result that nobody took.
+    pub(crate) drop_result: unsafe fn(&G),
+}
+
+/// How a goroutine ended. Valid once `join` says finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Not yet.
+    None,
+    /// The closure returned; `payload` holds its result.
+    Returned,
+    /// It panicked; `payload` holds the `Box<dyn Any + Send>`.
+    Panicked,
+    /// It was cancelled and unwound; nothing is held.
+    Cancelled,
+    /// It called `exit_current`; nothing is held.
+    Exited,
+    /// It ran out of stack; nothing is held.
+    Overflowed,
+}
+
+/// Why a goroutine is parked, in Go's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "waitReason")]
+pub(crate) enum WaitReason {
+    None,
+    Join,
+    WaitGroup,
+}
+
+impl WaitReason {
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Join => "goroutine join",
+            Self::WaitGroup => "sync.WaitGroup.Wait",
+        }
+    }
+}
+
+/// Who ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Woken {
+    /// The one it waited for.
+    Ready,
+    /// A canceller: the goroutine takes back what it left in queues, then unwinds.
+    Cancelled,
+}
+
+/// Set by a canceller: the next park unwinds.
+pub(crate) const CANCELLED: u32 = 1;
+/// The goroutine is unwinding towards its end on purpose.
+pub(crate) const EXITING: u32 = 2;
+
+/// Its closure was started.
+pub(crate) const RAN: u32 = 8;
+/// It waits in a destructor while it unwinds: a second unwinding would end the process, so this
+/// wait cannot be cancelled.
+pub(crate) const UNCANCELLABLE: u32 = 4;
+
+/// What few goroutines have and therefore is not in the record.
+#[derive(Debug, Default)]
+pub(crate) struct Extras {
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) stack: Option<Class>,
+}
+
+/// A goroutine.
+#[repr(C, align(64))]
+pub(crate) struct G {
+    pub(crate) link: Link<G>,
+    pub(crate) status: StatusWord,
+    pub(crate) join: JoinWord,
+    pub(crate) flags: AtomicU32,
+    pub(crate) outcome: Cell<Outcome>,
+    pub(crate) wait_reason: Cell<WaitReason>,
+    pub(crate) started: Cell<bool>,
+    /// Who ended the last wait; written by the claimer.
+    pub(crate) woken: Cell<Woken>,
+    pub(crate) id: AtomicU64,
+    pub(crate) parent_id: Cell<u64>,
+    pub(crate) sched: Cell<*const Sched>,
+    /// The M it must run on: it parked while panicking, or is locked to its thread.
+    pub(crate) bound_m: Cell<*const M>,
+    pub(crate) vtable: Cell<Option<&'static Vtable>>,
+    pub(crate) spawn_site: Cell<Option<&'static Location<'static>>>,
+    /// Counted by an `Arc` that the record owns one share of.
+    pub(crate) extras: Cell<*const Extras>,
+    /// The wait of whoever joins this goroutine. Written before its address goes into `join`.
+    pub(crate) joiner: Cell<Ticket>,
+    pub(crate) coro: Coro,
+    pub(crate) payload: Payload,
+}
+
+// SAFETY: see "Who may touch what" above: every non-atomic field has one owner at a time, and
+// ownership is handed over by synchronising operations.
+unsafe impl Sync for G {}
+// SAFETY: as above.
+unsafe impl Send for G {}
+
+// SAFETY: `link` is used by the queues and free lists alone.
+unsafe impl Linked for G {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+}
+
+impl G {
+    /// A record that is on no list.
+    pub(crate) fn new_dead() -> Self {
+        Self {
+            link: Link::new(),
+            status: StatusWord::new(),
+            join: JoinWord::new(),
+            flags: AtomicU32::new(0),
+            outcome: Cell::new(Outcome::None),
+            wait_reason: Cell::new(WaitReason::None),
+            started: Cell::new(false),
+            woken: Cell::new(Woken::Ready),
+            id: AtomicU64::new(0),
+            parent_id: Cell::new(0),
+            sched: Cell::new(null()),
+            bound_m: Cell::new(null()),
+            vtable: Cell::new(None),
+            spawn_site: Cell::new(None),
+            extras: Cell::new(null()),
+            joiner: Cell::new(Ticket::NONE),
+            coro: Coro::none(),
+            payload: Payload(UnsafeCell::new(MaybeUninit::uninit())),
+        }
+    }
+
+    /// Whether somebody asked this goroutine to end.
+    #[inline]
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.has_flag(CANCELLED)
+    }
+
+    /// Whether a flag is set.
+    #[inline]
+    pub(crate) fn has_flag(&self, flag: u32) -> bool {
+        // ORDERING: SeqCst pairs with `set_flag`: a parker that began to wait and then reads the
+        // flag, and a canceller that set it and then reads the status, cannot both miss.
+        self.flags.load(Ordering::SeqCst) & flag != 0
+    }
+
+    /// Sets a flag.
+    pub(crate) fn set_flag(&self, flag: u32) {
+        // ORDERING: see `has_flag`.
+        self.flags.fetch_or(flag, Ordering::SeqCst);
+    }
+
+    /// Clears a flag.
+    pub(crate) fn clear_flag(&self, flag: u32) {
+        // ORDERING: see `has_flag`.
+        self.flags.fetch_and(!flag, Ordering::SeqCst);
+    }
+
+    /// The name its builder gave it.
+    pub(crate) fn name(&self) -> Option<&str> {
+        // SAFETY: extras live as long as the goroutine; the caller looks at a live one.
+        unsafe { self.extras.get().as_ref() }.and_then(|extras| extras.name.as_deref())
+    }
+}
+
+const _: () = assert!(size_of::<G>() <= 192, "a goroutine record is three cache lines");

@@ -1,0 +1,175 @@
+//! `M`: a thread that runs goroutines.
+//!
+//! An M has its thread's own stack, on which the scheduler runs (Go's g0), and switches from
+//! there into goroutines and back.
+//!
+//! # Who may touch what
+//! - `note`, `tid`, `word`: anyone.
+//! - `next_p`, `wake_spinning`: whoever wakes the M, before it notes it; then the M.
+//! - everything else behind `Cell`: the M itself, be it in the scheduler or in a goroutine it
+//!   runs.
+
+use super::{G, P};
+use crate::sched::Sched;
+use heist_core::list::{DoubleLink, DoublyLinked};
+use heist_core::note::Note;
+use heist_core::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::cell::Cell;
+use std::ptr::{NonNull, null, null_mut};
+
+/// What the goroutine that switched back to the scheduler wants.
+#[derive(Clone, Copy)]
+pub(crate) enum Request {
+    /// Nothing was asked: the goroutine returned from its main function.
+    Exit,
+    /// Run others first.
+    Yield,
+    /// Sleep until somebody claims it, if `commit` agrees.
+    Park { commit: Commit, arg: *mut () },
+}
+
+/// Runs on the scheduler's stack when the goroutine is `Waiting` and off its M: releases the lock
+/// or publishes the waiter. False: do not wait after all.
+pub(crate) type Commit = unsafe fn(gp: NonNull<G>, arg: *mut ()) -> bool;
+
+/// In the runtime: not preemptible, and its P cannot be taken.
+pub(crate) const IN_RUNTIME: u64 = 0;
+/// In user code, with a P.
+pub(crate) const IN_USER: u64 = 1;
+
+/// A thread.
+#[repr(C, align(128))]
+pub(crate) struct M {
+    /// Where the thread is: the runtime or user code.
+    word: AtomicU64,
+    p: Cell<*const P>,
+    pub(crate) cur: AtomicPtr<G>,
+    pub(crate) request: Cell<Request>,
+    pub(crate) spinning: Cell<bool>,
+    pub(crate) sched: NonNull<Sched>,
+    pub(crate) id: u32,
+    /// The goroutine that only this M may run, and that is all it runs.
+    pub(crate) bound_g: Cell<*const G>,
+    /// What the waker hands over.
+    pub(crate) next_p: Cell<*const P>,
+    pub(crate) wake_spinning: Cell<bool>,
+    pub(crate) note: Note,
+    idle_link: DoubleLink<M>,
+    tid: AtomicU32,
+}
+
+// SAFETY: see "Who may touch what" above.
+unsafe impl Sync for M {}
+// SAFETY: as above.
+unsafe impl Send for M {}
+
+// SAFETY: `idle_link` is used by the idle list alone.
+unsafe impl DoublyLinked for M {
+    fn double_link(&self) -> &DoubleLink<Self> {
+        &self.idle_link
+    }
+}
+
+impl M {
+    pub(crate) fn new(sched: NonNull<Sched>, id: u32) -> Self {
+        Self {
+            word: AtomicU64::new(IN_RUNTIME),
+            p: Cell::new(null()),
+            cur: AtomicPtr::new(null_mut()),
+            request: Cell::new(Request::Exit),
+            spinning: Cell::new(false),
+            sched,
+            id,
+            bound_g: Cell::new(null()),
+            next_p: Cell::new(null()),
+            wake_spinning: Cell::new(false),
+            note: Note::new(),
+            idle_link: DoubleLink::new(),
+            tid: AtomicU32::new(0),
+        }
+    }
+
+    /// The runtime this thread belongs to.
+    #[inline]
+    pub(crate) fn sched(&self) -> &Sched {
+        // SAFETY: every M thread keeps its runtime alive.
+        unsafe { self.sched.as_ref() }
+    }
+
+    /// The P this thread holds.
+    #[inline]
+    pub(crate) fn p(&self) -> &P {
+        debug_assert!(!self.p.get().is_null(), "M::p: no P");
+        // SAFETY: non-null whenever the scheduler or a goroutine runs with a P; Ps live as long as
+        // the runtime.
+        unsafe { &*self.p.get() }
+    }
+
+    /// Whether this thread holds a P.
+    pub(crate) fn has_p(&self) -> bool {
+        !self.p.get().is_null()
+    }
+
+    /// Takes `pp` over.
+    #[doc(alias = "acquirep")]
+    pub(crate) fn acquire_p(&self, pp: &P) {
+        if self.has_p() {
+            heist_core::throw!("M::acquire_p: M{} holds a P already", self.id);
+        }
+        if pp.has_m() {
+            heist_core::throw!("M::acquire_p: P{} is held already", pp.id);
+        }
+        pp.set_m(self);
+        self.p.set(pp);
+    }
+
+    /// Lets go of the P.
+    #[doc(alias = "releasep")]
+    pub(crate) fn release_p(&self) -> &P {
+        if !self.has_p() {
+            heist_core::throw!("M::release_p: M{} holds no P", self.id);
+        }
+        // SAFETY: Ps live as long as the runtime.
+        let pp = unsafe { &*self.p.replace(null()) };
+        pp.set_m(null());
+        pp
+    }
+
+    /// The goroutine that runs here.
+    #[inline]
+    pub(crate) fn current(&self) -> Option<&G> {
+        // SAFETY: goroutine records are never unmapped.
+        unsafe { self.cur.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// User code called into the runtime.
+    #[inline]
+    pub(crate) fn enter(&self) {
+        debug_assert!(self.word.load(Ordering::Relaxed) == IN_USER, "M::enter: in the runtime");
+        // ORDERING: Release pairs with whoever looks at the word before touching this M's P.
+        self.word.store(IN_RUNTIME, Ordering::Release);
+    }
+
+    /// The runtime goes back to user code.
+    #[inline]
+    pub(crate) fn exit(&self) {
+        debug_assert!(self.word.load(Ordering::Relaxed) == IN_RUNTIME, "M::exit: in user code");
+        // ORDERING: as in `enter`.
+        self.word.store(IN_USER, Ordering::Release);
+    }
+
+    /// Whether user code runs here.
+    pub(crate) fn is_in_user(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == IN_USER
+    }
+
+    /// A fault ended the user code: the thread is the scheduler's again.
+    pub(crate) fn force_runtime(&self) {
+        // ORDERING: as in `enter`.
+        self.word.store(IN_RUNTIME, Ordering::Release);
+    }
+
+    pub(crate) fn set_tid(&self, tid: u32) {
+        self.tid.store(tid, Ordering::Relaxed);
+    }
+}

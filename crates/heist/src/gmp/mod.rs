@@ -1,0 +1,12 @@
+//! The three structs of the model: goroutine `G`, thread `M`, processor `P`.
+//!
+//! They hold state and check it; they never schedule.
+
+pub(crate) mod g;
+pub(crate) mod m;
+pub(crate) mod p;
+pub(crate) mod pool;
+
+pub(crate) use g::G;
+pub(crate) use m::M;
+pub(crate) use p::P;

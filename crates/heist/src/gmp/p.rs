@@ -1,0 +1,113 @@
+//! `P`: a processor, the right to run goroutines.
+//!
+//! Whoever holds a P uses its queue as the owner and its `local` part freely; everybody else sees
+//! the queue as a thief and the counters as a reader.
+
+use super::{G, M};
+use crate::coro::stack::{Class, StackCache};
+use crate::metrics::shard::Shard;
+use crossbeam_utils::CachePadded;
+use heist_core::list::List;
+use heist_core::rng::Rng;
+use heist_core::run_queue::{Owner, RunQueue};
+use heist_core::sync::{AtomicPtr, AtomicU32, Ordering};
+use std::cell::UnsafeCell;
+use std::ptr::null_mut;
+
+/// What only the holder of the P uses.
+pub(crate) struct Local {
+    pub(crate) rng: Rng,
+    pub(crate) free_gs: List<G>,
+    /// Reserved goroutine ids: the next one, and the end of the block.
+    pub(crate) next_id: u64,
+    pub(crate) end_id: u64,
+    pub(crate) stacks: StackCache,
+    /// Draws the disturbances of chaos mode.
+    pub(crate) chaos: Option<Rng>,
+}
+
+/// A processor.
+#[repr(C, align(128))]
+pub(crate) struct P {
+    pub(crate) id: u32,
+    pub(crate) queue: RunQueue<G>,
+    /// Goroutines executed with a slice of their own.
+    tick: CachePadded<AtomicU32>,
+    /// The M that holds it, for reports.
+    m: AtomicPtr<M>,
+    local: CachePadded<UnsafeCell<Local>>,
+    pub(crate) stats: CachePadded<Shard>,
+}
+
+// SAFETY: `local` is used by the holder of the P alone; the rest is atomic.
+unsafe impl Sync for P {}
+// SAFETY: as above.
+unsafe impl Send for P {}
+
+impl P {
+    pub(crate) fn new(id: u32, stacks: Class, seed: u64, chaos: Option<u64>) -> Self {
+        Self {
+            id,
+            queue: RunQueue::new(),
+            tick: CachePadded::new(AtomicU32::new(0)),
+            m: AtomicPtr::new(null_mut()),
+            local: CachePadded::new(UnsafeCell::new(Local {
+                rng: Rng::new(seed ^ u64::from(id)),
+                free_gs: List::new(),
+                next_id: 0,
+                end_id: 0,
+                stacks: StackCache::new(stacks),
+                chaos: chaos.map(|seed| Rng::new(seed.wrapping_add(u64::from(id)))),
+            })),
+            stats: CachePadded::new(Shard::default()),
+        }
+    }
+
+    /// The owner's half of the queue.
+    ///
+    /// # Safety
+    /// The caller holds this P.
+    #[inline]
+    pub(crate) unsafe fn owner(&self) -> Owner<'_, G> {
+        // SAFETY: passed on.
+        unsafe { self.queue.owner() }
+    }
+
+    /// The owner's data.
+    ///
+    /// # Safety
+    /// The caller holds this P, and no other reference to this data is alive.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "the P is the evidence, and M hands it out")]
+    pub(crate) unsafe fn local(&self) -> &mut Local {
+        // SAFETY: by the caller's promise.
+        unsafe { &mut *self.local.get() }
+    }
+
+    /// The tick.
+    #[inline]
+    #[doc(alias = "schedtick")]
+    pub(crate) fn tick(&self) -> u32 {
+        self.tick.load(Ordering::Relaxed)
+    }
+
+    /// One more goroutine runs with a slice of its own. The holder alone calls this.
+    #[inline]
+    pub(crate) fn advance_tick(&self) {
+        self.tick.store(self.tick().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Sets the tick, so that a test can choose the phase of the one-in-61 rule.
+    pub(crate) fn set_tick(&self, tick: u32) {
+        self.tick.store(tick, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_m(&self, m: *const M) {
+        self.m.store(m.cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Whether an M holds it.
+    pub(crate) fn has_m(&self) -> bool {
+        !self.m.load(Ordering::Relaxed).is_null()
+    }
+}

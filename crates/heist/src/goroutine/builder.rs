@@ -1,0 +1,211 @@
+//! Spawning with options, and what can go wrong.
+
+use super::join::JoinHandle;
+use super::payload::{Code, Staged};
+use crate::coro::stack::{self, Class};
+use crate::current;
+use crate::gmp::g::Extras;
+use crate::sched::Sched;
+use crate::sched::spawn::{self, Recipe, Refused};
+use std::error::Error;
+use std::fmt;
+use std::panic::Location;
+use std::ptr::null;
+use std::sync::Arc;
+
+/// Why a goroutine could not be spawned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// The caller is not on a goroutine.
+    NoRuntime,
+    /// The runtime is shutting down.
+    ShutDown,
+    /// The system has no memory for it, or for the stacks of goroutines spawned before.
+    NoMemory,
+    /// The requested stack is larger than the largest there is.
+    StackTooLarge {
+        /// What was asked for.
+        bytes: usize,
+    },
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRuntime => f.write_str(
+                "not inside a heist runtime: call it from a goroutine (Runtime::run or \
+                 #[heist::main(unsafe)] starts the first), or spawn with a Handle",
+            ),
+            Self::ShutDown => f.write_str("the runtime is shutting down"),
+            Self::NoMemory => f.write_str(
+                "the system has no memory for another goroutine (limits: ulimit -v, cgroup memory)",
+            ),
+            Self::StackTooLarge { bytes } => {
+                let most = stack::MAX_BYTES;
+                write!(f, "a stack of {bytes} bytes is more than the largest, {most}")
+            }
+        }
+    }
+}
+
+impl Error for SpawnError {}
+
+impl From<Refused> for SpawnError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Closing => Self::ShutDown,
+            Refused::NoMemory => Self::NoMemory,
+        }
+    }
+}
+
+#[cold]
+#[track_caller]
+pub(super) fn cannot_spawn(what: &str, error: SpawnError) -> ! {
+    panic!("heist::{what}: {error}")
+}
+
+/// Spawns a goroutine with a name or a stack size of its own.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// let handle = heist::goroutine::Builder::new()
+///     .name("parser")
+///     .stack_size(1 << 20)
+///     .spawn(|| 1 + 1)
+///     .unwrap();
+/// assert_eq!(handle.name(), Some("parser"));
+/// assert_eq!(handle.join().unwrap(), 2);
+/// # });
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder does nothing until it spawns"]
+pub struct Builder {
+    name: Option<Box<str>>,
+    stack_bytes: Option<usize>,
+}
+
+impl Builder {
+    /// A goroutine without a name, with the runtime's stack size.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Names it in reports and dumps.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into().into_boxed_str());
+        self
+    }
+
+    /// Gives it a stack of at least so many bytes. It is rounded up to a power of two; the
+    /// smallest is 32 KiB.
+    pub const fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_bytes = Some(bytes);
+        self
+    }
+
+    /// Runs `f` on a new goroutine of the calling goroutine's runtime.
+    ///
+    /// # Errors
+    /// As [`try_go`](super::try_go), and if the stack is larger than 1 GiB.
+    #[track_caller]
+    pub fn spawn<F, T>(self, f: F) -> Result<JoinHandle<T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        spawn_here(f, Location::caller(), Some(self.extras()?))
+    }
+
+    fn extras(self) -> Result<Arc<Extras>, SpawnError> {
+        let stack = match self.stack_bytes {
+            None => None,
+            Some(bytes) => {
+                let class = Class::for_bytes(bytes);
+                Some(class.ok_or(SpawnError::StackTooLarge { bytes })?)
+            }
+        };
+        Ok(Arc::new(Extras { name: self.name, stack }))
+    }
+}
+
+/// Spawns on the calling goroutine's runtime.
+#[inline]
+pub(super) fn spawn_here<F, T>(
+    f: F,
+    site: &'static Location<'static>,
+    extras: Option<Arc<Extras>>,
+) -> Result<JoinHandle<T>, SpawnError>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let staged = Staged::new(f);
+    let recipe = Recipe { vtable: &Code::<F, T>::VTABLE, site, extras: share(&extras) };
+    let Some(rt) = current::enter() else {
+        staged.discard();
+        unshare(recipe.extras);
+        return Err(SpawnError::NoRuntime);
+    };
+    // SAFETY: the record is new, and `staged` is used once: here, or by `discard` if this fails.
+    let spawned = spawn::spawn(&rt, recipe, |place| unsafe { staged.write(place) });
+    drop(rt);
+    match spawned {
+        // SAFETY: the record holds a goroutine that returns a `T`, and this is its only handle.
+        Ok(gp) => Ok(unsafe { JoinHandle::new(gp, extras) }),
+        Err(refused) => {
+            staged.discard();
+            unshare(recipe.extras);
+            Err(refused.into())
+        }
+    }
+}
+
+/// Spawns on a given runtime from any thread. The closure and the result need not be `'static`.
+///
+/// # Safety
+/// What `f` and `T` borrow outlives the goroutine.
+pub(crate) unsafe fn spawn_on<F, T>(
+    sched: &Sched,
+    f: F,
+    site: &'static Location<'static>,
+) -> Result<JoinHandle<T>, SpawnError>
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    let staged = Staged::new(f);
+    let recipe = Recipe { vtable: &Code::<F, T>::VTABLE, site, extras: null() };
+    let rt = current::enter();
+    // SAFETY: the record is new, and `staged` is used once: here, or by `discard` if this fails.
+    let write = |place: *mut u8| unsafe { staged.write(place) };
+    let spawned = match &rt {
+        Some(rt) if std::ptr::eq(rt.sched(), sched) => spawn::spawn(rt, recipe, write),
+        _ => spawn::spawn_from_outside(sched, recipe, write),
+    };
+    drop(rt);
+    match spawned {
+        // SAFETY: the record holds a goroutine that returns a `T`, and this is its only handle.
+        Ok(gp) => Ok(unsafe { JoinHandle::new(gp, None) }),
+        Err(refused) => {
+            staged.discard();
+            Err(refused.into())
+        }
+    }
+}
+
+/// The record's share of the extras.
+fn share(extras: &Option<Arc<Extras>>) -> *const Extras {
+    extras.as_ref().map_or(null(), |extras| Arc::into_raw(Arc::clone(extras)))
+}
+
+/// Takes back a share that no record got.
+fn unshare(extras: *const Extras) {
+    if !extras.is_null() {
+        // SAFETY: from `share`, and given to nobody.
+        drop(unsafe { Arc::from_raw(extras) });
+    }
+}

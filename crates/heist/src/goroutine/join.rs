@@ -1,0 +1,328 @@
+//! Joining goroutines.
+
+use super::GoroutineId;
+use super::payload;
+use crate::current::{self, InRuntime};
+use crate::gmp::g::{self, Extras, Outcome, WaitReason, Woken};
+use crate::gmp::{G, pool};
+use crate::sched::cancel::{self, Why};
+use crate::sched::{park, schedule};
+use crate::waiter::{ThreadWaiter, Waiter};
+use heist_core::join::Dropped;
+use heist_core::status::Ticket;
+use heist_core::sync::Ordering;
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Owns the right to wait for a goroutine and to take its result. Dropping it detaches the
+/// goroutine, which runs on.
+pub struct JoinHandle<T> {
+    gp: NonNull<G>,
+    id: GoroutineId,
+    extras: Option<Arc<Extras>>,
+    _result: PhantomData<T>,
+}
+
+// SAFETY: the handle is the right to take a `T` that another thread made.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: by reference the handle only asks about the goroutine or cancels it.
+unsafe impl<T: Send> Sync for JoinHandle<T> {}
+
+impl<T> JoinHandle<T> {
+    /// # Safety
+    /// `gp` is a goroutine that returns a `T`, and this is its only handle.
+    #[inline]
+    pub(super) unsafe fn new(gp: NonNull<G>, extras: Option<Arc<Extras>>) -> Self {
+        // SAFETY: records are never unmapped, and this one is not recycled while its handle lives.
+        let id = unsafe { gp.as_ref() }.id.load(Ordering::Relaxed);
+        Self { gp, id: GoroutineId(id), extras, _result: PhantomData }
+    }
+
+    const fn g(&self) -> &G {
+        // SAFETY: records are never unmapped, and this one is not recycled while its handle lives.
+        unsafe { self.gp.as_ref() }
+    }
+
+    /// Waits for the goroutine to end and returns what its closure returned.
+    ///
+    /// A goroutine parks meanwhile, a plain thread sleeps.
+    ///
+    /// # Errors
+    /// If it panicked, overflowed its stack, was cancelled or ended itself.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let bad = heist::go(|| -> u32 { panic!("no luck") }).join().unwrap_err();
+    /// assert_eq!(bad.panic_message(), Some("no luck"));
+    /// # });
+    /// ```
+    pub fn join(self) -> Result<T, JoinError> {
+        self.wait();
+        self.take()
+    }
+
+    /// Joins without being a park point: the caller is not unwound before the goroutine has ended,
+    /// even if it is cancelled meanwhile.
+    pub(crate) fn join_shielded(self) -> Result<T, JoinError> {
+        match current::goroutine() {
+            None => self.wait(),
+            Some(me) => {
+                let shielded = me.has_flag(g::UNCANCELLABLE);
+                me.set_flag(g::UNCANCELLABLE);
+                while !self.is_finished() {
+                    if let Some(rt) = current::enter() {
+                        self.park(rt);
+                    }
+                }
+                if !shielded {
+                    me.clear_flag(g::UNCANCELLABLE);
+                }
+            }
+        }
+        self.take()
+    }
+
+    /// Takes the outcome of a goroutine that has ended.
+    fn take(self) -> Result<T, JoinError> {
+        let g = self.g();
+        let outcome = g.outcome.get();
+        let kind = match outcome {
+            Outcome::Returned => {
+                // SAFETY: it returned a `T`, which only this handle takes, once.
+                let result = unsafe { payload::take::<T>(g) };
+                self.release();
+                return Ok(result);
+            }
+            Outcome::Panicked => {
+                // SAFETY: the payload holds the box, which only this handle takes, once.
+                Kind::Panicked(unsafe { g.payload.as_ptr::<Box<dyn Any + Send>>().read() })
+            }
+            Outcome::Cancelled => Kind::Cancelled,
+            Outcome::Exited => Kind::Exited,
+            Outcome::Overflowed => Kind::StackOverflow,
+            Outcome::None => heist_core::throw!("JoinHandle::join: finished without an outcome"),
+        };
+        let id = self.id;
+        self.release();
+        Err(JoinError { id, kind })
+    }
+
+    /// Waits until the outcome is there.
+    fn wait(&self) {
+        if self.g().join.is_finished() {
+            return;
+        }
+        match current::enter() {
+            Some(rt) => self.park(cancel::check(park::chaos_point(rt))),
+            None => {
+                let waiter = ThreadWaiter::new();
+                if self.g().join.register(waiter.address()) {
+                    waiter.sleep();
+                }
+            }
+        }
+    }
+
+    fn park(&self, rt: InRuntime) {
+        /// Leaves the waiter's address in the word of the goroutine it waits for.
+        unsafe fn commit(me: NonNull<G>, arg: *mut ()) -> bool {
+            // SAFETY: `arg` is the record of a goroutine whose handle waits; records are never
+            // unmapped.
+            let (me, target) = unsafe { (me.as_ref(), &*arg.cast::<G>()) };
+            target.joiner.set(me.status.waiting().unwrap_or(Ticket::NONE));
+            target.join.register(Waiter::address_of(me))
+        }
+        let me = rt.goroutine();
+        // SAFETY: `commit` uses records only.
+        let (rt, woken) = unsafe { park::park(rt, WaitReason::Join, commit, self.gp.as_ptr().cast()) };
+        drop(rt);
+        if woken == Woken::Cancelled {
+            // If the word is taken by the finishing goroutine, its wake-up carries the ticket of a
+            // wait that is over and does nothing.
+            let _ = self.g().join.unregister(Waiter::address_of(me));
+            cancel::unwind(Why::Cancelled);
+        }
+    }
+
+    /// Whether the goroutine has ended, so that [`join`](Self::join) returns at once.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.g().join.is_finished()
+    }
+
+    /// Asks the goroutine to end: its current park, or else its next, unwinds it, and its
+    /// destructors run. One that has not started is dropped with its closure.
+    ///
+    /// It does not wait, and a goroutine that never parks is not stopped by it.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let sleeper = heist::go(|| loop { heist::yield_now() });
+    /// sleeper.cancel();
+    /// assert!(sleeper.join().unwrap_err().is_cancelled());
+    /// # });
+    /// ```
+    pub fn cancel(&self) {
+        let rt = current::enter();
+        cancel::cancel(rt.as_ref(), self.g());
+    }
+
+    /// The goroutine's number.
+    #[must_use]
+    pub const fn id(&self) -> GoroutineId {
+        self.id
+    }
+
+    /// The name its builder gave it.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.extras.as_ref().and_then(|extras| extras.name.as_deref())
+    }
+
+    /// The result is taken, or there is none.
+    fn release(mut self) {
+        drop(self.extras.take());
+        let gp = self.gp;
+        std::mem::forget(self);
+        // SAFETY: records are never unmapped.
+        if unsafe { gp.as_ref() }.join.release_handle() {
+            recycle(gp);
+        }
+    }
+}
+
+/// Gives back the record of a goroutine that everybody is done with.
+fn recycle(gp: NonNull<G>) {
+    match current::enter() {
+        Some(rt) => schedule::recycle(rt.m(), gp),
+        None => pool::give_one(gp),
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.g().join.drop_handle() == Dropped::HasResult {
+            let g = self.g();
+            // SAFETY: the outcome says what the payload holds, and only this handle takes it.
+            unsafe {
+                match g.outcome.get() {
+                    Outcome::Returned => drop(payload::take::<T>(g)),
+                    Outcome::Panicked => {
+                        g.payload.as_ptr::<Box<dyn Any + Send>>().drop_in_place();
+                    }
+                    _ => {}
+                }
+            }
+            if g.join.release_handle() {
+                recycle(self.gp);
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle")
+            .field("id", &self.id.0)
+            .field("name", &self.name())
+            .field("finished", &self.is_finished())
+            .finish()
+    }
+}
+
+/// Why a goroutine has no result.
+pub struct JoinError {
+    id: GoroutineId,
+    kind: Kind,
+}
+
+enum Kind {
+    Panicked(Box<dyn Any + Send>),
+    StackOverflow,
+    Cancelled,
+    Exited,
+}
+
+impl JoinError {
+    /// The goroutine that ended.
+    #[must_use]
+    pub const fn id(&self) -> GoroutineId {
+        self.id
+    }
+
+    /// Whether it panicked.
+    #[must_use]
+    pub const fn is_panic(&self) -> bool {
+        matches!(self.kind, Kind::Panicked(_))
+    }
+
+    /// Whether it ran out of stack.
+    #[must_use]
+    pub const fn is_stack_overflow(&self) -> bool {
+        matches!(self.kind, Kind::StackOverflow)
+    }
+
+    /// Whether it was cancelled.
+    #[must_use]
+    pub const fn is_cancelled(&self) -> bool {
+        matches!(self.kind, Kind::Cancelled)
+    }
+
+    /// Whether it ended itself by [`exit_current`](crate::exit_current).
+    #[must_use]
+    pub const fn is_exited(&self) -> bool {
+        matches!(self.kind, Kind::Exited)
+    }
+
+    /// The panic's text, if it is one.
+    #[must_use]
+    pub fn panic_message(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Panicked(payload) => crate::panic_report::text(&**payload),
+            _ => None,
+        }
+    }
+
+    /// The value it panicked with, as `std::thread::JoinHandle::join` gives it.
+    ///
+    /// # Errors
+    /// The error itself, if it is no panic.
+    pub fn into_panic(self) -> Result<Box<dyn Any + Send>, Self> {
+        match self.kind {
+            Kind::Panicked(payload) => Ok(payload),
+            kind => Err(Self { id: self.id, kind }),
+        }
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.id;
+        match &self.kind {
+            Kind::Panicked(payload) => {
+                let message = crate::panic_report::message(&**payload);
+                write!(f, "goroutine {id} panicked: {message}")
+            }
+            Kind::StackOverflow => write!(f, "goroutine {id} overflowed its stack"),
+            Kind::Cancelled => write!(f, "goroutine {id} was cancelled"),
+            Kind::Exited => write!(f, "goroutine {id} ended itself"),
+        }
+    }
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JoinError({self})")
+    }
+}
+
+impl Error for JoinError {}

@@ -1,0 +1,172 @@
+//! Goroutines: spawning, joining, yielding, ending.
+//!
+//! ```
+//! # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+//! # rt.run(|| {
+//! let answer = heist::go(|| 6 * 7);
+//! assert_eq!(answer.join().unwrap(), 42);
+//! # });
+//! ```
+
+mod builder;
+mod join;
+mod payload;
+
+pub use builder::{Builder, SpawnError};
+pub use join::{JoinError, JoinHandle};
+
+pub(crate) use builder::spawn_on;
+
+use crate::current;
+use crate::sched::{cancel, park};
+use std::fmt;
+
+/// The number of a goroutine: unique in its runtime, counted from 1, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[doc(alias = "goid")]
+pub struct GoroutineId(pub(crate) u64);
+
+impl GoroutineId {
+    /// The number itself.
+    #[must_use]
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for GoroutineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Runs `f` on a new goroutine.
+///
+/// It costs little more than a closure: no thread, no allocation for small closures, and no stack
+/// until it runs. Dropping the handle lets the goroutine run on by itself.
+///
+/// # Panics
+/// Outside a runtime, while the runtime shuts down, or if there is no memory. [`try_go`] returns
+/// these as errors.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// let handles: Vec<_> = (0..10).map(|i| heist::go(move || i * i)).collect();
+/// let sum: i32 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+/// assert_eq!(sum, 285);
+/// # });
+/// ```
+#[doc(alias = "newproc")]
+#[inline]
+#[track_caller]
+pub fn go<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    match try_go(f) {
+        Ok(handle) => handle,
+        Err(error) => builder::cannot_spawn("go", error),
+    }
+}
+
+/// Runs `f` on a new goroutine, or says why it cannot.
+///
+/// # Errors
+/// Outside a runtime, while the runtime shuts down, or if there is no memory. The closure is
+/// dropped.
+///
+/// # Examples
+/// ```
+/// assert_eq!(heist::try_go(|| ()).unwrap_err(), heist::goroutine::SpawnError::NoRuntime);
+/// ```
+#[inline]
+#[track_caller]
+pub fn try_go<F, T>(f: F) -> Result<JoinHandle<T>, SpawnError>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    builder::spawn_here(f, std::panic::Location::caller(), None)
+}
+
+/// Lets every other goroutine that is ready run first.
+///
+/// On a plain thread it yields to other threads.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().procs(1).build() }.unwrap();
+/// # rt.run(|| {
+/// let other = heist::go(|| "ran");
+/// heist::yield_now();
+/// assert!(other.is_finished());
+/// # });
+/// ```
+#[doc(alias = "Gosched")]
+#[inline]
+pub fn yield_now() {
+    match current::enter() {
+        Some(rt) => drop(cancel::check(park::yield_now(cancel::check(rt)))),
+        None => std::thread::yield_now(),
+    }
+}
+
+/// How many goroutines of this runtime have been spawned and have not ended. Zero on a plain
+/// thread.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// assert_eq!(rt.run(heist::num_goroutines), 1);
+/// ```
+#[doc(alias = "NumGoroutine")]
+#[must_use]
+pub fn num_goroutines() -> usize {
+    current::enter().map_or(0, |rt| rt.sched().n_live() as usize)
+}
+
+/// The id of the calling goroutine, None on a plain thread.
+///
+/// # Examples
+/// ```
+/// assert!(heist::current_id().is_none());
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// assert_eq!(rt.run(|| heist::current_id().unwrap().as_u64()), 1);
+/// ```
+#[must_use]
+pub fn current_id() -> Option<GoroutineId> {
+    current::goroutine()
+        .map(|gp| GoroutineId(gp.id.load(heist_core::sync::Ordering::Relaxed)))
+}
+
+/// Ends the calling goroutine here: its stack is unwound and its destructors run.
+///
+/// Code in between cannot keep it alive: catching the unwinding and dropping what was caught goes
+/// on with it. Whoever joins it gets [`JoinError::is_exited`].
+///
+/// # Panics
+/// On a plain thread, and while the goroutine is panicking already.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// let handle = heist::go(|| {
+///     let _ = std::panic::catch_unwind(|| heist::exit_current());
+///     unreachable!();
+/// });
+/// assert!(handle.join().unwrap_err().is_exited());
+/// # });
+/// ```
+#[doc(alias = "Goexit")]
+pub fn exit_current() -> ! {
+    assert!(
+        current::goroutine().is_some(),
+        "heist::exit_current: not on a goroutine; on a plain thread return from its main function"
+    );
+    assert!(!std::thread::panicking(), "heist::exit_current: the goroutine is panicking");
+    cancel::unwind(cancel::Why::Exited)
+}

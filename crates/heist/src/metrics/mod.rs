@@ -1,0 +1,165 @@
+//! What the scheduler counts, as a typed list and as Prometheus text.
+//!
+//! Names follow Go's `runtime/metrics` (`/sched/...:unit`) where Go has the metric, and
+//! `/heist/...:unit` where it does not.
+//!
+//! ```
+//! # let rt = unsafe { heist::Runtime::builder().procs(2).build() }.unwrap();
+//! rt.run(|| heist::go(|| ()).join().unwrap());
+//! let metrics = rt.metrics();
+//! assert_eq!(metrics.get("/sched/gomaxprocs:threads"), Some(2));
+//! assert_eq!(metrics.get("/sched/goroutines-created:goroutines"), Some(2));
+//! println!("{}", metrics.to_prometheus());
+//! ```
+
+pub(crate) mod shard;
+
+use crate::coro::stack;
+use crate::sched::Sched;
+use std::fmt::Write;
+
+/// Whether a metric goes up and down or only up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A level at one moment.
+    Gauge,
+    /// A count since the runtime was started.
+    Counter,
+}
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Description {
+    /// Its name, of the form `/path:unit`.
+    pub name: &'static str,
+    /// Whether it goes up and down.
+    pub kind: Kind,
+    /// What it means.
+    pub help: &'static str,
+}
+
+impl Description {
+    /// What follows the colon in the name.
+    #[must_use]
+    pub fn unit(&self) -> &'static str {
+        self.name.rsplit_once(':').map_or("", |(_, unit)| unit)
+    }
+}
+
+/// One metric and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metric {
+    /// What it is.
+    pub description: Description,
+    /// Its value.
+    pub value: u64,
+}
+
+/// All metrics of a runtime, read at one moment, sorted by name.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    list: Vec<Metric>,
+}
+
+impl Metrics {
+    pub(crate) fn read(sched: &Sched) -> Self {
+        let totals = sched.totals();
+        let stacks = stack::usage();
+        let live = sched.n_live();
+        let procs = u64::from(sched.procs());
+        let running = sched.all_ps().iter().filter(|pp| pp.has_m()).count() as u64;
+        let spinning = u64::from(sched.spinning.n());
+        let running = running.saturating_sub(spinning).min(live);
+        let queued: u64 = sched.all_ps().iter().map(|pp| u64::from(pp.queue.len())).sum();
+        let runnable = (queued + u64::from(sched.global_len.get())).min(live - running);
+        let threads = u64::from(sched.lock.lock().n_ms);
+        let mut list = Vec::with_capacity(32);
+        let mut add = |name, kind, help, value| {
+            list.push(Metric { description: Description { name, kind, help }, value });
+        };
+        use Kind::{Counter, Gauge};
+        add("/sched/gomaxprocs:threads", Gauge, "Goroutines that can run at the same time.", procs);
+        add("/sched/goroutines:goroutines", Gauge, "Goroutines that live.", live);
+        add("/sched/goroutines/running:goroutines", Gauge, "Goroutines that run now.", running);
+        add("/sched/goroutines/runnable:goroutines", Gauge, "Goroutines in a run queue.", runnable);
+        add(
+            "/sched/goroutines/waiting:goroutines",
+            Gauge,
+            "Goroutines that are parked.",
+            live.saturating_sub(running + runnable),
+        );
+        add(
+            "/sched/goroutines-created:goroutines",
+            Counter,
+            "Goroutines spawned.",
+            totals.created,
+        );
+        add("/sched/threads/total:threads", Gauge, "Threads that run goroutines.", threads);
+        add("/heist/goroutines/finished:goroutines", Counter, "Goroutines that ended.", totals.finished);
+        add("/heist/goroutines/panicked:goroutines", Counter, "Goroutines ended by a panic.", totals.panicked);
+        add("/heist/goroutines/overflowed:goroutines", Counter, "Goroutines ended by a stack overflow.", totals.overflowed);
+        add("/heist/sched/executed:events", Counter, "Times a goroutine was put on a processor.", totals.executed);
+        add("/heist/sched/yields:events", Counter, "Times a goroutine yielded.", totals.yields);
+        add("/heist/sched/parks:events", Counter, "Times a goroutine parked.", totals.parks);
+        add("/heist/sched/readied:events", Counter, "Times a parked goroutine was made runnable.", totals.readied);
+        add("/heist/steal/attempts:events", Counter, "Looks at another processor's queue.", totals.steal_attempts);
+        add("/heist/steal/successes:events", Counter, "Looks that brought goroutines.", totals.steals);
+        add("/heist/steal/goroutines:goroutines", Counter, "Goroutines taken from other processors.", totals.stolen);
+        add("/heist/steal/run-next:goroutines", Counter, "Of these, taken from run_next.", totals.stolen_run_next);
+        add("/heist/spin/starts:events", Counter, "Times a thread began to look for work.", totals.spins);
+        add("/heist/spin/threads:threads", Gauge, "Threads that look for work now.", spinning);
+        add("/heist/wake-ups:events", Counter, "Times a thread was woken to look for work.", totals.wake_ups);
+        add("/heist/threads/parks:events", Counter, "Times a thread went to sleep.", totals.m_parks);
+        add("/heist/threads/unparks:events", Counter, "Times a thread was handed a processor.", totals.m_unparks);
+        add("/heist/procs/idle:threads", Gauge, "Processors at rest.", sched.idle.count().into());
+        add("/heist/queue/global:goroutines", Gauge, "Goroutines in the global queue.", sched.global_len.get().into());
+        add("/heist/queue/global-put:goroutines", Counter, "Goroutines put into the global queue.", totals.global_put);
+        add("/heist/queue/global-taken:goroutines", Counter, "Goroutines taken from the global queue.", totals.global_taken);
+        add("/heist/queue/overflows:events", Counter, "Times a full local queue spilled to the global one.", totals.overflows);
+        add("/heist/stacks/in-use:stacks", Gauge, "Stacks that goroutines run on.", totals.stacks_attached.saturating_sub(totals.stacks_detached));
+        add("/heist/stacks/warm:stacks", Gauge, "Free stacks of the process whose memory is resident.", stacks.warm);
+        add("/heist/stacks/cold:stacks", Gauge, "Free stacks of the process whose memory was given back.", stacks.cold);
+        add("/heist/stacks/abandoned:stacks", Gauge, "Stacks of the process lost to overflows.", stacks.abandoned);
+        add("/heist/stacks/mapped:bytes", Gauge, "Address space of the process mapped for stacks.", stacks.mapped_bytes);
+        list.sort_unstable_by_key(|metric| metric.description.name);
+        Self { list }
+    }
+
+    /// All of them, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Metric> {
+        self.list.iter()
+    }
+
+    /// The value of a metric by its full name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<u64> {
+        let at = self.list.binary_search_by_key(&name, |metric| metric.description.name).ok()?;
+        Some(self.list[at].value)
+    }
+
+    /// The metrics in Prometheus' text format. `/sched/goroutines:goroutines` becomes
+    /// `heist_sched_goroutines_goroutines`, counters end in `_total`.
+    #[must_use]
+    pub fn to_prometheus(&self) -> String {
+        let mut text = String::new();
+        for Metric { description, value } in &self.list {
+            let path = description.name.trim_start_matches("/heist").trim_start_matches('/');
+            let mut name = String::from("heist_");
+            name.extend(path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }));
+            let kind = match description.kind {
+                Kind::Gauge => "gauge",
+                Kind::Counter => {
+                    name.push_str("_total");
+                    "counter"
+                }
+            };
+            // Writing to a String does not fail.
+            let _ = writeln!(text, "# HELP {name} {}", description.help);
+            let _ = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");
+        }
+        text
+    }
+}

@@ -1,0 +1,99 @@
+//! The counters of one P.
+//!
+//! Only the holder of the P writes them, so a count is a load and a store, not a
+//! read-modify-write, and no cache line is shared between writers. Readers add the shards up; a
+//! sum is of slightly different moments but each part only grows.
+
+use heist_core::sync::{AtomicU64, Ordering};
+
+/// One count with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// One more. The holder of the P alone calls this.
+    #[inline]
+    pub(crate) fn bump(&self) {
+        self.add(1);
+    }
+
+    /// So many more. The holder of the P alone calls this.
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// So many more, from anywhere: for rare events without a P.
+    pub(crate) fn add_shared(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The count.
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! shard {
+    ($($(#[$doc:meta])* $name:ident,)+) => {
+        /// The counters of one P, or of everything that happens without one.
+        #[derive(Debug, Default)]
+        pub(crate) struct Shard { $($(#[$doc])* pub(crate) $name: Counter,)+ }
+
+        /// The sum of all shards.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct Totals { $($(#[$doc])* pub(crate) $name: u64,)+ }
+
+        impl Totals {
+            pub(crate) fn add(&mut self, shard: &Shard) {
+                $(self.$name += shard.$name.get();)+
+            }
+        }
+    };
+}
+
+shard! {
+    /// Goroutines spawned.
+    created,
+    /// Goroutines that ended, however.
+    finished,
+    /// Goroutines that ended by a panic.
+    panicked,
+    /// Goroutines that ended by a stack overflow.
+    overflowed,
+    /// Times a goroutine was run, from spawn or from a wake-up.
+    executed,
+    /// Times a goroutine let others go first.
+    yields,
+    /// Times a goroutine parked.
+    parks,
+    /// Times a parked goroutine was made runnable.
+    readied,
+    /// Looks at another P's queue.
+    steal_attempts,
+    /// Looks that brought something.
+    steals,
+    /// Goroutines taken from other Ps.
+    stolen,
+    /// Of these, from `run_next`.
+    stolen_run_next,
+    /// Times an M began to spin.
+    spins,
+    /// Goroutines taken from the global queue.
+    global_taken,
+    /// Goroutines put into the global queue.
+    global_put,
+    /// Times a full ring spilled to the global queue.
+    overflows,
+    /// Stacks given to goroutines.
+    stacks_attached,
+    /// Stacks taken back.
+    stacks_detached,
+    /// Times an M was woken to look for work.
+    wake_ups,
+    /// Times an M went to sleep.
+    m_parks,
+    /// Times an M was woken up.
+    m_unparks,
+}

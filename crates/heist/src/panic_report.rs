@@ -1,0 +1,50 @@
+//! Panics of goroutines, told with the goroutine they happened in.
+//!
+//! The first runtime of a process puts a hook in front of the one that is there. It adds the
+//! goroutine's number, name and spawn site, which a thread's name cannot tell.
+
+use crate::current;
+use crate::sched::PanicPolicy;
+use heist_core::sync::Ordering;
+use std::any::Any;
+use std::panic::PanicHookInfo;
+use std::sync::Once;
+
+/// The text of a panic's payload, if it has one.
+pub(crate) fn text(payload: &(dyn Any + Send)) -> Option<&str> {
+    payload
+        .downcast_ref::<&'static str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+}
+
+/// The text of a panic's payload, or a substitute.
+pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
+    text(payload).unwrap_or("a value that is no text")
+}
+
+/// Puts the hook in place, once per process.
+pub(crate) fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| report(info, &*before)));
+    });
+}
+
+fn report(info: &PanicHookInfo<'_>, before: &(dyn Fn(&PanicHookInfo<'_>) + Send + Sync)) {
+    let Some(gp) = current::goroutine() else { return before(info) };
+    // SAFETY: a goroutine's runtime outlives it.
+    let sched = unsafe { &*gp.sched.get() };
+    if sched.config.on_panic == PanicPolicy::Abort {
+        // Reported when it reaches the goroutine's base: until then somebody may catch it.
+        return;
+    }
+    before(info);
+    let id = gp.id.load(Ordering::Relaxed);
+    let name = gp.name().map(|name| format!(" '{name}'")).unwrap_or_default();
+    match gp.spawn_site.get() {
+        Some(site) => eprintln!("note: in goroutine {id}{name}, spawned at {site}"),
+        None => eprintln!("note: in goroutine {id}{name}"),
+    }
+}

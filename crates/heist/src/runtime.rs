@@ -1,0 +1,205 @@
+//! A runtime: its handle, running on it, ending it.
+
+use crate::builder::Builder;
+use crate::coro::overflow;
+use crate::current;
+use crate::goroutine::{self, JoinHandle, SpawnError};
+use crate::metrics::Metrics;
+use crate::sched::helper::Helper;
+use crate::sched::shutdown::Closed;
+use crate::sched::{Config, Sched};
+use crate::sys::{signal, thread};
+use crate::{panic_report, throw};
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// A scheduler with its threads.
+///
+/// Dropping it ends its goroutines: those that are parked, or park later, are unwound so that
+/// their destructors run. It waits for that, for a bounded time, and reports what it leaves behind.
+///
+/// Several runtimes may live in one process; their goroutines may use each other's channels and
+/// handles.
+pub struct Runtime {
+    sched: Arc<Sched>,
+    helper: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Runtime {
+    /// Starts to set up a runtime.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    pub(crate) fn start(config: Config) -> std::io::Result<Self> {
+        throw::install();
+        panic_report::install();
+        signal::install_fault_handler(overflow::on_fault);
+        let name = format!("{}-helper", config.name);
+        let sched = Arc::new(Sched::new(config));
+        let helper = Helper::new(Arc::clone(&sched));
+        let helper = thread::spawn(name, move || helper.run())?;
+        Ok(Self { sched, helper: Some(helper) })
+    }
+
+    /// Runs `f` as a goroutine and waits for it: the main goroutine of a program.
+    ///
+    /// `f` may borrow, because this returns only when it has ended. Goroutines that it spawned run
+    /// on until the runtime is dropped.
+    ///
+    /// # Panics
+    /// If `f` panics, with the same payload; if it was cancelled, ended itself or overflowed its
+    /// stack; if there is no memory.
+    ///
+    /// # Examples
+    /// ```
+    /// let words = vec!["a", "bc"];
+    /// let rt = unsafe { heist::Runtime::builder().build() }?;
+    /// assert_eq!(rt.run(|| words.concat()), "abc");
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    #[track_caller]
+    pub fn run<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        // SAFETY: the goroutine has ended when `join` returns, and this function does not return
+        // or unwind before: a caller that is a goroutine itself and is cancelled meanwhile would,
+        // so it is shielded.
+        let spawned = unsafe { goroutine::spawn_on(&self.sched, f, Location::caller()) };
+        let handle = match spawned {
+            Ok(handle) => handle,
+            Err(error) => panic!("heist::Runtime::run: {error}"),
+        };
+        match handle.join_shielded() {
+            Ok(result) => result,
+            Err(error) => match error.into_panic() {
+                Ok(payload) => std::panic::resume_unwind(payload),
+                Err(error) => panic!("heist::Runtime::run: {error}"),
+            },
+        }
+    }
+
+    /// A handle by which any thread can spawn on this runtime.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle { sched: Arc::clone(&self.sched) }
+    }
+
+    /// What the scheduler has counted so far.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        Metrics::read(&self.sched)
+    }
+
+    /// How many goroutines can run at the same time.
+    #[must_use]
+    #[doc(alias = "GOMAXPROCS")]
+    pub fn procs(&self) -> usize {
+        self.sched.procs() as usize
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if let Some(gp) = current::goroutine() {
+            if std::ptr::eq(gp.sched.get(), &*self.sched) {
+                eprintln!(
+                    "heist: a Runtime was dropped by one of its own goroutines, which cannot wait \
+                     for itself; it is left running"
+                );
+                return;
+            }
+        }
+        let closed = self.sched.shut_down();
+        if let Some(helper) = self.helper.take() {
+            if closed == Closed::Clean {
+                // The helper does not panic; if it did, the process has been told.
+                let _ = helper.join();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("name", &self.sched.config.name)
+            .field("procs", &self.procs())
+            .field("goroutines", &self.sched.n_live())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Spawns on a runtime from any thread. Cheap to clone; it does not keep the runtime running.
+#[derive(Clone)]
+pub struct Handle {
+    sched: Arc<Sched>,
+}
+
+impl Handle {
+    /// The runtime of the calling goroutine, None on a plain thread.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        let sched = current::goroutine()?.sched.get();
+        // SAFETY: a goroutine's runtime is alive and lives in an `Arc`; this takes one more share.
+        unsafe {
+            Arc::increment_strong_count(sched);
+            Some(Self { sched: Arc::from_raw(sched) })
+        }
+    }
+
+    /// Runs `f` on a new goroutine.
+    ///
+    /// # Panics
+    /// If the runtime has shut down or there is no memory. [`try_spawn`](Self::try_spawn) returns
+    /// these as errors.
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().build() }?;
+    /// let handle = rt.handle();
+    /// let thread = std::thread::spawn(move || handle.spawn(|| 5).join().unwrap());
+    /// assert_eq!(thread.join().unwrap(), 5);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        match self.try_spawn(f) {
+            Ok(handle) => handle,
+            Err(error) => panic!("heist::Handle::spawn: {error}"),
+        }
+    }
+
+    /// Runs `f` on a new goroutine, or says why it cannot.
+    ///
+    /// # Errors
+    /// If the runtime has shut down or there is no memory.
+    #[track_caller]
+    pub fn try_spawn<F, T>(&self, f: F) -> Result<JoinHandle<T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        // SAFETY: everything is `'static`.
+        unsafe { goroutine::spawn_on(&self.sched, f, Location::caller()) }
+    }
+
+    /// What the scheduler has counted so far.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        Metrics::read(&self.sched)
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("name", &self.sched.config.name).finish_non_exhaustive()
+    }
+}

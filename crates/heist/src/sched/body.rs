@@ -1,0 +1,151 @@
+//! The main function of every goroutine, on its own stack.
+//!
+//! It runs the closure, catches whatever comes out, and hands the outcome to the handle. All of
+//! this is user code in the sense of the M word: it may allocate, be stopped and be moved.
+
+use super::cancel::{Ending, Why};
+use super::{PanicPolicy, Sched};
+use crate::current::{self, InRuntime};
+use crate::gmp::g::{self, Extras, Outcome};
+use crate::gmp::{G, M};
+use crate::sys::stderr;
+use crate::waiter::Waiter;
+use heist_core::join::Finished;
+use heist_core::sync::Ordering;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Runs a goroutine from beginning to end.
+pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
+    // SAFETY: `m` switched here and is in the runtime; leaving it is the drop of this evidence.
+    drop(unsafe { InRuntime::from_switch(m) });
+    // SAFETY: records are never unmapped, and this one is this goroutine's.
+    let g = unsafe { gp.as_ref() };
+    let outcome = run_closure(g);
+    g.outcome.set(outcome);
+    if outcome == Outcome::Panicked {
+        on_panic(g);
+    }
+    drop_extras(g);
+    match g.join.finish() {
+        Finished::Published => {}
+        Finished::Unwanted => discard(g),
+        Finished::Wake(waiter) => {
+            let rt = current::enter();
+            // SAFETY: the address was left by a waiter that waits until it is woken.
+            unsafe { Waiter::joiner_of(g, waiter).wake(rt.as_ref()) };
+        }
+    }
+    // Back to the scheduler, in the runtime.
+    if let Some(rt) = current::enter() {
+        rt.m().request.set(crate::gmp::m::Request::Exit);
+        let _ = rt.into_m();
+    }
+}
+
+fn run_closure(g: &G) -> Outcome {
+    let Some(vtable) = g.vtable.get() else {
+        heist_core::throw!("goroutine_main: a goroutine without a closure");
+    };
+    // Through a pointer the compiler knows nothing of the callee, so this frame can always be
+    // unwound into.
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        if g.is_cancelled() {
+            // SAFETY: a goroutine runs its closure once, or drops it once.
+            unsafe { (vtable.drop_closure)(g) };
+            return;
+        }
+        g.set_flag(g::RAN);
+        // SAFETY: as above.
+        unsafe { (vtable.run)(g) };
+    }));
+    match result {
+        Ok(()) if !g.has_flag(g::RAN) => Outcome::Cancelled,
+        Ok(()) if g.has_flag(g::EXITING) => {
+            // It caught its own ending, kept it from being dropped, and returned.
+            g.outcome.set(Outcome::Returned);
+            discard(g);
+            Outcome::Exited
+        }
+        Ok(()) => Outcome::Returned,
+        Err(payload) => match payload.downcast::<Ending>() {
+            Ok(ending) => match ending.disarm() {
+                Why::Cancelled => Outcome::Cancelled,
+                Why::Exited => Outcome::Exited,
+            },
+            Err(payload) => {
+                // SAFETY: the closure is gone and there is no result, so the payload is free; a
+                // box of two words fits.
+                unsafe { g.payload.as_ptr::<Box<dyn Any + Send>>().write(payload) };
+                Outcome::Panicked
+            }
+        },
+    }
+}
+
+/// Drops a result that nobody will take.
+fn discard(g: &G) {
+    let dropped = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the outcome says what the payload holds, and nobody takes it after this.
+        unsafe {
+            match g.outcome.get() {
+                Outcome::Returned => {
+                    if let Some(vtable) = g.vtable.get() {
+                        (vtable.drop_result)(g);
+                    }
+                }
+                Outcome::Panicked => g.payload.as_ptr::<Box<dyn Any + Send>>().drop_in_place(),
+                _ => {}
+            }
+        }
+    }));
+    if let Err(payload) = dropped {
+        // The hook has reported it; a payload whose drop panics again is leaked.
+        std::mem::forget(payload);
+    }
+}
+
+/// Gives the record's share of the extras back.
+fn drop_extras(g: &G) {
+    let extras: *const Extras = g.extras.replace(std::ptr::null());
+    if !extras.is_null() {
+        // SAFETY: the record owned one share, from `Arc::into_raw`.
+        drop(unsafe { Arc::from_raw(extras) });
+    }
+}
+
+fn on_panic(g: &G) {
+    // SAFETY: a goroutine's runtime outlives it.
+    let sched: &Sched = unsafe { &*g.sched.get() };
+    sched.stats.panicked.add_shared(1);
+    if sched.config.on_panic == PanicPolicy::Abort {
+        // SAFETY: the outcome is Panicked, so the payload holds the box; the process ends.
+        let payload = unsafe { &*g.payload.as_ptr::<Box<dyn Any + Send>>() };
+        let id = g.id.load(Ordering::Relaxed);
+        stderr::report(format_args!(
+            "panic: {}\n\ngoroutine {id} [running]:\n",
+            crate::panic_report::message(&**payload),
+        ));
+        if let Some(site) = g.spawn_site.get() {
+            let parent = g.parent_id.get();
+            stderr::report(format_args!("created by goroutine {parent} at {site}\n"));
+        }
+        stderr::exit_now(2);
+    }
+}
+
+/// Publishes the end of a goroutine that ran out of stack, from the scheduler.
+pub(crate) fn publish_overflow(m: &M, g: &G) {
+    match g.join.finish() {
+        Finished::Published | Finished::Unwanted => {}
+        Finished::Wake(waiter) => {
+            // SAFETY: this is the M, in its scheduler.
+            let rt = unsafe { InRuntime::from_switch(NonNull::from(m)) };
+            // SAFETY: the address was left by a waiter that waits until it is woken.
+            unsafe { Waiter::joiner_of(g, waiter).wake(Some(&rt)) };
+            let _ = rt.into_m();
+        }
+    }
+}

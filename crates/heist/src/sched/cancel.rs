@@ -1,0 +1,91 @@
+//! Ending a goroutine early: cancellation from outside, exit from inside.
+//!
+//! Both unwind the goroutine, so that destructors run. The payload of that unwinding cannot be
+//! swallowed: code that catches it and drops it starts the unwinding again, and code that keeps it
+//! is stopped at its next park.
+
+use crate::current::{self, InRuntime};
+use crate::gmp::G;
+use crate::gmp::g::{self, Woken};
+use crate::sched::park;
+use std::ptr::NonNull;
+
+/// Why a goroutine unwinds on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    Cancelled,
+    Exited,
+}
+
+/// The payload of an unwinding that ends the goroutine.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    why: Why,
+    /// Whether dropping it starts the unwinding again.
+    armed: bool,
+}
+
+impl Ending {
+    /// Why, from who caught it at the goroutine's base. It does no harm any more.
+    pub(crate) fn disarm(mut self) -> Why {
+        self.armed = false;
+        self.why
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if self.armed && !std::thread::panicking() {
+            begin(self.why);
+        }
+    }
+}
+
+fn begin(why: Why) -> ! {
+    std::panic::resume_unwind(Box::new(Ending { why, armed: true }))
+}
+
+/// Unwinds the calling goroutine to its end, in user code.
+pub(crate) fn unwind(why: Why) -> ! {
+    if let Some(gp) = current::goroutine() {
+        gp.set_flag(g::EXITING);
+    }
+    begin(why)
+}
+
+/// Ends the calling goroutine if somebody cancelled it, or if it is ending already and caught
+/// that. The check of every park point.
+#[inline]
+pub(crate) fn check(rt: InRuntime) -> InRuntime {
+    let gp = rt.goroutine();
+    if gp.has_flag(g::CANCELLED | g::EXITING) {
+        return check_slow(rt, gp);
+    }
+    rt
+}
+
+#[cold]
+fn check_slow(rt: InRuntime, gp: &G) -> InRuntime {
+    if std::thread::panicking() {
+        return rt;
+    }
+    let why = if gp.is_cancelled() { Why::Cancelled } else { Why::Exited };
+    drop(rt);
+    unwind(why)
+}
+
+/// Asks a goroutine to end, and wakes it if it waits.
+///
+/// `gp` must be alive, or at least not recycled: the caller holds its handle, or looks at a record
+/// that it knows to be in use.
+pub(crate) fn cancel(rt: Option<&InRuntime>, gp: &G) {
+    gp.set_flag(g::CANCELLED);
+    // The goroutine began to wait before it looks at the flag; this set the flag before it looks
+    // at the wait. One of the two sees the other.
+    let Some(ticket) = gp.status.waiting() else { return };
+    if !gp.has_flag(g::UNCANCELLABLE) && gp.status.claim(ticket) {
+        gp.woken.set(Woken::Cancelled);
+        // SAFETY: just claimed.
+        unsafe { park::ready_anywhere(rt, NonNull::from(gp)) };
+    }
+}

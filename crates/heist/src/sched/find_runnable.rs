@@ -1,0 +1,122 @@
+//! The search for the next goroutine, from near to far and from cheap to dear.
+//!
+//! GO: proc.go findRunnable.
+
+use super::Sched;
+use crate::gmp::{G, M, P};
+use heist_core::policy;
+use heist_core::run_queue::Popped;
+use std::ptr::NonNull;
+
+/// A goroutine to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Next {
+    pub(crate) gp: NonNull<G>,
+    pub(crate) slice: Slice,
+}
+
+/// Whose time a goroutine runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slice {
+    /// What is left of the last one's.
+    Inherited,
+    /// Its own.
+    Fresh,
+}
+
+/// What a source of work, or going to sleep, came to.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub(crate) enum Found {
+    /// This goroutine.
+    Run(Next),
+    /// Something changed: search again from the top.
+    Retry,
+    /// Nothing anywhere.
+    Nothing,
+    /// The runtime has stopped: leave the thread.
+    Leave,
+}
+
+impl Next {
+    pub(crate) const fn fresh(gp: NonNull<G>) -> Self {
+        Self { gp, slice: Slice::Fresh }
+    }
+}
+
+impl From<Popped<G>> for Next {
+    fn from(popped: Popped<G>) -> Self {
+        match popped {
+            Popped::Inherits(gp) => Self { gp, slice: Slice::Inherited },
+            Popped::Fresh(gp) => Self { gp, slice: Slice::Fresh },
+        }
+    }
+}
+
+impl Sched {
+    /// Finds a goroutine for `m` to run. It may sleep, lose its P and get another. None: the
+    /// runtime has stopped.
+    #[doc(alias = "findRunnable")]
+    pub(crate) fn find_runnable(&self, m: &M) -> Option<Next> {
+        loop {
+            if let Some(next) = self.find_with_p(m, m.p()) {
+                return Some(next);
+            }
+            let found = match self.steal_work(m) {
+                Found::Nothing => self.sleep(m),
+                found => found,
+            };
+            match found {
+                Found::Run(next) => return Some(next),
+                Found::Retry | Found::Nothing => {}
+                Found::Leave => return None,
+            }
+        }
+    }
+
+    /// The sources that need no search among the others.
+    #[inline]
+    fn find_with_p(&self, m: &M, pp: &P) -> Option<Next> {
+        self.from_global_in_turn(pp).or_else(|| from_local(m)).or_else(|| self.from_global(m))
+    }
+
+    /// Every 61st tick the global queue goes first.
+    #[inline]
+    fn from_global_in_turn(&self, pp: &P) -> Option<Next> {
+        if !policy::global_first(pp.tick()) || self.global_len.get() == 0 {
+            return None;
+        }
+        let gp = self.lock.lock().global.pop(&self.global_len)?;
+        pp.stats.global_taken.bump();
+        Some(Next::fresh(gp))
+    }
+
+    /// A fair share of the global queue: one to run, the others into the own ring.
+    pub(crate) fn from_global(&self, m: &M) -> Option<Next> {
+        if self.global_len.get() == 0 {
+            return None;
+        }
+        let mut batch = self.lock.lock().global.pop_batch(&self.global_len, self.procs());
+        take_batch(m, &mut batch)
+    }
+}
+
+/// The own queue.
+#[inline]
+pub(crate) fn from_local(m: &M) -> Option<Next> {
+    // SAFETY: this M holds its P.
+    unsafe { m.p().owner() }.pop().map(Next::from)
+}
+
+/// Keeps a batch from the global queue: the first to run, the others into the ring.
+pub(crate) fn take_batch(m: &M, batch: &mut heist_core::list::List<G>) -> Option<Next> {
+    let pp = m.p();
+    pp.stats.global_taken.add(batch.len().into());
+    let first = batch.pop_front()?;
+    // SAFETY: this M holds its P.
+    unsafe { pp.owner() }.push_batch(batch);
+    if !batch.is_empty() {
+        heist_core::throw!("take_batch: {} goroutines do not fit into the ring", batch.len());
+    }
+    Some(Next::fresh(first))
+}

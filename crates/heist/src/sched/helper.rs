@@ -1,0 +1,283 @@
+//! The helper thread: it makes Ms and gives memory back.
+//!
+//! Both take locks that user code can hold (the allocator's, the thread library's), so no thread
+//! with a P may do them. The helper has none. It sleeps until asked.
+//!
+//! If the system refuses a thread, the P goes back to rest and its work to the global queue, where
+//! the Ms that there are find it; the helper tries again later.
+
+use super::wake::Start;
+use super::{Phase, Sched, schedule};
+use crate::coro::stack;
+use crate::gmp::{M, P};
+use crate::sys::futex::Kernel;
+use crate::sys::{stderr, thread};
+use heist_core::note::Futex;
+use heist_core::sync::{AtomicU32, Ordering};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Somebody needs an M, or the runtime stops.
+const WORK: u32 = 1;
+/// Stacks went to the pool that may not be needed for a while.
+const SCAVENGE: u32 = 2;
+
+/// How long stacks must lie idle before their memory is given back.
+const SCAVENGE_PERIOD: Duration = Duration::from_secs(1);
+/// How long to wait after the system refused a thread.
+const REFUSED_PAUSE: Duration = Duration::from_millis(10);
+
+/// How others reach the helper.
+pub(crate) struct Mailbox {
+    asked: AtomicU32,
+}
+
+impl Mailbox {
+    pub(crate) fn new() -> Self {
+        Self { asked: AtomicU32::new(0) }
+    }
+
+    /// Asks for a look at the orphans or at the phase.
+    pub(crate) fn ask(&self) {
+        self.post(WORK);
+    }
+
+    /// Says that there are stacks to give back some time. Cheap if that is known already.
+    #[inline]
+    pub(crate) fn ask_to_scavenge(&self) {
+        if self.asked.load(Ordering::Relaxed) & SCAVENGE == 0 {
+            self.post(SCAVENGE);
+        }
+    }
+
+    fn post(&self, what: u32) {
+        // ORDERING: AcqRel pairs with `take`: the helper sees what was written before.
+        if self.asked.fetch_or(what, Ordering::AcqRel) & what == 0 {
+            Kernel.wake(&self.asked);
+        }
+    }
+
+    /// Sleeps until WORK is asked for, or SCAVENGE unless `scavenging`, or until `timeout`.
+    fn wait(&self, scavenging: bool, timeout: Option<Duration>) -> u32 {
+        let until = timeout.map(|timeout| Instant::now() + timeout);
+        let known = if scavenging { SCAVENGE } else { 0 };
+        loop {
+            // ORDERING: see `post`.
+            let asked = self.asked.fetch_and(!WORK, Ordering::AcqRel);
+            if asked & !known != 0 {
+                return asked;
+            }
+            let left = match until {
+                None => None,
+                Some(until) => match until.checked_duration_since(Instant::now()) {
+                    Some(left) if !left.is_zero() => Some(left),
+                    _ => return asked,
+                },
+            };
+            Kernel.wait(&self.asked, asked, left);
+        }
+    }
+
+    fn scavenged(&self) {
+        // ORDERING: see `post`.
+        self.asked.fetch_and(!SCAVENGE, Ordering::AcqRel);
+    }
+}
+
+/// Ps that wait for an M to be made.
+pub(crate) struct Orphans {
+    // Reserved for all Ps at once: pushing must not allocate.
+    waiting: Vec<(u32, Start)>,
+}
+
+impl Orphans {
+    pub(crate) fn new(capacity: u32) -> Self {
+        // ALLOC: when the runtime is built.
+        Self { waiting: Vec::with_capacity(capacity as usize) }
+    }
+
+    pub(crate) fn push(&mut self, p: u32, start: Start) {
+        self.waiting.push((p, start));
+    }
+}
+
+/// The helper's own state.
+pub(crate) struct Helper {
+    sched: Arc<Sched>,
+    threads: Vec<JoinHandle<()>>,
+    ms: Vec<NonNull<M>>,
+    refused_until: Option<Instant>,
+    complained: bool,
+}
+
+// SAFETY: the Ms are handed to their threads and come back when those have ended.
+unsafe impl Send for Helper {}
+
+impl Helper {
+    pub(crate) fn new(sched: Arc<Sched>) -> Self {
+        Self { sched, threads: vec![], ms: vec![], refused_until: None, complained: false } // ALLOC: helper thread
+    }
+
+    /// The helper's life. Returns when the runtime has stopped and its threads have ended.
+    pub(crate) fn run(mut self) {
+        let sched = Arc::clone(&self.sched);
+        let mut scavenging = false;
+        loop {
+            let pause = self.refused_until.map(|_| REFUSED_PAUSE);
+            let timeout = pause.or(scavenging.then_some(SCAVENGE_PERIOD));
+            let asked = sched.helper.wait(scavenging, timeout);
+            if sched.phase() == Phase::Stopped {
+                return self.leave();
+            }
+            self.adopt_orphans();
+            if scavenging && asked & WORK == 0 {
+                let (_, more) = stack::scavenge();
+                scavenging = more;
+                if !more {
+                    sched.helper.scavenged();
+                }
+            } else {
+                scavenging |= asked & SCAVENGE != 0;
+            }
+        }
+    }
+
+    /// Finds or makes an M for every P that waits for one.
+    fn adopt_orphans(&mut self) {
+        if self.refused_until.is_some_and(|until| until <= Instant::now()) {
+            self.refused_until = None;
+            // There may be work that nobody was woken for.
+            self.sched.wake_p_if_work();
+        }
+        let sched = Arc::clone(&self.sched);
+        loop {
+            let mut locked = sched.lock.lock();
+            let Some((id, start)) = locked.orphans.waiting.pop() else { return };
+            let pp = sched.p(id);
+            if let Some(m) = locked.idle_ms.pop() {
+                drop(locked);
+                // SAFETY: an idle M is alive and, off the list, this thread's to wake.
+                unsafe { sched.hand_over(m, pp, start) };
+                continue;
+            }
+            let n = locked.n_ms;
+            let refused = self.refused_until.is_some();
+            if !refused && n >= sched.config.max_threads {
+                drop(locked);
+                thread_exhaustion(&sched);
+            }
+            if !refused {
+                locked.n_ms += 1;
+            }
+            drop(locked);
+            if refused || !self.make_m(pp, start, n) {
+                sched.put_orphan_to_rest(pp, start, refused);
+            }
+        }
+    }
+
+    /// Starts a thread for `pp`. False if the system refuses.
+    fn make_m(&mut self, pp: &P, start: Start, n: u32) -> bool {
+        let sched = Arc::clone(&self.sched);
+        // ALLOC: helper thread
+        let m = Box::leak(Box::new(M::new(NonNull::from(&*sched), n)));
+        m.next_p.set(pp);
+        m.wake_spinning.set(start == Start::Spinning);
+        let m = NonNull::from(m);
+        let owned = Owned(m);
+        let name = format!("{}-m{n}", sched.config.name); // ALLOC: helper thread
+        match thread::spawn(name, move || m_main(sched, owned)) {
+            Ok(handle) => {
+                self.threads.push(handle);
+                self.ms.push(m);
+                true
+            }
+            Err(error) => {
+                // SAFETY: no thread got it.
+                drop(unsafe { Box::from_raw(m.as_ptr()) });
+                self.complain(&error);
+                self.refused_until = Some(Instant::now() + REFUSED_PAUSE);
+                false
+            }
+        }
+    }
+
+    fn complain(&mut self, error: &std::io::Error) {
+        if !std::mem::replace(&mut self.complained, true) {
+            let n = self.threads.len();
+            stderr::report(format_args!(
+                "heist: the system refuses another thread ({error}); going on with {n} and trying \
+                 again\n"
+            ));
+        }
+    }
+
+    fn leave(self) {
+        for thread in self.threads {
+            // A panic in an M has ended the process.
+            let _ = thread.join();
+        }
+        for m in self.ms {
+            // SAFETY: its thread has ended, and nobody else refers to it: the runtime has stopped.
+            drop(unsafe { Box::from_raw(m.as_ptr()) });
+        }
+    }
+}
+
+/// An M on its way to its thread.
+struct Owned(NonNull<M>);
+
+// SAFETY: the thread that gets it is the only one to use it.
+unsafe impl Send for Owned {}
+
+fn m_main(sched: Arc<Sched>, m: Owned) {
+    let m = m;
+    // SAFETY: the helper frees it after this thread has ended.
+    let m = unsafe { m.0.as_ref() };
+    m.set_tid(thread::id());
+    let alt_stack = thread::AltStack::install();
+    if alt_stack.is_err() {
+        stderr::report(format_args!("heist: no memory for a signal stack\n"));
+        stderr::exit_now(2);
+    }
+    schedule::run(m);
+    drop(alt_stack);
+    drop(sched);
+}
+
+#[cold]
+fn thread_exhaustion(sched: &Sched) -> ! {
+    let n = sched.config.max_threads;
+    stderr::report(format_args!(
+        "heist: program exceeds {n}-thread limit\nfatal error: thread exhaustion\n"
+    ));
+    stderr::exit_now(2)
+}
+
+impl Sched {
+    /// No thread could be made for `pp`: its work goes where others find it.
+    fn put_orphan_to_rest(&self, pp: &P, start: Start, was_refused: bool) {
+        // SAFETY: the P was given to the helper, so nobody else holds it.
+        let mut work = unsafe { pp.owner() }.drain();
+        let mut locked = self.lock.lock();
+        locked.global.prepend(&self.global_len, &mut work);
+        locked.idle_ps.put(&self.idle, pp.id, false);
+        if !was_refused {
+            locked.n_ms -= 1;
+        }
+        drop(locked);
+        if start == Start::Spinning {
+            self.spinning.stop();
+        }
+    }
+
+    /// Wakes somebody if there is anything to run.
+    fn wake_p_if_work(&self) {
+        let any = self.global_len.get() != 0 || self.all_ps().iter().any(|pp| !pp.queue.is_empty());
+        if any {
+            self.wake_p();
+        }
+    }
+}

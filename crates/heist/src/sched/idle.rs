@@ -1,0 +1,116 @@
+//! The careful way to sleep.
+//!
+//! An M that found nothing gives its P back and sleeps, but between its last look and the moment
+//! others can see it asleep, work may arrive. The order of the steps, and why they lose nothing,
+//! is in `heist_core::spinning` and docs/design/spinning.md.
+//!
+//! GO: proc.go findRunnable (second half), stopm.
+
+use super::find_runnable::{Found, take_batch};
+use super::{Phase, Sched};
+use crate::gmp::{M, P};
+use crate::sys::futex::Kernel;
+use std::ptr::{NonNull, null};
+
+/// What an M that gave its P back does next.
+enum LastLook {
+    /// It found work and has a P again.
+    Awake(Found),
+    /// Nothing: sleep.
+    Sleep,
+}
+
+impl Sched {
+    /// Gives the P back and sleeps until there is something to do.
+    pub(crate) fn sleep(&self, m: &M) -> Found {
+        let mut locked = self.lock.lock();
+        if self.phase() == Phase::Stopped {
+            let pp = m.release_p();
+            locked.idle_ps.put(&self.idle, pp.id, false);
+            drop(locked);
+            if m.spinning.replace(false) {
+                self.spinning.stop();
+            }
+            return Found::Leave;
+        }
+        if !locked.global.is_empty() {
+            let mut batch = locked.global.pop_batch(&self.global_len, self.procs());
+            drop(locked);
+            return take_batch(m, &mut batch).map_or(Found::Retry, Found::Run);
+        }
+        if !m.spinning.get() && self.spinning.requested() {
+            drop(locked);
+            self.become_spinning(m);
+            return Found::Retry;
+        }
+        let pp = m.release_p();
+        if !pp.queue.is_empty() {
+            heist_core::throw!("Sched::sleep: P{} is not empty", pp.id);
+        }
+        locked.idle_ps.put(&self.idle, pp.id, false);
+        drop(locked);
+
+        let was_spinning = m.spinning.replace(false);
+        if was_spinning {
+            self.spinning.stop();
+        }
+        // ORDERING: putting the P to rest and leaving the spinners were SeqCst read-modify-writes;
+        // what follows reads what submitters wrote before they read those.
+        heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
+        if was_spinning || self.spinning.requested() {
+            if let LastLook::Awake(found) = self.look_once_more(m) {
+                return found;
+            }
+        }
+        self.stop_m(m)
+    }
+
+    /// Looks through all queues after the P is gone.
+    fn look_once_more(&self, m: &M) -> LastLook {
+        let global = self.global_len.get() != 0;
+        let busy = |pp: &P| !self.idle.idle.contains(pp.id) && !pp.queue.is_empty();
+        if !global && !self.all_ps().iter().any(busy) {
+            return LastLook::Sleep;
+        }
+        let mut locked = self.lock.lock();
+        let Some(id) = locked.idle_ps.take(&self.idle) else {
+            // Every P is held by somebody; the next one that would let go looks instead.
+            self.spinning.request();
+            return LastLook::Sleep;
+        };
+        m.acquire_p(self.p(id));
+        drop(locked);
+        self.become_spinning(m);
+        LastLook::Awake(Found::Retry)
+    }
+
+    /// Sleeps until somebody hands a P over.
+    #[doc(alias = "stopm")]
+    pub(crate) fn stop_m(&self, m: &M) -> Found {
+        if m.has_p() || m.spinning.get() {
+            heist_core::throw!("Sched::stop_m: M{} holds a P or spins", m.id);
+        }
+        {
+            let mut locked = self.lock.lock();
+            if self.phase() == Phase::Stopped {
+                return Found::Leave;
+            }
+            // SAFETY: this M is in no list and stays where it is until its thread ends.
+            unsafe { locked.idle_ms.push(NonNull::from(m)) };
+        }
+        self.stats.m_parks.add_shared(1);
+        m.note.sleep(&Kernel);
+        self.take_over(m)
+    }
+
+    /// Picks up what the waker left.
+    pub(crate) fn take_over(&self, m: &M) -> Found {
+        m.note.clear();
+        let next = m.next_p.replace(null());
+        // SAFETY: a P, or null if the runtime has stopped; Ps live as long as the runtime.
+        let Some(pp) = (unsafe { next.as_ref() }) else { return Found::Leave };
+        m.acquire_p(pp);
+        m.spinning.set(m.wake_spinning.get());
+        Found::Retry
+    }
+}

@@ -1,0 +1,261 @@
+//! The scheduler of one runtime.
+//!
+//! # The cycle
+//! A goroutine that parks, yields or ends switches to the scheduler on its M's own stack (Go's
+//! g0); that one does what was asked, finds the next goroutine and switches to it. `schedule` is
+//! that loop, `find_runnable` the search, `steal` and `idle` its last resorts, `wake` and `park`
+//! the ways in and out of waiting.
+//!
+//! # Rules
+//! Code here runs with a P and cannot be stopped. It does not allocate, free, print, panic, or
+//! take a lock that user code can hold: a goroutine that was stopped inside the allocator may own
+//! the allocator's lock, and whoever waits for that with a P in hand waits for ever. What needs
+//! any of it goes to the helper thread.
+
+pub(crate) mod body;
+pub(crate) mod bound;
+pub(crate) mod cancel;
+pub(crate) mod find_runnable;
+pub(crate) mod helper;
+pub(crate) mod idle;
+pub(crate) mod park;
+pub(crate) mod schedule;
+pub(crate) mod shutdown;
+pub(crate) mod spawn;
+pub(crate) mod steal;
+pub(crate) mod wake;
+
+use crate::coro::stack::Class;
+use crate::gmp::{G, M, P};
+use crate::metrics::shard::{Shard, Totals};
+use crate::sys::lock::Lock;
+use crate::sys::stderr;
+use crossbeam_utils::CachePadded;
+use heist_core::global_queue::{GlobalLen, GlobalQueue};
+use heist_core::idle::{IdleProcs, IdleView};
+use heist_core::list::{DoubleList, List};
+use heist_core::lock_rank::Rank;
+use heist_core::policy::{PROCS_MAX, StealPolicy};
+use heist_core::spinning::Spinning;
+use heist_core::steal_order::StealOrder;
+use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
+use std::ptr::NonNull;
+
+/// What to do when a goroutine panics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PanicPolicy {
+    /// The panic ends its goroutine and is handed to whoever joins it.
+    #[default]
+    Isolate,
+    /// Go's behaviour: a panic that nobody caught ends the process with exit code 2.
+    Abort,
+}
+
+/// What a runtime was built with.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) name: String,
+    pub(crate) procs: u32,
+    pub(crate) stack: Class,
+    pub(crate) max_threads: u32,
+    pub(crate) steal: StealPolicy,
+    pub(crate) on_panic: PanicPolicy,
+    pub(crate) shutdown_timeout: std::time::Duration,
+    /// Seeds the scheduler's random numbers.
+    pub(crate) seed: u64,
+    /// Chaos mode: the seed of its disturbances.
+    pub(crate) chaos: Option<u64>,
+}
+
+/// How far a runtime is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Phase {
+    Running = 0,
+    /// Goroutines are being unwound; no new ones.
+    Closing = 1,
+    /// Ms leave.
+    Stopped = 2,
+}
+
+/// What the scheduler lock protects.
+pub(crate) struct Locked {
+    pub(crate) global: GlobalQueue<G>,
+    pub(crate) idle_ps: IdleProcs,
+    pub(crate) idle_ms: DoubleList<M>,
+    /// Ps that got work but no M yet: the helper makes one for each.
+    pub(crate) orphans: helper::Orphans,
+    /// Goroutines that could not start because there was no memory for a stack.
+    pub(crate) stackless: List<G>,
+    /// Ms that exist.
+    pub(crate) n_ms: u32,
+}
+
+/// A runtime's scheduler.
+pub(crate) struct Sched {
+    pub(crate) config: Config,
+    pub(crate) lock: CachePadded<Lock<Locked>>,
+    pub(crate) global_len: CachePadded<GlobalLen>,
+    pub(crate) idle: CachePadded<IdleView>,
+    pub(crate) spinning: Spinning,
+    pub(crate) steal_order: StealOrder,
+    all_ps: Box<[P]>,
+    phase: AtomicU32,
+    /// How many goroutines wait for the memory of a stack.
+    pub(crate) n_stackless: AtomicU32,
+    /// Counts goroutines that end while the runtime closes; its closer sleeps on it.
+    pub(crate) endings: AtomicU32,
+    /// Goroutine ids handed out so far.
+    ids: CachePadded<AtomicU64>,
+    /// Counts what happens without a P.
+    pub(crate) stats: CachePadded<Shard>,
+    pub(crate) helper: helper::Mailbox,
+}
+
+// SAFETY: what is not Sync by itself is behind the lock or belongs to the holder of a P.
+unsafe impl Sync for Sched {}
+// SAFETY: as above.
+unsafe impl Send for Sched {}
+
+impl Sched {
+    pub(crate) fn new(config: Config) -> Self {
+        let procs = config.procs;
+        let idle = IdleView::new(PROCS_MAX);
+        let mut idle_ps = IdleProcs::new(PROCS_MAX);
+        for id in (0..procs).rev() {
+            idle_ps.put(&idle, id, false);
+        }
+        Self {
+            all_ps: (0..procs).map(|id| P::new(id, config.stack, config.seed, config.chaos)).collect(),
+            lock: CachePadded::new(Lock::new(
+                Rank::Sched,
+                Locked {
+                    global: GlobalQueue::new(),
+                    idle_ps,
+                    idle_ms: DoubleList::new(),
+                    orphans: helper::Orphans::new(PROCS_MAX),
+                    stackless: List::new(),
+                    n_ms: 0,
+                },
+            )),
+            global_len: CachePadded::new(GlobalLen::new()),
+            idle: CachePadded::new(idle),
+            spinning: Spinning::new(),
+            steal_order: StealOrder::new(procs),
+            n_stackless: AtomicU32::new(0),
+            endings: AtomicU32::new(0),
+            phase: AtomicU32::new(Phase::Running as u32),
+            ids: CachePadded::new(AtomicU64::new(0)),
+            stats: CachePadded::new(Shard::default()),
+            helper: helper::Mailbox::new(),
+            config,
+        }
+    }
+
+    /// How many Ps there are.
+    #[inline]
+    #[doc(alias = "gomaxprocs")]
+    pub(crate) fn procs(&self) -> u32 {
+        self.all_ps.len() as u32
+    }
+
+    /// A P by number.
+    #[inline]
+    pub(crate) fn p(&self, id: u32) -> &P {
+        &self.all_ps[id as usize]
+    }
+
+    /// All Ps.
+    pub(crate) fn all_ps(&self) -> &[P] {
+        &self.all_ps
+    }
+
+    /// Reserves `n` goroutine ids and returns the first. Ids start at 1.
+    pub(crate) fn reserve_ids(&self, n: u64) -> u64 {
+        self.ids.fetch_add(n, Ordering::Relaxed) + 1
+    }
+
+    /// The stack class of a goroutine.
+    pub(crate) fn stack_class(&self, gp: &G) -> Class {
+        // SAFETY: extras live as long as the goroutine, which the caller holds.
+        let extras = unsafe { gp.extras.get().as_ref() };
+        extras.and_then(|extras| extras.stack).unwrap_or(self.config.stack)
+    }
+
+    /// How far the runtime is.
+    #[inline]
+    pub(crate) fn phase(&self) -> Phase {
+        // ORDERING: SeqCst pairs with `set_phase`: a spawner that published its goroutine and then
+        // reads Running is seen by the closer's walk over all goroutines.
+        match self.phase.load(Ordering::SeqCst) {
+            0 => Phase::Running,
+            1 => Phase::Closing,
+            _ => Phase::Stopped,
+        }
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        // ORDERING: see `phase`.
+        self.phase.store(phase as u32, Ordering::SeqCst);
+    }
+
+    /// Adds all counters up.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        // What ends a goroutine is counted after what makes it, so reading the ends first never
+        // shows more ends than beginnings; the reader's order over shards keeps that only roughly,
+        // so differences saturate.
+        for pp in &self.all_ps {
+            totals.add(&pp.stats);
+        }
+        totals.add(&self.stats);
+        totals
+    }
+
+    /// Goroutines that were spawned and have not ended.
+    pub(crate) fn n_live(&self) -> u64 {
+        let finished = |shard: &Shard| shard.finished.get();
+        let created = |shard: &Shard| shard.created.get();
+        let ended: u64 = self.all_ps.iter().map(|pp| finished(&pp.stats)).sum::<u64>()
+            + finished(&self.stats);
+        // ORDERING: the ends are read before the beginnings, so an end is never counted without
+        // its beginning.
+        heist_core::sync::fence(Ordering::SeqCst);
+        let begun: u64 =
+            self.all_ps.iter().map(|pp| created(&pp.stats)).sum::<u64>() + created(&self.stats);
+        begun.saturating_sub(ended)
+    }
+
+    /// Puts a runnable goroutine at the end of the global queue.
+    ///
+    /// # Safety
+    /// `gp` is runnable, in no queue, and the caller's to move.
+    pub(crate) unsafe fn push_global(&self, gp: NonNull<G>) {
+        let mut locked = self.lock.lock();
+        // SAFETY: passed on.
+        unsafe { locked.global.push_back(&self.global_len, gp) };
+    }
+
+    /// Writes the state of Ps and queues to standard error, without a lock.
+    pub(crate) fn report_state(&self) {
+        stderr::report(format_args!(
+            "\tprocs={} idle={} spinning={} need_spinning={} global={}\n",
+            self.procs(),
+            self.idle.count(),
+            self.spinning.n(),
+            self.spinning.requested(),
+            self.global_len.get(),
+        ));
+        for pp in &self.all_ps {
+            stderr::report(format_args!(
+                "\tP{}: queued={} tick={} held={} idle={}\n",
+                pp.id,
+                pp.queue.len(),
+                pp.tick(),
+                pp.has_m(),
+                self.idle.idle.contains(pp.id),
+            ));
+        }
+    }
+}

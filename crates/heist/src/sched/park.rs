@@ -1,0 +1,179 @@
+//! Parking, waking and yielding, as the rest of the library sees them.
+//!
+//! # park and ready
+//! A goroutine that waits must be findable by its waker, and must not be run by it before it has
+//! left its stack. So parking has two halves. The goroutine switches to the scheduler first; there,
+//! off the goroutine's stack, its status becomes `Waiting` and only then the commit function runs,
+//! which releases the lock or publishes the waiter. A waker that finds the waiter therefore finds
+//! it ready to run. If the commit function sees that what it waits for has happened, it refuses,
+//! and the goroutine goes on at once.
+//!
+//! GO: proc.go gopark, goready, Gosched.
+
+use super::Sched;
+use crate::current::InRuntime;
+use crate::gmp::g::{self, WaitReason, Woken};
+use crate::gmp::m::{Commit, Request};
+use crate::gmp::{G, M};
+use heist_core::run_queue::Slot;
+use std::ptr::NonNull;
+
+/// Parks the calling goroutine until it is claimed.
+///
+/// # Safety
+/// `commit` may be called with `arg` on the scheduler's stack, while the goroutine's stack stays
+/// as it is.
+#[doc(alias = "gopark")]
+pub(crate) unsafe fn park(
+    rt: InRuntime,
+    reason: WaitReason,
+    commit: Commit,
+    arg: *mut (),
+) -> (InRuntime, Woken) {
+    let gp = rt.goroutine();
+    gp.wait_reason.set(reason);
+    gp.woken.set(Woken::Ready);
+    let unwinding = std::thread::panicking();
+    if unwinding {
+        // std counts panics per thread, so the goroutine must come back to this one.
+        gp.set_flag(g::UNCANCELLABLE);
+        super::bound::bind(rt.m(), gp);
+    }
+    rt.m().request.set(Request::Park { commit, arg });
+    let rt = switch_out(rt, gp);
+    if unwinding {
+        super::bound::unbind(rt.m(), gp);
+        gp.clear_flag(g::UNCANCELLABLE);
+    }
+    (rt, gp.woken.get())
+}
+
+/// Lets every other goroutine that is ready go first.
+#[doc(alias = "Gosched")]
+pub(crate) fn yield_now(rt: InRuntime) -> InRuntime {
+    let gp = rt.goroutine();
+    let unwinding = std::thread::panicking();
+    if unwinding {
+        super::bound::bind(rt.m(), gp);
+    }
+    rt.m().request.set(Request::Yield);
+    let rt = switch_out(rt, gp);
+    if unwinding {
+        super::bound::unbind(rt.m(), gp);
+    }
+    rt
+}
+
+#[inline]
+fn switch_out(rt: InRuntime, gp: &G) -> InRuntime {
+    // The evidence does not survive the switch: the goroutine may come back on another M.
+    let _ = rt.into_m();
+    // SAFETY: the calling goroutine, on its own stack.
+    let m = unsafe { gp.coro.suspend() };
+    // SAFETY: `m` is the M that resumed this goroutine, and its scheduler runs in the runtime.
+    unsafe { InRuntime::from_switch(m) }
+}
+
+/// Makes a goroutine that the caller has claimed runnable: it runs next on this P, or where its
+/// own runtime finds it.
+///
+/// # Safety
+/// The caller has claimed `gp` and nobody has queued it since.
+#[inline]
+#[doc(alias = "goready")]
+pub(crate) unsafe fn ready(rt: &InRuntime, gp: NonNull<G>) {
+    let m = rt.m();
+    // SAFETY: claimed goroutines are valid.
+    let home = unsafe { gp.as_ref() }.sched.get();
+    if !std::ptr::eq(home, m.sched()) {
+        // SAFETY: a goroutine's runtime outlives it; the rest is passed on.
+        return unsafe { ready_from_outside(&*home, gp) };
+    }
+    m.p().stats.readied.bump();
+    // SAFETY: passed on.
+    unsafe { push_local(m, gp, Slot::Next) };
+    m.sched().wake_p();
+}
+
+/// Makes a claimed goroutine runnable from a thread that has no P of its runtime.
+///
+/// # Safety
+/// As for [`ready`], and `sched` is its runtime.
+pub(crate) unsafe fn ready_from_outside(sched: &Sched, gp: NonNull<G>) {
+    sched.stats.readied.add_shared(1);
+    sched.stats.global_put.add_shared(1);
+    // SAFETY: passed on.
+    unsafe { sched.push_global(gp) };
+    // ORDERING: the submitter's fence of `heist_core::spinning`.
+    heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
+    sched.wake_p();
+}
+
+/// Wakes a claimed goroutine from wherever the caller is.
+///
+/// # Safety
+/// As for [`ready`].
+pub(crate) unsafe fn ready_anywhere(rt: Option<&InRuntime>, gp: NonNull<G>) {
+    match rt {
+        // SAFETY: passed on.
+        Some(rt) => unsafe { ready(rt, gp) },
+        // SAFETY: passed on; a goroutine's runtime outlives it.
+        None => unsafe { ready_from_outside(&*gp.as_ref().sched.get(), gp) },
+    }
+}
+
+/// Puts a runnable goroutine into this M's queue. What does not fit goes to the global queue.
+///
+/// # Safety
+/// `gp` is runnable, in no queue, and the caller's to move.
+#[inline]
+pub(crate) unsafe fn push_local(m: &M, gp: NonNull<G>, slot: Slot) {
+    let pp = m.p();
+    // SAFETY: this M holds its P, and no other reference to its data is alive.
+    let slot = match unsafe { &mut pp.local().chaos } {
+        Some(chaos) if slot == Slot::Next => {
+            if chaos.next_u32() & 1 == 0 {
+                Slot::Tail
+            } else {
+                Slot::Next
+            }
+        }
+        _ => slot,
+    };
+    // SAFETY: this M holds its P.
+    unsafe { pp.owner() }.push(gp, slot, |batch| overflow(m, batch));
+    if slot == Slot::Tail {
+        // ORDERING: a push into `run_next` is a full fence by itself, one at the tail is not; the
+        // submitter's protocol of `heist_core::spinning` needs one.
+        heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
+    }
+}
+
+#[cold]
+fn overflow(m: &M, batch: &mut [NonNull<G>]) {
+    let pp = m.p();
+    let sched = m.sched();
+    pp.stats.overflows.bump();
+    pp.stats.global_put.add(batch.len() as u64);
+    // SAFETY: this M holds its P, and no other reference to its data is alive.
+    if let Some(chaos) = unsafe { &mut pp.local().chaos } {
+        chaos.shuffle(batch);
+    }
+    let mut list = heist_core::list::List::new();
+    for &gp in &*batch {
+        // SAFETY: goroutines taken out of the ring are valid and in no queue.
+        unsafe { list.push_back(gp) };
+    }
+    sched.lock.lock().global.append(&sched.global_len, &mut list);
+}
+
+/// In chaos mode, yields now and then. For the beginning of operations that may park.
+#[inline]
+pub(crate) fn chaos_point(rt: InRuntime) -> InRuntime {
+    // SAFETY: the caller is in the runtime, so it holds its P; no other reference is alive.
+    let disturb = match unsafe { &mut rt.m().p().local().chaos } {
+        Some(chaos) => chaos.next_u32().is_multiple_of(4),
+        None => false,
+    };
+    if disturb { yield_now(rt) } else { rt }
+}

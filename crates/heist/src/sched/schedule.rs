@@ -1,0 +1,197 @@
+//! The loop of an M: find a goroutine, run it, do what it asked for, again.
+//!
+//! GO: proc.go schedule, execute, park_m, gosched_m, goexit0.
+
+use super::find_runnable::{Next, Slice};
+use super::{Sched, body};
+use crate::coro::stack;
+use crate::coro::switch::Switched;
+use crate::current;
+use crate::gmp::g::{self, Outcome, Woken};
+use crate::gmp::m::Request;
+use crate::gmp::{G, M, pool};
+use heist_core::policy;
+use heist_core::status::Status;
+use heist_core::sync::Ordering;
+use std::ptr::{NonNull, null_mut};
+
+/// The life of an M: it has been woken for the first time when this is called.
+#[doc(alias = "schedule")]
+pub(crate) fn run(m: &M) {
+    let sched = m.sched();
+    current::set_m(m);
+    if matches!(sched.take_over(m), super::find_runnable::Found::Retry) {
+        while let Some(next) = sched.next_for(m) {
+            if m.spinning.get() {
+                sched.stop_spinning(m);
+            }
+            // SAFETY: a goroutine that was found is valid.
+            let bound_m = unsafe { next.gp.as_ref() }.bound_m.get();
+            if bound_m.is_null() || std::ptr::eq(bound_m, m) {
+                execute(m, next);
+            } else if !sched.lend_p(m, next.gp) {
+                break;
+            }
+        }
+    }
+    current::set_m(std::ptr::null());
+}
+
+impl Sched {
+    /// What this M runs next. A bound M runs its goroutine and nothing else.
+    #[inline]
+    fn next_for(&self, m: &M) -> Option<Next> {
+        if m.bound_g.get().is_null() { self.find_runnable(m) } else { self.wait_for_bound(m) }
+    }
+}
+
+/// Runs a goroutine until it comes back, and does what it asks for.
+fn execute(m: &M, next: Next) {
+    let pp = m.p();
+    // SAFETY: a goroutine that was found is valid and this M's to run.
+    let gp = unsafe { next.gp.as_ref() };
+    if !gp.started.get() && !attach_stack(m, next.gp) {
+        return;
+    }
+    gp.status.transition(Status::Runnable, Status::Running);
+    if next.slice == Slice::Fresh {
+        pp.advance_tick();
+    }
+    pp.stats.executed.bump();
+    loop {
+        m.cur.store(next.gp.as_ptr(), Ordering::Relaxed);
+        // SAFETY: this is the M, it owns the goroutine, which has a context and is not running.
+        let switched = unsafe { gp.coro.resume(NonNull::from(m)) };
+        m.cur.store(null_mut(), Ordering::Relaxed);
+        match (switched, m.request.get()) {
+            (Switched::Returned, _) => return finish(m, next.gp),
+            (Switched::Suspended, Request::Yield) => return requeue(m, next.gp),
+            (Switched::Suspended, Request::Park { commit, arg }) => {
+                // SAFETY: the goroutine asked for it and is off its stack.
+                if unsafe { commit_park(m, next.gp, commit, arg) } == Parked::Yes {
+                    return;
+                }
+                // Refused: it goes on at once, on the same slice.
+                gp.status.transition(Status::Runnable, Status::Running);
+            }
+            (Switched::Suspended, Request::Exit) => {
+                heist_core::throw!("execute: a goroutine came back without a request");
+            }
+        }
+    }
+}
+
+/// Gives a new goroutine its stack. False if there is no memory for one: then it waits for
+/// somebody else's.
+fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
+    let pp = m.p();
+    let sched = m.sched();
+    // SAFETY: the goroutine is this M's to run.
+    let g = unsafe { gp.as_ref() };
+    let class = sched.stack_class(g);
+    // SAFETY: this M holds its P, and no other reference to its data is alive.
+    let cache = unsafe { &mut pp.local().stacks };
+    let taken = if class == cache.class() { cache.take() } else { stack::take(class) };
+    let Ok(stack) = taken else {
+        sched.wait_for_stack(gp);
+        return false;
+    };
+    pp.stats.stacks_attached.bump();
+    // SAFETY: this M owns the goroutine, which has no context yet.
+    unsafe { g.coro.start(stack, gp, body::goroutine_main) };
+    g.started.set(true);
+    true
+}
+
+/// Puts a goroutine that yielded behind all others.
+fn requeue(m: &M, gp: NonNull<G>) {
+    let pp = m.p();
+    pp.stats.yields.bump();
+    pp.stats.global_put.bump();
+    // SAFETY: the goroutine just left this M, which still owns it.
+    unsafe {
+        gp.as_ref().status.transition(Status::Running, Status::Runnable);
+        m.sched().push_global(gp);
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Parked {
+    Yes,
+    No,
+}
+
+/// The second half of parking, off the goroutine's stack.
+///
+/// # Safety
+/// `gp` just left this M, and asked to be parked with `commit` and `arg`.
+unsafe fn commit_park(m: &M, gp: NonNull<G>, commit: crate::gmp::m::Commit, arg: *mut ()) -> Parked {
+    // SAFETY: records are never unmapped. After the commit the goroutine may be anywhere, or gone,
+    // and the record may serve another; what is done below then has no effect, because the ticket
+    // is of this wait.
+    let g = unsafe { gp.as_ref() };
+    m.p().stats.parks.bump();
+    let ticket = g.status.begin_wait();
+    // SAFETY: by the caller's promise.
+    let committed = unsafe { commit(gp, arg) };
+    let cancelled = g.has_flag(g::CANCELLED) && !g.has_flag(g::UNCANCELLABLE);
+    if committed && !cancelled {
+        return Parked::Yes;
+    }
+    if !g.status.claim(ticket) {
+        // Somebody else woke it already.
+        return Parked::Yes;
+    }
+    if committed {
+        g.woken.set(Woken::Cancelled);
+    }
+    Parked::No
+}
+
+/// A goroutine has left its stack for good.
+#[doc(alias = "goexit0")]
+fn finish(m: &M, gp: NonNull<G>) {
+    let pp = m.p();
+    let sched = m.sched();
+    // SAFETY: the goroutine ended on this M, which still owns it.
+    let g = unsafe { gp.as_ref() };
+    // SAFETY: it returned, and its stack was not taken yet.
+    let stack = unsafe { g.coro.take_stack() };
+    pp.stats.stacks_detached.bump();
+    if g.outcome.get() == Outcome::Overflowed {
+        stack::abandon(stack);
+        pp.stats.overflowed.bump();
+        body::publish_overflow(m, g);
+    } else {
+        stack.check_canary();
+        // SAFETY: this M holds its P, and no other reference to its data is alive.
+        let cache = unsafe { &mut pp.local().stacks };
+        if stack.class() == cache.class() {
+            if cache.give(stack) {
+                sched.helper.ask_to_scavenge();
+            }
+        } else {
+            stack::give(stack);
+            sched.helper.ask_to_scavenge();
+        }
+    }
+    super::bound::unbind(m, g);
+    g.status.transition(Status::Running, Status::Dead);
+    pp.stats.finished.bump();
+    if g.join.release_runtime() {
+        recycle(m, gp);
+    }
+    sched.after_finish();
+}
+
+/// Keeps the record of a goroutine that everybody is done with.
+#[doc(alias = "gfput")]
+pub(crate) fn recycle(m: &M, gp: NonNull<G>) {
+    // SAFETY: this M holds its P, and no other reference to its data is alive.
+    let free = unsafe { &mut m.p().local().free_gs };
+    // SAFETY: the record is valid, and being recycled it is in no list.
+    unsafe { free.push_front(gp) };
+    if free.len() >= policy::FREE_G_MAX {
+        pool::spill(free, policy::FREE_G_KEEP - 1);
+    }
+}

@@ -1,0 +1,123 @@
+//! The end of a runtime.
+//!
+//! 1. No new goroutines. All that live are cancelled: the parked ones unwind now, the running
+//!    ones at their next park.
+//! 2. Wait until all have ended, for a bounded time. What does not end is reported and leaked, its
+//!    threads with it.
+//! 3. The Ms leave, the helper joins them.
+
+use super::{Phase, Sched, cancel};
+use crate::gmp::{G, pool};
+use crate::sys::futex::Kernel;
+use crate::sys::{stderr, thread};
+use heist_core::note::Futex;
+use heist_core::status::Status;
+use heist_core::sync::Ordering;
+use std::ptr::null;
+use std::time::Instant;
+
+/// Most goroutines named in the report of those that did not end.
+const REPORT_MAX: usize = 20;
+
+/// Whether everything of the runtime is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Closed {
+    /// Yes: its threads can be joined.
+    Clean,
+    /// Some goroutines run on: leave their threads alone.
+    Leaked,
+}
+
+impl Sched {
+    /// Ends all goroutines and stops the Ms.
+    pub(crate) fn shut_down(&self) -> Closed {
+        self.set_phase(Phase::Closing);
+        pool::for_each(|gp| {
+            if self.is_mine(gp) {
+                cancel::cancel(None, gp);
+            }
+        });
+        let closed = self.wait_for_the_last();
+        if closed == Closed::Leaked {
+            self.report_leaked();
+        }
+        self.stop_ms();
+        closed
+    }
+
+    /// Whether a record is a live goroutine of this runtime.
+    fn is_mine(&self, gp: &G) -> bool {
+        gp.status.get() != Status::Dead && std::ptr::eq(gp.sched.get(), self)
+    }
+
+    fn wait_for_the_last(&self) -> Closed {
+        let until = Instant::now() + self.config.shutdown_timeout;
+        loop {
+            // ORDERING: Acquire pairs with `after_finish`: if the count did not move, the last end
+            // has been seen.
+            let seen = self.endings.load(Ordering::Acquire);
+            if self.n_live() == 0 {
+                return Closed::Clean;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Closed::Leaked;
+            }
+            Kernel.wait(&self.endings, seen, Some(left));
+        }
+    }
+
+    /// A goroutine has ended: the closer may wait for it, or somebody for its stack.
+    #[inline]
+    pub(crate) fn after_finish(&self) {
+        if self.n_stackless.load(Ordering::Relaxed) != 0 {
+            self.retry_stackless();
+        }
+        if self.phase() != Phase::Running {
+            // ORDERING: see `wait_for_the_last`.
+            self.endings.fetch_add(1, Ordering::Release);
+            Kernel.wake(&self.endings);
+        }
+    }
+
+    fn report_leaked(&self) {
+        let mut n = 0;
+        pool::for_each(|gp| {
+            if self.is_mine(gp) {
+                n += 1;
+            }
+        });
+        stderr::report(format_args!(
+            "heist: {n} goroutines did not end within {:?} of the shutdown and are left behind:\n",
+            self.config.shutdown_timeout,
+        ));
+        let mut named = 0;
+        pool::for_each(|gp| {
+            if self.is_mine(gp) && named < REPORT_MAX {
+                named += 1;
+                let id = gp.id.load(Ordering::Relaxed);
+                let status = gp.status.get().name();
+                stderr::report(format_args!("\tgoroutine {id} [{status}]"));
+                if let Some(site) = gp.spawn_site.get() {
+                    stderr::report(format_args!(", spawned at {site}"));
+                }
+                stderr::report(format_args!("\n"));
+            }
+        });
+    }
+
+    fn stop_ms(&self) {
+        self.set_phase(Phase::Stopped);
+        loop {
+            let Some(m) = self.lock.lock().idle_ms.pop() else { break };
+            // SAFETY: an idle M is alive and, off the list, this thread's to wake.
+            let m = unsafe { m.as_ref() };
+            m.next_p.set(null());
+            m.note.wake(&Kernel);
+        }
+        // Ms that look for work right now see the phase before they sleep.
+        self.helper.ask();
+        let _ = thread::id();
+    }
+}

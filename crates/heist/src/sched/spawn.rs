@@ -1,0 +1,178 @@
+//! New goroutines.
+//!
+//! A spawn takes a record from the P's free list, writes the closure into it and puts it into
+//! `run_next`. No stack, no allocation, no lock.
+//!
+//! GO: proc.go newproc, gfget.
+
+use super::{Phase, Sched};
+use crate::current::InRuntime;
+use crate::gmp::g::{self, Extras, Outcome, Vtable};
+use crate::gmp::{G, pool};
+use crate::sched::park;
+use heist_core::policy;
+use heist_core::run_queue::Slot;
+use heist_core::status::Status;
+use heist_core::sync::Ordering;
+use std::panic::Location;
+use std::ptr::{NonNull, null};
+
+/// Where a goroutine was spawned.
+pub(crate) type Site = Option<&'static Location<'static>>;
+
+/// What a new goroutine is made of, besides its closure.
+#[derive(Clone, Copy)]
+pub(crate) struct Recipe {
+    pub(crate) vtable: &'static Vtable,
+    pub(crate) site: &'static Location<'static>,
+    /// A share of an `Arc`, or null. The new goroutine owns it.
+    pub(crate) extras: *const Extras,
+}
+
+/// Why a spawn failed, seen from the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The runtime is shutting down.
+    Closing,
+    /// No memory for a record, or none for the stacks of goroutines spawned earlier.
+    NoMemory,
+}
+
+/// Spawns from a goroutine. `write` puts the closure into the record's payload.
+#[inline]
+#[doc(alias = "newproc")]
+pub(crate) fn spawn(
+    rt: &InRuntime,
+    recipe: Recipe,
+    write: impl FnOnce(*mut u8),
+) -> Result<NonNull<G>, Refused> {
+    let m = rt.m();
+    let sched = m.sched();
+    sched.may_spawn()?;
+    let pp = m.p();
+    // SAFETY: in the runtime, so this M holds its P; the reference ends before the push below.
+    let local = unsafe { pp.local() };
+    let gp = match local.free_gs.pop_front() {
+        Some(gp) => gp,
+        None => {
+            pool::refill(&mut local.free_gs).map_err(|_| Refused::NoMemory)?;
+            local.free_gs.pop_front().ok_or(Refused::NoMemory)?
+        }
+    };
+    if local.next_id == local.end_id {
+        local.next_id = sched.reserve_ids(policy::ID_BLOCK);
+        local.end_id = local.next_id + policy::ID_BLOCK;
+    }
+    let id = local.next_id;
+    local.next_id += 1;
+    let parent = rt.goroutine().id.load(Ordering::Relaxed);
+    // SAFETY: the record is free, so nobody else uses it.
+    unsafe { fill(gp, sched, recipe, id, parent, write) };
+    pp.stats.created.bump();
+    // SAFETY: runnable, new, in no queue.
+    unsafe { park::push_local(m, gp, Slot::Next) };
+    sched.wake_p();
+    sched.after_spawn(gp);
+    Ok(gp)
+}
+
+/// Spawns from a thread that is not one of the runtime's.
+pub(crate) fn spawn_from_outside(
+    sched: &Sched,
+    recipe: Recipe,
+    write: impl FnOnce(*mut u8),
+) -> Result<NonNull<G>, Refused> {
+    sched.may_spawn()?;
+    let gp = pool::take_one().map_err(|_| Refused::NoMemory)?;
+    let id = sched.reserve_ids(1);
+    // SAFETY: the record is free, so nobody else uses it.
+    unsafe { fill(gp, sched, recipe, id, 0, write) };
+    sched.stats.created.add_shared(1);
+    sched.stats.global_put.add_shared(1);
+    // SAFETY: runnable, new, in no queue.
+    unsafe { sched.push_global(gp) };
+    // ORDERING: the submitter's fence of `heist_core::spinning`.
+    heist_core::sync::fence(Ordering::SeqCst);
+    sched.wake_p();
+    sched.after_spawn(gp);
+    Ok(gp)
+}
+
+/// Makes a free record a runnable goroutine.
+///
+/// # Safety
+/// The caller took `gp` from a free list.
+#[inline]
+unsafe fn fill(
+    gp: NonNull<G>,
+    sched: &Sched,
+    recipe: Recipe,
+    id: u64,
+    parent: u64,
+    write: impl FnOnce(*mut u8),
+) {
+    // SAFETY: records are never unmapped, and by the caller's promise nobody else uses this one.
+    let g = unsafe { gp.as_ref() };
+    g.join.reset();
+    g.flags.store(0, Ordering::Relaxed);
+    g.outcome.set(Outcome::None);
+    g.wait_reason.set(g::WaitReason::None);
+    g.started.set(false);
+    g.id.store(id, Ordering::Relaxed);
+    g.parent_id.set(parent);
+    g.sched.set(sched);
+    g.bound_m.set(null());
+    g.vtable.set(Some(recipe.vtable));
+    g.spawn_site.set(Some(recipe.site));
+    g.extras.set(recipe.extras);
+    write(g.payload.as_ptr());
+    g.status.transition(Status::Dead, Status::Runnable);
+}
+
+impl Sched {
+    #[inline]
+    fn may_spawn(&self) -> Result<(), Refused> {
+        if self.phase() != Phase::Running {
+            return Err(Refused::Closing);
+        }
+        if self.n_stackless.load(Ordering::Relaxed) != 0 {
+            return Err(Refused::NoMemory);
+        }
+        Ok(())
+    }
+
+    /// The runtime may have begun to close between the check and the push; then its walk over all
+    /// goroutines may have missed the new one.
+    #[inline]
+    fn after_spawn(&self, gp: NonNull<G>) {
+        if self.phase() != Phase::Running {
+            // SAFETY: records are never unmapped. The goroutine may have ended and its record may
+            // serve another by now, which is then cancelled in a runtime that ends anyway, or is
+            // of another runtime: so look.
+            let g = unsafe { gp.as_ref() };
+            if std::ptr::eq(g.sched.get(), self) {
+                g.set_flag(g::CANCELLED);
+            }
+        }
+    }
+
+    /// Keeps a goroutine that found no memory for a stack until one is free.
+    #[cold]
+    pub(crate) fn wait_for_stack(&self, gp: NonNull<G>) {
+        let mut locked = self.lock.lock();
+        // SAFETY: runnable and just taken out of a queue.
+        unsafe { locked.stackless.push_back(gp) };
+        self.n_stackless.store(locked.stackless.len(), Ordering::Relaxed);
+    }
+
+    /// A stack is free: one goroutine that waits for one may start.
+    #[cold]
+    pub(crate) fn retry_stackless(&self) {
+        let mut locked = self.lock.lock();
+        if let Some(gp) = locked.stackless.pop_front() {
+            self.n_stackless.store(locked.stackless.len(), Ordering::Relaxed);
+            // SAFETY: runnable and just taken out of its list.
+            unsafe { locked.global.push_back(&self.global_len, gp) };
+        }
+    }
+}

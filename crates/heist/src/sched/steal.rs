@@ -1,0 +1,92 @@
+//! Robbing other Ps.
+//!
+//! GO: proc.go stealWork.
+
+use super::Sched;
+use super::find_runnable::{Found, Next};
+use crate::gmp::{G, M};
+use crate::sys::clock;
+use heist_core::policy::{self, RunNextTheft};
+use heist_core::run_queue::{RunNext, Stolen};
+use std::ptr::NonNull;
+
+impl Sched {
+    /// Looks for work at the other Ps, if not enough Ms do so already.
+    pub(crate) fn steal_work(&self, m: &M) -> Found {
+        if !m.spinning.get() {
+            if !policy::may_spin(self.spinning.n(), self.procs(), self.idle.count()) {
+                return Found::Nothing;
+            }
+            self.become_spinning(m);
+        }
+        let steal = &self.config.steal;
+        for attempt in 1..=steal.tries {
+            let last = attempt == steal.tries;
+            let run_next = match steal.run_next {
+                RunNextTheft::LastTry if last => RunNext::Take,
+                _ => RunNext::Leave,
+            };
+            if let Some(gp) = self.steal_once(m, run_next) {
+                return Found::Run(Next::fresh(gp));
+            }
+            if self.global_len.get() != 0 {
+                return Found::Retry;
+            }
+        }
+        Found::Nothing
+    }
+
+    /// One visit to every other P.
+    fn steal_once(&self, m: &M, run_next: RunNext) -> Option<NonNull<G>> {
+        let pp = m.p();
+        // SAFETY: this M holds its P, and no other reference to its data is alive.
+        let seed = unsafe { pp.local() }.rng.next_u32();
+        for id in self.steal_order.walk(self.config.steal.order, seed) {
+            if id == pp.id || self.idle.idle.contains(id) {
+                continue;
+            }
+            if let Some(gp) = self.rob(m, id, run_next) {
+                return Some(gp);
+            }
+        }
+        None
+    }
+
+    fn rob(&self, m: &M, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
+        let pp = m.p();
+        pp.stats.steal_attempts.bump();
+        let back_off = || clock::spin_for_ns(policy::RUN_NEXT_BACK_OFF_NS);
+        // SAFETY: this M holds its P.
+        let own = unsafe { pp.owner() };
+        let stolen =
+            self.p(victim).queue.thief().steal_into(&own, self.config.steal.share, run_next, back_off);
+        let (gp, n) = match stolen {
+            Stolen::Nothing => return None,
+            Stolen::Batch { run, n } => (run, n),
+            Stolen::RunNext(gp) => {
+                pp.stats.stolen_run_next.bump();
+                (gp, 1)
+            }
+        };
+        pp.stats.steals.bump();
+        pp.stats.stolen.add(n.into());
+        Some(gp)
+    }
+
+    /// Counts `m` among those who look for work.
+    #[doc(alias = "becomeSpinning")]
+    pub(crate) fn become_spinning(&self, m: &M) {
+        m.spinning.set(true);
+        self.spinning.start();
+        m.p().stats.spins.bump();
+    }
+
+    /// A spinner found work: if it was the last, somebody else must look in its place.
+    #[doc(alias = "resetspinning")]
+    pub(crate) fn stop_spinning(&self, m: &M) {
+        m.spinning.set(false);
+        self.spinning.stop();
+        // There may be more where this came from.
+        self.wake_p();
+    }
+}

@@ -1,0 +1,125 @@
+//! `Lock`: the runtime's own mutex.
+//!
+//! Not std's: its holder must never be stopped by the runtime, so it is taken only by code that
+//! runs as the runtime (or by a plain thread), it does not poison, and it has a rank.
+//!
+//! # States
+//! `FREE`, `HELD`, `CONTENDED` (held, and somebody may sleep). A locker that has to sleep always
+//! leaves CONTENDED behind, so an unlocker that finds HELD knows that nobody sleeps.
+//!
+//! # Ordering
+//! Taking is Acquire, giving back is Release: the next holder sees what the last one wrote.
+//!
+//! GO: lock_futex.go.
+
+use super::futex::Kernel;
+use heist_core::lock_rank::Rank;
+use heist_core::note::Futex;
+use heist_core::sync::{AtomicU32, Ordering};
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const CONTENDED: u32 = 2;
+
+/// Looks before sleeping. A critical section here is tens of nanoseconds long; going to sleep
+/// and being woken costs a thousand times that.
+const SPINS: u32 = 200;
+
+/// Data behind the runtime's mutex.
+#[derive(Debug)]
+pub(crate) struct Lock<T> {
+    word: AtomicU32,
+    rank: Rank,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the mutex gives the data to one thread at a time.
+unsafe impl<T: Send> Sync for Lock<T> {}
+// SAFETY: as for the data.
+unsafe impl<T: Send> Send for Lock<T> {}
+
+impl<T> Lock<T> {
+    pub(crate) const fn new(rank: Rank, data: T) -> Self {
+        Self { word: AtomicU32::new(FREE), rank, data: UnsafeCell::new(data) }
+    }
+
+    /// Takes the lock.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        #[cfg(debug_assertions)]
+        crate::current::held_locks(|held| held.acquire(self.rank));
+        if self
+            .word
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            self.lock_slow();
+        }
+        Guard { lock: self }
+    }
+
+    #[cold]
+    fn lock_slow(&self) {
+        for _ in 0..SPINS {
+            std::hint::spin_loop();
+            if self.word.load(Ordering::Relaxed) == FREE
+                && self
+                    .word
+                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return;
+            }
+        }
+        while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
+            Kernel.wait(&self.word, CONTENDED, None);
+        }
+    }
+
+    #[inline]
+    fn unlock(&self) {
+        if self.word.swap(FREE, Ordering::Release) == CONTENDED {
+            Kernel.wake(&self.word);
+        }
+        #[cfg(debug_assertions)]
+        crate::current::held_locks(|held| held.release(self.rank));
+    }
+
+    /// The rank this lock was made with.
+    pub(crate) const fn rank(&self) -> Rank {
+        self.rank
+    }
+}
+
+/// The right to use the data; gives the lock back when dropped.
+#[derive(Debug)]
+pub(crate) struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard is the evidence that this thread holds the lock.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard is the evidence that this thread holds the lock, and it is borrowed
+        // mutably.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.unlock();
+    }
+}

@@ -1,0 +1,70 @@
+//! Address space: mapping it, guarding it, giving pages back.
+
+use std::ptr::{NonNull, null_mut};
+
+/// `MADV_GUARD_INSTALL` of Linux 6.13; the libc crate does not name it everywhere.
+const MADV_GUARD_INSTALL: libc::c_int = 102;
+
+/// The largest page this architecture can have.
+pub(crate) const PAGE_MAX_BYTES: usize = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
+
+/// Maps `len` bytes of zeroes that cost nothing until touched.
+pub(crate) fn map(len: usize) -> std::io::Result<NonNull<u8>> {
+    map_with(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE)
+}
+
+/// Maps `len` bytes for stacks: one touched page must stay one page.
+pub(crate) fn map_stacks(len: usize) -> std::io::Result<NonNull<u8>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+    let base = map_with(len, flags)?;
+    // SAFETY: the range was just mapped. Failure (a kernel without huge pages) is harmless.
+    unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_NOHUGEPAGE) };
+    Ok(base)
+}
+
+fn map_with(len: usize, flags: libc::c_int) -> std::io::Result<NonNull<u8>> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new private mapping at an address of the kernel's choice touches nothing that
+    // exists.
+    let base = unsafe { libc::mmap(null_mut(), len, access, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(std::io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOMEM))
+}
+
+/// Unmaps what [`map`] mapped.
+///
+/// # Safety
+/// The range came from [`map`] or [`map_stacks`] and nobody uses it any more.
+pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
+    // SAFETY: by the caller's promise.
+    unsafe { libc::munmap(base.as_ptr().cast(), len) };
+}
+
+/// Makes a page fault on touch, without a mapping of its own. False on kernels before 6.13.
+///
+/// # Safety
+/// Nothing in the range is in use.
+pub(crate) unsafe fn guard_install(base: NonNull<u8>, len: usize) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { libc::madvise(base.as_ptr().cast(), len, MADV_GUARD_INSTALL) == 0 }
+}
+
+/// Makes a page fault on touch by splitting the mapping. False if there are too many mappings.
+///
+/// # Safety
+/// Nothing in the range is in use.
+pub(crate) unsafe fn guard_protect(base: NonNull<u8>, len: usize) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { libc::mprotect(base.as_ptr().cast(), len, libc::PROT_NONE) == 0 }
+}
+
+/// Gives the pages of a range back; it reads as zeroes afterwards. Guards stay.
+///
+/// # Safety
+/// Nothing in the range is in use.
+pub(crate) unsafe fn discard(base: NonNull<u8>, len: usize) {
+    // SAFETY: by the caller's promise.
+    unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_DONTNEED) };
+}

@@ -1,0 +1,13 @@
+//! The operating system: the only place that calls libc.
+//!
+//! Nothing here allocates or takes a lock that user code can hold, but for [`thread::spawn`],
+//! which says so.
+
+pub(crate) mod clock;
+pub(crate) mod cpu;
+pub(crate) mod futex;
+pub(crate) mod lock;
+pub(crate) mod memory;
+pub(crate) mod signal;
+pub(crate) mod stderr;
+pub(crate) mod thread;

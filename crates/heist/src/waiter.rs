@@ -1,0 +1,84 @@
+//! `Waiter`: whoever waits for something of ours, a goroutine or a plain thread.
+//!
+//! Everything in this library can be waited for by both. A goroutine parks, a plain thread sleeps
+//! on a note; whoever wakes them does not care which it is.
+
+use crate::current::InRuntime;
+use crate::gmp::G;
+use crate::sched::park;
+use crate::sys::futex::Kernel;
+use heist_core::note::Note;
+use heist_core::status::Ticket;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+/// A plain thread that waits. Lives on that thread's stack.
+#[repr(align(16))]
+pub(crate) struct ThreadWaiter {
+    note: Note,
+}
+
+impl ThreadWaiter {
+    pub(crate) fn new() -> Self {
+        Self { note: Note::new() }
+    }
+
+    /// Sleeps until woken.
+    pub(crate) fn sleep(&self) {
+        self.note.sleep(&Kernel);
+    }
+
+    /// The address by which it is woken.
+    pub(crate) fn address(&self) -> NonZeroUsize {
+        // The tag is below the alignment, so the sum neither overflows nor is zero.
+        NonZeroUsize::MIN.saturating_add(std::ptr::from_ref(self).addr() + THREAD - 1)
+    }
+}
+
+/// Set in the address of a plain thread. Goroutine records are aligned to more than that.
+const THREAD: usize = 8;
+
+/// Somebody to wake.
+pub(crate) enum Waiter {
+    Goroutine(NonNull<G>, Ticket),
+    Thread(*const ThreadWaiter),
+}
+
+impl Waiter {
+    /// Who waits for `gp` to end, given the address from its join word.
+    ///
+    /// # Safety
+    /// The address came out of the join word of `gp`.
+    pub(crate) unsafe fn joiner_of(gp: &G, address: NonZeroUsize) -> Self {
+        if address.get() & THREAD != 0 {
+            return Self::Thread((address.get() & !THREAD) as *const ThreadWaiter);
+        }
+        let ticket = gp.joiner.get();
+        // SAFETY: not zero.
+        Self::Goroutine(unsafe { NonNull::new_unchecked(address.get() as *mut G) }, ticket)
+    }
+
+    /// The address of a goroutine.
+    pub(crate) fn address_of(gp: &G) -> NonZeroUsize {
+        NonZeroUsize::MIN.saturating_add(std::ptr::from_ref(gp).addr() - 1)
+    }
+
+    /// Wakes it, if a canceller did not.
+    ///
+    /// # Safety
+    /// It waits for the caller, and the caller wakes it once.
+    pub(crate) unsafe fn wake(&self, rt: Option<&InRuntime>) {
+        match *self {
+            Self::Goroutine(gp, ticket) => {
+                // SAFETY: records are never unmapped. A goroutine that was cancelled meanwhile is
+                // awake, or in another wait: then the ticket does not fit.
+                if unsafe { gp.as_ref() }.status.claim(ticket) {
+                    // SAFETY: just claimed.
+                    unsafe { park::ready_anywhere(rt, gp) };
+                }
+            }
+            // SAFETY: by the caller's promise it still waits.
+            Self::Thread(thread) => unsafe { (*thread).note.wake(&Kernel) },
+        }
+    }
+}
