@@ -32,11 +32,15 @@ mod runtime;
 mod sched;
 pub mod sync;
 mod sys;
+#[doc(hidden)]
+pub mod testing;
 mod throw;
 mod waiter;
 
 pub use builder::{BuildError, Builder};
-pub use goroutine::{JoinError, JoinHandle, current_id, exit_current, go, num_goroutines, try_go, yield_now};
+pub use goroutine::{
+    JoinError, JoinHandle, current_id, exit_current, go, num_goroutines, try_go, yield_now,
+};
 pub use heist_core::policy::StealPolicy;
 pub use heist_macros::{main, test};
 pub use runtime::{Handle, Runtime};

@@ -33,7 +33,9 @@ pub(crate) fn install() {
 }
 
 fn report(info: &PanicHookInfo<'_>, before: &(dyn Fn(&PanicHookInfo<'_>) + Send + Sync)) {
-    let Some(gp) = current::goroutine() else { return before(info) };
+    let Some(gp) = current::goroutine() else {
+        return before(info);
+    };
     // SAFETY: a goroutine's runtime outlives it.
     let sched = unsafe { &*gp.sched.get() };
     if sched.config.on_panic == PanicPolicy::Abort {
@@ -42,7 +44,10 @@ fn report(info: &PanicHookInfo<'_>, before: &(dyn Fn(&PanicHookInfo<'_>) + Send 
     }
     before(info);
     let id = gp.id.load(Ordering::Relaxed);
-    let name = gp.name().map(|name| format!(" '{name}'")).unwrap_or_default();
+    let name = gp
+        .name()
+        .map(|name| format!(" '{name}'"))
+        .unwrap_or_default();
     match gp.spawn_site.get() {
         Some(site) => eprintln!("note: in goroutine {id}{name}, spawned at {site}"),
         None => eprintln!("note: in goroutine {id}{name}"),

@@ -40,7 +40,14 @@ impl Runtime {
         let sched = Arc::new(Sched::new(config));
         let helper = Helper::new(Arc::clone(&sched));
         let helper = thread::spawn(name, move || helper.run())?;
-        Ok(Self { sched, helper: Some(helper) })
+        Ok(Self {
+            sched,
+            helper: Some(helper),
+        })
+    }
+
+    pub(crate) fn sched(&self) -> &Sched {
+        &self.sched
     }
 
     /// Runs `f` as a goroutine and waits for it: the main goroutine of a program.
@@ -85,7 +92,9 @@ impl Runtime {
     /// A handle by which any thread can spawn on this runtime.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle { sched: Arc::clone(&self.sched) }
+        Handle {
+            sched: Arc::clone(&self.sched),
+        }
     }
 
     /// What the scheduler has counted so far.
@@ -147,7 +156,9 @@ impl Handle {
         // SAFETY: a goroutine's runtime is alive and lives in an `Arc`; this takes one more share.
         unsafe {
             Arc::increment_strong_count(sched);
-            Some(Self { sched: Arc::from_raw(sched) })
+            Some(Self {
+                sched: Arc::from_raw(sched),
+            })
         }
     }
 
@@ -200,6 +211,8 @@ impl Handle {
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("name", &self.sched.config.name).finish_non_exhaustive()
+        f.debug_struct("Handle")
+            .field("name", &self.sched.config.name)
+            .finish_non_exhaustive()
     }
 }

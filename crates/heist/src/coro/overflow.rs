@@ -18,7 +18,9 @@ use corosensei::trap::TrapHandlerRegs;
 /// Handles a memory fault if it is a goroutine's stack overflow.
 pub(crate) fn on_fault(fault: &mut Fault<'_>) -> bool {
     // SAFETY: the M of the calling thread is alive.
-    let Some(m) = (unsafe { current::m().as_ref() }) else { return false };
+    let Some(m) = (unsafe { current::m().as_ref() }) else {
+        return false;
+    };
     let Some(gp) = m.current() else { return false };
     // SAFETY: a goroutine that runs on this M has started and not ended.
     let trap = unsafe { gp.coro.trap_handler() };
@@ -31,7 +33,9 @@ pub(crate) fn on_fault(fault: &mut Fault<'_>) -> bool {
     report(m, gp);
     if !m.is_in_user() {
         // The scheduler's own state may be half changed.
-        stderr::report(format_args!("fatal error: stack overflow inside the runtime\n"));
+        stderr::report(format_args!(
+            "fatal error: stack overflow inside the runtime\n"
+        ));
         stderr::exit_now(2);
     }
     gp.outcome.set(Outcome::Overflowed);

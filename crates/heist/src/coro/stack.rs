@@ -207,7 +207,11 @@ impl Pool {
             let slot = self.carve_slot as *mut Slot;
             // SAFETY: inside the mapping of the slots, aligned, and never used before.
             unsafe {
-                slot.write(Slot { link: Link::new(), low: self.carve_low, class });
+                slot.write(Slot {
+                    link: Link::new(),
+                    low: self.carve_low,
+                    class,
+                });
                 carved.push_back(NonNull::new_unchecked(slot));
             }
             self.carve_slot += size_of::<Slot>();
@@ -291,7 +295,11 @@ pub(crate) struct StackCache {
 
 impl StackCache {
     pub(crate) const fn new(class: Class) -> Self {
-        Self { stacks: [const { None }; CACHE_MAX], len: 0, class }
+        Self {
+            stacks: [const { None }; CACHE_MAX],
+            len: 0,
+            class,
+        }
     }
 
     /// The class it caches.

@@ -145,7 +145,10 @@ impl M {
     /// User code called into the runtime.
     #[inline]
     pub(crate) fn enter(&self) {
-        debug_assert!(self.word.load(Ordering::Relaxed) == IN_USER, "M::enter: in the runtime");
+        debug_assert!(
+            self.word.load(Ordering::Relaxed) == IN_USER,
+            "M::enter: in the runtime"
+        );
         // ORDERING: Release pairs with whoever looks at the word before touching this M's P.
         self.word.store(IN_RUNTIME, Ordering::Release);
     }
@@ -153,7 +156,10 @@ impl M {
     /// The runtime goes back to user code.
     #[inline]
     pub(crate) fn exit(&self) {
-        debug_assert!(self.word.load(Ordering::Relaxed) == IN_RUNTIME, "M::exit: in user code");
+        debug_assert!(
+            self.word.load(Ordering::Relaxed) == IN_RUNTIME,
+            "M::exit: in user code"
+        );
         // ORDERING: as in `enter`.
         self.word.store(IN_USER, Ordering::Release);
     }

@@ -43,8 +43,14 @@ struct Shared {
 // SAFETY: `fresh` points into a slab that only the holder of the lock carves.
 unsafe impl Send for Shared {}
 
-static SHARED: Lock<Shared> =
-    Lock::new(Rank::FreeGs, Shared { free: List::new(), fresh: null_mut(), n_fresh: 0 });
+static SHARED: Lock<Shared> = Lock::new(
+    Rank::FreeGs,
+    Shared {
+        free: List::new(),
+        fresh: null_mut(),
+        n_fresh: 0,
+    },
+);
 
 /// Moves free records into `local` until it holds [`policy::FREE_G_KEEP`]. At least one, unless
 /// the system has no memory left.

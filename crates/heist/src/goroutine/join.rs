@@ -39,7 +39,12 @@ impl<T> JoinHandle<T> {
     pub(super) unsafe fn new(gp: NonNull<G>, extras: Option<Arc<Extras>>) -> Self {
         // SAFETY: records are never unmapped, and this one is not recycled while its handle lives.
         let id = unsafe { gp.as_ref() }.id.load(Ordering::Relaxed);
-        Self { gp, id: GoroutineId(id), extras, _result: PhantomData }
+        Self {
+            gp,
+            id: GoroutineId(id),
+            extras,
+            _result: PhantomData,
+        }
     }
 
     const fn g(&self) -> &G {
@@ -135,12 +140,15 @@ impl<T> JoinHandle<T> {
             // SAFETY: `arg` is the record of a goroutine whose handle waits; records are never
             // unmapped.
             let (me, target) = unsafe { (me.as_ref(), &*arg.cast::<G>()) };
-            target.joiner.set(me.status.waiting().unwrap_or(Ticket::NONE));
+            target
+                .joiner
+                .set(me.status.waiting().unwrap_or(Ticket::NONE));
             target.join.register(Waiter::address_of(me))
         }
         let me = rt.goroutine();
         // SAFETY: `commit` uses records only.
-        let (rt, woken) = unsafe { park::park(rt, WaitReason::Join, commit, self.gp.as_ptr().cast()) };
+        let (rt, woken) =
+            unsafe { park::park(rt, WaitReason::Join, commit, self.gp.as_ptr().cast()) };
         drop(rt);
         if woken == Woken::Cancelled {
             // If the word is taken by the finishing goroutine, its wake-up carries the ticket of a
@@ -184,7 +192,9 @@ impl<T> JoinHandle<T> {
     /// The name its builder gave it.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        self.extras.as_ref().and_then(|extras| extras.name.as_deref())
+        self.extras
+            .as_ref()
+            .and_then(|extras| extras.name.as_deref())
     }
 
     /// The result is taken, or there is none.

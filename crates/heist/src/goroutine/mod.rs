@@ -138,8 +138,7 @@ pub fn num_goroutines() -> usize {
 /// ```
 #[must_use]
 pub fn current_id() -> Option<GoroutineId> {
-    current::goroutine()
-        .map(|gp| GoroutineId(gp.id.load(heist_core::sync::Ordering::Relaxed)))
+    current::goroutine().map(|gp| GoroutineId(gp.id.load(heist_core::sync::Ordering::Relaxed)))
 }
 
 /// Ends the calling goroutine here: its stack is unwound and its destructors run.
@@ -167,6 +166,9 @@ pub fn exit_current() -> ! {
         current::goroutine().is_some(),
         "heist::exit_current: not on a goroutine; on a plain thread return from its main function"
     );
-    assert!(!std::thread::panicking(), "heist::exit_current: the goroutine is panicking");
+    assert!(
+        !std::thread::panicking(),
+        "heist::exit_current: the goroutine is panicking"
+    );
     cancel::unwind(cancel::Why::Exited)
 }

@@ -73,18 +73,45 @@ impl Metrics {
         let running = sched.all_ps().iter().filter(|pp| pp.has_m()).count() as u64;
         let spinning = u64::from(sched.spinning.n());
         let running = running.saturating_sub(spinning).min(live);
-        let queued: u64 = sched.all_ps().iter().map(|pp| u64::from(pp.queue.len())).sum();
+        let queued: u64 = sched
+            .all_ps()
+            .iter()
+            .map(|pp| u64::from(pp.queue.len()))
+            .sum();
         let runnable = (queued + u64::from(sched.global_len.get())).min(live - running);
         let threads = u64::from(sched.lock.lock().n_ms);
         let mut list = Vec::with_capacity(32);
         let mut add = |name, kind, help, value| {
-            list.push(Metric { description: Description { name, kind, help }, value });
+            list.push(Metric {
+                description: Description { name, kind, help },
+                value,
+            });
         };
         use Kind::{Counter, Gauge};
-        add("/sched/gomaxprocs:threads", Gauge, "Goroutines that can run at the same time.", procs);
-        add("/sched/goroutines:goroutines", Gauge, "Goroutines that live.", live);
-        add("/sched/goroutines/running:goroutines", Gauge, "Goroutines that run now.", running);
-        add("/sched/goroutines/runnable:goroutines", Gauge, "Goroutines in a run queue.", runnable);
+        add(
+            "/sched/gomaxprocs:threads",
+            Gauge,
+            "Goroutines that can run at the same time.",
+            procs,
+        );
+        add(
+            "/sched/goroutines:goroutines",
+            Gauge,
+            "Goroutines that live.",
+            live,
+        );
+        add(
+            "/sched/goroutines/running:goroutines",
+            Gauge,
+            "Goroutines that run now.",
+            running,
+        );
+        add(
+            "/sched/goroutines/runnable:goroutines",
+            Gauge,
+            "Goroutines in a run queue.",
+            runnable,
+        );
         add(
             "/sched/goroutines/waiting:goroutines",
             Gauge,
@@ -97,33 +124,170 @@ impl Metrics {
             "Goroutines spawned.",
             totals.created,
         );
-        add("/sched/threads/total:threads", Gauge, "Threads that run goroutines.", threads);
-        add("/heist/goroutines/finished:goroutines", Counter, "Goroutines that ended.", totals.finished);
-        add("/heist/goroutines/panicked:goroutines", Counter, "Goroutines ended by a panic.", totals.panicked);
-        add("/heist/goroutines/overflowed:goroutines", Counter, "Goroutines ended by a stack overflow.", totals.overflowed);
-        add("/heist/sched/executed:events", Counter, "Times a goroutine was put on a processor.", totals.executed);
-        add("/heist/sched/yields:events", Counter, "Times a goroutine yielded.", totals.yields);
-        add("/heist/sched/parks:events", Counter, "Times a goroutine parked.", totals.parks);
-        add("/heist/sched/readied:events", Counter, "Times a parked goroutine was made runnable.", totals.readied);
-        add("/heist/steal/attempts:events", Counter, "Looks at another processor's queue.", totals.steal_attempts);
-        add("/heist/steal/successes:events", Counter, "Looks that brought goroutines.", totals.steals);
-        add("/heist/steal/goroutines:goroutines", Counter, "Goroutines taken from other processors.", totals.stolen);
-        add("/heist/steal/run-next:goroutines", Counter, "Of these, taken from run_next.", totals.stolen_run_next);
-        add("/heist/spin/starts:events", Counter, "Times a thread began to look for work.", totals.spins);
-        add("/heist/spin/threads:threads", Gauge, "Threads that look for work now.", spinning);
-        add("/heist/wake-ups:events", Counter, "Times a thread was woken to look for work.", totals.wake_ups);
-        add("/heist/threads/parks:events", Counter, "Times a thread went to sleep.", totals.m_parks);
-        add("/heist/threads/unparks:events", Counter, "Times a thread was handed a processor.", totals.m_unparks);
-        add("/heist/procs/idle:threads", Gauge, "Processors at rest.", sched.idle.count().into());
-        add("/heist/queue/global:goroutines", Gauge, "Goroutines in the global queue.", sched.global_len.get().into());
-        add("/heist/queue/global-put:goroutines", Counter, "Goroutines put into the global queue.", totals.global_put);
-        add("/heist/queue/global-taken:goroutines", Counter, "Goroutines taken from the global queue.", totals.global_taken);
-        add("/heist/queue/overflows:events", Counter, "Times a full local queue spilled to the global one.", totals.overflows);
-        add("/heist/stacks/in-use:stacks", Gauge, "Stacks that goroutines run on.", totals.stacks_attached.saturating_sub(totals.stacks_detached));
-        add("/heist/stacks/warm:stacks", Gauge, "Free stacks of the process whose memory is resident.", stacks.warm);
-        add("/heist/stacks/cold:stacks", Gauge, "Free stacks of the process whose memory was given back.", stacks.cold);
-        add("/heist/stacks/abandoned:stacks", Gauge, "Stacks of the process lost to overflows.", stacks.abandoned);
-        add("/heist/stacks/mapped:bytes", Gauge, "Address space of the process mapped for stacks.", stacks.mapped_bytes);
+        add(
+            "/sched/threads/total:threads",
+            Gauge,
+            "Threads that run goroutines.",
+            threads,
+        );
+        add(
+            "/heist/goroutines/finished:goroutines",
+            Counter,
+            "Goroutines that ended.",
+            totals.finished,
+        );
+        add(
+            "/heist/goroutines/panicked:goroutines",
+            Counter,
+            "Goroutines ended by a panic.",
+            totals.panicked,
+        );
+        add(
+            "/heist/goroutines/overflowed:goroutines",
+            Counter,
+            "Goroutines ended by a stack overflow.",
+            totals.overflowed,
+        );
+        add(
+            "/heist/sched/executed:events",
+            Counter,
+            "Times a goroutine was put on a processor.",
+            totals.executed,
+        );
+        add(
+            "/heist/sched/yields:events",
+            Counter,
+            "Times a goroutine yielded.",
+            totals.yields,
+        );
+        add(
+            "/heist/sched/parks:events",
+            Counter,
+            "Times a goroutine parked.",
+            totals.parks,
+        );
+        add(
+            "/heist/sched/readied:events",
+            Counter,
+            "Times a parked goroutine was made runnable.",
+            totals.readied,
+        );
+        add(
+            "/heist/steal/attempts:events",
+            Counter,
+            "Looks at another processor's queue.",
+            totals.steal_attempts,
+        );
+        add(
+            "/heist/steal/successes:events",
+            Counter,
+            "Looks that brought goroutines.",
+            totals.steals,
+        );
+        add(
+            "/heist/steal/goroutines:goroutines",
+            Counter,
+            "Goroutines taken from other processors.",
+            totals.stolen,
+        );
+        add(
+            "/heist/steal/run-next:goroutines",
+            Counter,
+            "Of these, taken from run_next.",
+            totals.stolen_run_next,
+        );
+        add(
+            "/heist/spin/starts:events",
+            Counter,
+            "Times a thread began to look for work.",
+            totals.spins,
+        );
+        add(
+            "/heist/spin/threads:threads",
+            Gauge,
+            "Threads that look for work now.",
+            spinning,
+        );
+        add(
+            "/heist/wake-ups:events",
+            Counter,
+            "Times a thread was woken to look for work.",
+            totals.wake_ups,
+        );
+        add(
+            "/heist/threads/parks:events",
+            Counter,
+            "Times a thread went to sleep.",
+            totals.m_parks,
+        );
+        add(
+            "/heist/threads/unparks:events",
+            Counter,
+            "Times a thread was handed a processor.",
+            totals.m_unparks,
+        );
+        add(
+            "/heist/procs/idle:threads",
+            Gauge,
+            "Processors at rest.",
+            sched.idle.count().into(),
+        );
+        add(
+            "/heist/queue/global:goroutines",
+            Gauge,
+            "Goroutines in the global queue.",
+            sched.global_len.get().into(),
+        );
+        add(
+            "/heist/queue/global-put:goroutines",
+            Counter,
+            "Goroutines put into the global queue.",
+            totals.global_put,
+        );
+        add(
+            "/heist/queue/global-taken:goroutines",
+            Counter,
+            "Goroutines taken from the global queue.",
+            totals.global_taken,
+        );
+        add(
+            "/heist/queue/overflows:events",
+            Counter,
+            "Times a full local queue spilled to the global one.",
+            totals.overflows,
+        );
+        add(
+            "/heist/stacks/in-use:stacks",
+            Gauge,
+            "Stacks that goroutines run on.",
+            totals
+                .stacks_attached
+                .saturating_sub(totals.stacks_detached),
+        );
+        add(
+            "/heist/stacks/warm:stacks",
+            Gauge,
+            "Free stacks of the process whose memory is resident.",
+            stacks.warm,
+        );
+        add(
+            "/heist/stacks/cold:stacks",
+            Gauge,
+            "Free stacks of the process whose memory was given back.",
+            stacks.cold,
+        );
+        add(
+            "/heist/stacks/abandoned:stacks",
+            Gauge,
+            "Stacks of the process lost to overflows.",
+            stacks.abandoned,
+        );
+        add(
+            "/heist/stacks/mapped:bytes",
+            Gauge,
+            "Address space of the process mapped for stacks.",
+            stacks.mapped_bytes,
+        );
         list.sort_unstable_by_key(|metric| metric.description.name);
         Self { list }
     }
@@ -136,7 +300,10 @@ impl Metrics {
     /// The value of a metric by its full name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
-        let at = self.list.binary_search_by_key(&name, |metric| metric.description.name).ok()?;
+        let at = self
+            .list
+            .binary_search_by_key(&name, |metric| metric.description.name)
+            .ok()?;
         Some(self.list[at].value)
     }
 
@@ -146,9 +313,15 @@ impl Metrics {
     pub fn to_prometheus(&self) -> String {
         let mut text = String::new();
         for Metric { description, value } in &self.list {
-            let path = description.name.trim_start_matches("/heist").trim_start_matches('/');
+            let path = description
+                .name
+                .trim_start_matches("/heist")
+                .trim_start_matches('/');
             let mut name = String::from("heist_");
-            name.extend(path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }));
+            name.extend(
+                path.chars()
+                    .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }),
+            );
             let kind = match description.kind {
                 Kind::Gauge => "gauge",
                 Kind::Counter => {

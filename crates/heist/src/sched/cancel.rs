@@ -69,7 +69,11 @@ fn check_slow(rt: InRuntime, gp: &G) -> InRuntime {
     if std::thread::panicking() {
         return rt;
     }
-    let why = if gp.is_cancelled() { Why::Cancelled } else { Why::Exited };
+    let why = if gp.is_cancelled() {
+        Why::Cancelled
+    } else {
+        Why::Exited
+    };
     drop(rt);
     unwind(why)
 }
@@ -82,7 +86,9 @@ pub(crate) fn cancel(rt: Option<&InRuntime>, gp: &G) {
     gp.set_flag(g::CANCELLED);
     // The goroutine began to wait before it looks at the flag; this set the flag before it looks
     // at the wait. One of the two sees the other.
-    let Some(ticket) = gp.status.waiting() else { return };
+    let Some(ticket) = gp.status.waiting() else {
+        return;
+    };
     if !gp.has_flag(g::UNCANCELLABLE) && gp.status.claim(ticket) {
         gp.woken.set(Woken::Cancelled);
         // SAFETY: just claimed.

@@ -36,7 +36,9 @@ pub(crate) struct Mailbox {
 
 impl Mailbox {
     pub(crate) fn new() -> Self {
-        Self { asked: AtomicU32::new(0) }
+        Self {
+            asked: AtomicU32::new(0),
+        }
     }
 
     /// Asks for a look at the orphans or at the phase.
@@ -95,7 +97,9 @@ pub(crate) struct Orphans {
 impl Orphans {
     pub(crate) fn new(capacity: u32) -> Self {
         // ALLOC: when the runtime is built.
-        Self { waiting: Vec::with_capacity(capacity as usize) }
+        Self {
+            waiting: Vec::with_capacity(capacity as usize),
+        }
     }
 
     pub(crate) fn push(&mut self, p: u32, start: Start) {
@@ -117,7 +121,13 @@ unsafe impl Send for Helper {}
 
 impl Helper {
     pub(crate) fn new(sched: Arc<Sched>) -> Self {
-        Self { sched, threads: vec![], ms: vec![], refused_until: None, complained: false } // ALLOC: helper thread
+        Self {
+            sched,
+            threads: vec![],
+            ms: vec![],
+            refused_until: None,
+            complained: false,
+        } // ALLOC: helper thread
     }
 
     /// The helper's life. Returns when the runtime has stopped and its threads have ended.
@@ -146,7 +156,10 @@ impl Helper {
 
     /// Finds or makes an M for every P that waits for one.
     fn adopt_orphans(&mut self) {
-        if self.refused_until.is_some_and(|until| until <= Instant::now()) {
+        if self
+            .refused_until
+            .is_some_and(|until| until <= Instant::now())
+        {
             self.refused_until = None;
             // There may be work that nobody was woken for.
             self.sched.wake_p_if_work();
@@ -154,7 +167,9 @@ impl Helper {
         let sched = Arc::clone(&self.sched);
         loop {
             let mut locked = sched.lock.lock();
-            let Some((id, start)) = locked.orphans.waiting.pop() else { return };
+            let Some((id, start)) = locked.orphans.waiting.pop() else {
+                return;
+            };
             let pp = sched.p(id);
             if let Some(m) = locked.idle_ms.pop() {
                 drop(locked);

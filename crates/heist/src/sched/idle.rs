@@ -108,7 +108,9 @@ impl Sched {
         m.note.clear();
         let next = m.next_p.replace(null());
         // SAFETY: a P, or null if the runtime has stopped; Ps live as long as the runtime.
-        let Some(pp) = (unsafe { next.as_ref() }) else { return Found::Leave };
+        let Some(pp) = (unsafe { next.as_ref() }) else {
+            return Found::Leave;
+        };
         m.acquire_p(pp);
         m.spinning.set(m.wake_spinning.get());
         Found::Retry

@@ -127,7 +127,9 @@ impl Sched {
             idle_ps.put(&idle, id, false);
         }
         Self {
-            all_ps: (0..procs).map(|id| P::new(id, config.stack, config.seed, config.chaos)).collect(),
+            all_ps: (0..procs)
+                .map(|id| P::new(id, config.stack, config.seed, config.chaos))
+                .collect(),
             lock: CachePadded::new(Lock::new(
                 Rank::Sched,
                 Locked {
@@ -180,7 +182,9 @@ impl Sched {
     pub(crate) fn stack_class(&self, gp: &G) -> Class {
         // SAFETY: extras live as long as the goroutine, which the caller holds.
         let extras = unsafe { gp.extras.get().as_ref() };
-        extras.and_then(|extras| extras.stack).unwrap_or(self.config.stack)
+        extras
+            .and_then(|extras| extras.stack)
+            .unwrap_or(self.config.stack)
     }
 
     /// How far the runtime is.
@@ -217,7 +221,11 @@ impl Sched {
     pub(crate) fn n_live(&self) -> u64 {
         let finished = |shard: &Shard| shard.finished.get();
         let created = |shard: &Shard| shard.created.get();
-        let ended: u64 = self.all_ps.iter().map(|pp| finished(&pp.stats)).sum::<u64>()
+        let ended: u64 = self
+            .all_ps
+            .iter()
+            .map(|pp| finished(&pp.stats))
+            .sum::<u64>()
             + finished(&self.stats);
         // ORDERING: the ends are read before the beginnings, so an end is never counted without
         // its beginning.

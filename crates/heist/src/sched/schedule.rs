@@ -41,7 +41,11 @@ impl Sched {
     /// What this M runs next. A bound M runs its goroutine and nothing else.
     #[inline]
     fn next_for(&self, m: &M) -> Option<Next> {
-        if m.bound_g.get().is_null() { self.find_runnable(m) } else { self.wait_for_bound(m) }
+        if m.bound_g.get().is_null() {
+            self.find_runnable(m)
+        } else {
+            self.wait_for_bound(m)
+        }
     }
 }
 
@@ -91,7 +95,11 @@ fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
     let class = sched.stack_class(g);
     // SAFETY: this M holds its P, and no other reference to its data is alive.
     let cache = unsafe { &mut pp.local().stacks };
-    let taken = if class == cache.class() { cache.take() } else { stack::take(class) };
+    let taken = if class == cache.class() {
+        cache.take()
+    } else {
+        stack::take(class)
+    };
     let Ok(stack) = taken else {
         sched.wait_for_stack(gp);
         return false;
@@ -110,7 +118,9 @@ fn requeue(m: &M, gp: NonNull<G>) {
     pp.stats.global_put.bump();
     // SAFETY: the goroutine just left this M, which still owns it.
     unsafe {
-        gp.as_ref().status.transition(Status::Running, Status::Runnable);
+        gp.as_ref()
+            .status
+            .transition(Status::Running, Status::Runnable);
         m.sched().push_global(gp);
     }
 }
@@ -125,7 +135,12 @@ enum Parked {
 ///
 /// # Safety
 /// `gp` just left this M, and asked to be parked with `commit` and `arg`.
-unsafe fn commit_park(m: &M, gp: NonNull<G>, commit: crate::gmp::m::Commit, arg: *mut ()) -> Parked {
+unsafe fn commit_park(
+    m: &M,
+    gp: NonNull<G>,
+    commit: crate::gmp::m::Commit,
+    arg: *mut (),
+) -> Parked {
     // SAFETY: records are never unmapped. After the commit the goroutine may be anywhere, or gone,
     // and the record may serve another; what is done below then has no effect, because the ticket
     // is of this wait.

@@ -110,7 +110,9 @@ impl Sched {
     fn stop_ms(&self) {
         self.set_phase(Phase::Stopped);
         loop {
-            let Some(m) = self.lock.lock().idle_ms.pop() else { break };
+            let Some(m) = self.lock.lock().idle_ms.pop() else {
+                break;
+            };
             // SAFETY: an idle M is alive and, off the list, this thread's to wake.
             let m = unsafe { m.as_ref() };
             m.next_p.set(null());

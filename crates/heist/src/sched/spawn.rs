@@ -17,9 +17,6 @@ use heist_core::sync::Ordering;
 use std::panic::Location;
 use std::ptr::{NonNull, null};
 
-/// Where a goroutine was spawned.
-pub(crate) type Site = Option<&'static Location<'static>>;
-
 /// What a new goroutine is made of, besides its closure.
 #[derive(Clone, Copy)]
 pub(crate) struct Recipe {
@@ -162,7 +159,8 @@ impl Sched {
         let mut locked = self.lock.lock();
         // SAFETY: runnable and just taken out of a queue.
         unsafe { locked.stackless.push_back(gp) };
-        self.n_stackless.store(locked.stackless.len(), Ordering::Relaxed);
+        self.n_stackless
+            .store(locked.stackless.len(), Ordering::Relaxed);
     }
 
     /// A stack is free: one goroutine that waits for one may start.
@@ -170,7 +168,8 @@ impl Sched {
     pub(crate) fn retry_stackless(&self) {
         let mut locked = self.lock.lock();
         if let Some(gp) = locked.stackless.pop_front() {
-            self.n_stackless.store(locked.stackless.len(), Ordering::Relaxed);
+            self.n_stackless
+                .store(locked.stackless.len(), Ordering::Relaxed);
             // SAFETY: runnable and just taken out of its list.
             unsafe { locked.global.push_back(&self.global_len, gp) };
         }

@@ -58,8 +58,12 @@ impl Sched {
         let back_off = || clock::spin_for_ns(policy::RUN_NEXT_BACK_OFF_NS);
         // SAFETY: this M holds its P.
         let own = unsafe { pp.owner() };
-        let stolen =
-            self.p(victim).queue.thief().steal_into(&own, self.config.steal.share, run_next, back_off);
+        let stolen = self.p(victim).queue.thief().steal_into(
+            &own,
+            self.config.steal.share,
+            run_next,
+            back_off,
+        );
         let (gp, n) = match stolen {
             Stolen::Nothing => return None,
             Stolen::Batch { run, n } => (run, n),

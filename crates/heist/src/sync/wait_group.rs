@@ -48,7 +48,12 @@ impl WaitGroup {
     #[must_use]
     pub fn new() -> Self {
         let waiters = Lock::new(Rank::WaitQueue, DoubleList::new());
-        Self { inner: Arc::new(Inner { count: CachePadded::new(AtomicI64::new(0)), waiters }) }
+        Self {
+            inner: Arc::new(Inner {
+                count: CachePadded::new(AtomicI64::new(0)),
+                waiters,
+            }),
+        }
     }
 
     /// Announces `n` more things to wait for.

@@ -33,7 +33,10 @@ unsafe impl Send for Entry {}
 
 impl Entry {
     const fn new() -> Self {
-        Self { link: DoubleLink::new(), waiter: Cell::new(None) }
+        Self {
+            link: DoubleLink::new(),
+            waiter: Cell::new(None),
+        }
     }
 }
 
@@ -52,7 +55,11 @@ pub(super) fn wait_until(
     match current::enter() {
         Some(rt) => {
             let rt = cancel::check(park::chaos_point(rt));
-            let mut asking = Asking { lock, ready: &ready, entry: Entry::new() };
+            let mut asking = Asking {
+                lock,
+                ready: &ready,
+                entry: Entry::new(),
+            };
             let arg = (&raw mut asking).cast();
             // SAFETY: `asking` stays on this goroutine's stack until the wait is over.
             let (rt, woken) = unsafe { park::park(rt, reason, commit, arg) };
@@ -99,7 +106,11 @@ unsafe fn commit(gp: NonNull<G>, arg: *mut ()) -> bool {
     if (asking.ready)() {
         return false;
     }
-    asking.entry.waiter.set(g.status.waiting().map(|ticket| Waiter::Goroutine(gp, ticket)));
+    asking.entry.waiter.set(
+        g.status
+            .waiting()
+            .map(|ticket| Waiter::Goroutine(gp, ticket)),
+    );
     // SAFETY: the entry stays on the goroutine's stack until it is woken, and whoever wakes it
     // takes it out first.
     unsafe { waiters.push(NonNull::from(&asking.entry)) };

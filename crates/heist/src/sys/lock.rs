@@ -31,6 +31,8 @@ const SPINS: u32 = 200;
 #[derive(Debug)]
 pub(crate) struct Lock<T> {
     word: AtomicU32,
+    /// Its place in the lock order, checked in debug builds.
+    #[cfg_attr(not(debug_assertions), expect(dead_code))]
     rank: Rank,
     data: UnsafeCell<T>,
 }
@@ -42,7 +44,11 @@ unsafe impl<T: Send> Send for Lock<T> {}
 
 impl<T> Lock<T> {
     pub(crate) const fn new(rank: Rank, data: T) -> Self {
-        Self { word: AtomicU32::new(FREE), rank, data: UnsafeCell::new(data) }
+        Self {
+            word: AtomicU32::new(FREE),
+            rank,
+            data: UnsafeCell::new(data),
+        }
     }
 
     /// Takes the lock.
@@ -85,11 +91,6 @@ impl<T> Lock<T> {
         }
         #[cfg(debug_assertions)]
         crate::current::held_locks(|held| held.release(self.rank));
-    }
-
-    /// The rank this lock was made with.
-    pub(crate) const fn rank(&self) -> Rank {
-        self.rank
     }
 }
 

@@ -18,24 +18,13 @@ pub(crate) struct Redirect {
     pub(crate) instruction: u64,
     pub(crate) stack: u64,
     pub(crate) frame: u64,
+    #[cfg_attr(target_arch = "x86_64", expect(dead_code))]
     pub(crate) link: u64,
     pub(crate) arg0: u64,
     pub(crate) arg1: u64,
 }
 
 impl Fault<'_> {
-    /// The stack pointer at the fault.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn stack_pointer(&self) -> usize {
-        self.context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize
-    }
-
-    /// The stack pointer at the fault.
-    #[cfg(target_arch = "aarch64")]
-    pub(crate) fn stack_pointer(&self) -> usize {
-        self.context.uc_mcontext.sp as usize
-    }
-
     /// Makes the thread go on elsewhere when the handler returns.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn redirect(&mut self, to: Redirect) {
@@ -94,7 +83,11 @@ fn current_action(signal: libc::c_int) -> libc::sigaction {
     }
 }
 
-extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+extern "C" fn on_fault(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
     // SAFETY: the kernel passes valid pointers to both for a handler with SA_SIGINFO.
     let mut fault = unsafe {
         Fault {
@@ -102,7 +95,9 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, context:
             context: &mut *context.cast::<libc::ucontext_t>(),
         }
     };
-    let ours = FAULT_HANDLER.get().is_some_and(|handler| handler(&mut fault));
+    let ours = FAULT_HANDLER
+        .get()
+        .is_some_and(|handler| handler(&mut fault));
     if !ours {
         pass_on(signal, info, context);
     }

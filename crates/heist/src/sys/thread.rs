@@ -12,7 +12,10 @@ pub(crate) fn spawn(
     name: String,
     main: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
-    std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES).spawn(main)
+    std::thread::Builder::new()
+        .name(name)
+        .stack_size(M_STACK_BYTES)
+        .spawn(main)
 }
 
 /// The kernel's id of the calling thread.
@@ -50,8 +53,11 @@ impl AltStack {
 
 impl Drop for AltStack {
     fn drop(&mut self) {
-        let off =
-            libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+        let off = libc::stack_t {
+            ss_sp: std::ptr::null_mut(),
+            ss_flags: libc::SS_DISABLE,
+            ss_size: 0,
+        };
         // SAFETY: the thread drops its own alternate stack outside of any handler, then nothing
         // uses the memory.
         unsafe {

@@ -1,0 +1,68 @@
+//! A look inside the scheduler, for this project's own tests. Not part of the API.
+
+use crate::current;
+use crate::runtime::Runtime;
+
+/// The state of a scheduler at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Processors.
+    pub procs: u32,
+    /// Processors at rest.
+    pub n_idle: u32,
+    /// Threads that look for work.
+    pub n_spinning: u32,
+    /// Whether somebody asked for one more.
+    pub need_spinning: bool,
+    /// Goroutines in the global queue.
+    pub global: u32,
+    /// Goroutines in each processor's queue, `run_next` included.
+    pub queued: Vec<u32>,
+    /// Whether each processor is at rest.
+    pub idle: Vec<bool>,
+}
+
+/// Looks at a runtime from outside, without stopping it.
+#[must_use]
+pub fn sample(rt: &Runtime) -> Sample {
+    let sched = rt.sched();
+    Sample {
+        procs: sched.procs(),
+        n_idle: sched.idle.count(),
+        n_spinning: sched.spinning.n(),
+        need_spinning: sched.spinning.requested(),
+        global: sched.global_len.get(),
+        queued: sched.all_ps().iter().map(|pp| pp.queue.len()).collect(),
+        idle: sched
+            .all_ps()
+            .iter()
+            .map(|pp| sched.idle.idle.contains(pp.id))
+            .collect(),
+    }
+}
+
+/// The tick of the calling goroutine's processor.
+#[must_use]
+pub fn tick() -> Option<u32> {
+    current::enter().map(|rt| rt.m().p().tick())
+}
+
+/// Sets the tick of the calling goroutine's processor, to choose the phase of the one-in-61 rule.
+pub fn set_tick(tick: u32) {
+    if let Some(rt) = current::enter() {
+        rt.m().p().set_tick(tick);
+    }
+}
+
+/// The numbers of the calling goroutine's thread and processor.
+#[must_use]
+pub fn m_and_p() -> Option<(u32, u32)> {
+    current::enter().map(|rt| (rt.m().id, rt.m().p().id))
+}
+
+/// Free goroutine records at the calling goroutine's processor.
+#[must_use]
+pub fn free_records() -> Option<u32> {
+    // SAFETY: in the runtime, so this M holds its P; the reference ends at once.
+    current::enter().map(|rt| unsafe { rt.m().p().local() }.free_gs.len())
+}
