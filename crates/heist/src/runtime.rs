@@ -4,7 +4,7 @@ use crate::builder::Builder;
 use crate::coro::overflow;
 use crate::current;
 use crate::goroutine::{self, JoinHandle, SpawnError};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, ProcStats};
 use crate::sched::helper::Helper;
 use crate::sched::shutdown::Closed;
 use crate::sched::{Config, Sched};
@@ -101,6 +101,12 @@ impl Runtime {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         Metrics::read(&self.sched)
+    }
+
+    /// What each processor did so far.
+    #[must_use]
+    pub fn per_proc(&self) -> Vec<ProcStats> {
+        ProcStats::read(&self.sched)
     }
 
     /// How many goroutines can run at the same time.

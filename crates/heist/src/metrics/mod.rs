@@ -12,7 +12,10 @@
 //! println!("{}", metrics.to_prometheus());
 //! ```
 
+mod per_proc;
 pub(crate) mod shard;
+
+pub use per_proc::ProcStats;
 
 use crate::coro::stack;
 use crate::sched::Sched;
