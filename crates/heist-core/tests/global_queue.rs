@@ -1,0 +1,140 @@
+//! The global queue: first in first out, one or a share at a time, with a public length.
+#![cfg(not(loom))]
+
+use heist_core::global_queue::{GlobalLen, GlobalQueue};
+use heist_core::list::{Link, Linked, List};
+use heist_core::policy::RING_CAPACITY;
+use heist_core::run_queue::{RunQueue, Slot};
+use std::ptr::NonNull;
+
+struct Job {
+    id: u32,
+    link: Link<Self>,
+}
+
+// SAFETY: the link is one field, and jobs stay in their box.
+unsafe impl Linked for Job {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+}
+
+fn jobs(n: u32) -> Box<[Job]> {
+    (0..n)
+        .map(|id| Job {
+            id,
+            link: Link::new(),
+        })
+        .collect()
+}
+
+fn id(gp: NonNull<Job>) -> u32 {
+    // SAFETY: each test keeps its jobs until the end.
+    unsafe { gp.as_ref() }.id
+}
+
+fn list(jobs: &[Job]) -> List<Job> {
+    let mut list = List::new();
+    for job in jobs {
+        // SAFETY: the job is in no list and outlives this one.
+        unsafe { list.push_back(NonNull::from(job)) };
+    }
+    list
+}
+
+fn pop_all(queue: &mut GlobalQueue<Job>, len: &GlobalLen) -> Vec<u32> {
+    std::iter::from_fn(|| queue.pop(len)).map(id).collect()
+}
+
+/// IN-11: `pop` takes exactly one, from the front, and the public length follows.
+#[test]
+fn pop_takes_exactly_one() {
+    let jobs = jobs(3);
+    let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
+    for job in &jobs {
+        // SAFETY: the job is in no queue.
+        unsafe { queue.push_back(&len, NonNull::from(job)) };
+    }
+    for expected in 0..3 {
+        assert_eq!((queue.len(), len.get()), (3 - expected, 3 - expected));
+        assert_eq!(queue.pop(&len).map(id), Some(expected));
+    }
+    assert_eq!(queue.pop(&len), None);
+    assert!(queue.is_empty() && len.get() == 0);
+}
+
+/// IN-10: a share comes in order, and is as large as the formula says.
+#[test]
+fn share_comes_in_order() {
+    let jobs = jobs(1000);
+    for (size, procs, share) in [
+        (0, 1, 0),
+        (1, 4, 1),
+        (10, 4, 3),
+        (10, 1, 10),
+        (1000, 2, 128),
+    ] {
+        let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
+        queue.append(&len, &mut list(&jobs[..size]));
+        let batch: Vec<u32> = queue.pop_batch(&len, procs).map(id).collect();
+        assert_eq!(
+            batch,
+            (0..share).collect::<Vec<_>>(),
+            "{size} among {procs}"
+        );
+        assert_eq!(len.get(), size as u32 - share);
+        assert_eq!(
+            pop_all(&mut queue, &len),
+            (share..size as u32).collect::<Vec<_>>()
+        );
+    }
+}
+
+/// IN-04, IN-33: an overflow goes behind what is there; a removed P's work goes in front, in order.
+#[test]
+fn batches_join_at_either_end() {
+    let jobs = jobs(9);
+    let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
+    queue.append(&len, &mut list(&jobs[3..6]));
+    queue.append(&len, &mut list(&jobs[6..]));
+    queue.prepend(&len, &mut list(&jobs[..3]));
+    assert_eq!(len.get(), 9);
+    assert_eq!(pop_all(&mut queue, &len), (0..9).collect::<Vec<_>>());
+}
+
+/// IN-33: the queue of a P that is taken away passes to the front of the global queue as it was.
+#[test]
+fn drained_p_comes_first_and_in_order() {
+    let jobs = jobs(6);
+    let (mut global, len) = (GlobalQueue::new(), GlobalLen::new());
+    global.append(&len, &mut list(&jobs[4..]));
+    let local = RunQueue::starting_at(u32::MAX - 1);
+    // SAFETY: one thread.
+    let owner = unsafe { local.owner() };
+    for job in &jobs[1..4] {
+        owner.push(NonNull::from(job), Slot::Tail, |_| {
+            unreachable!("there is room")
+        });
+    }
+    owner.push(NonNull::from(&jobs[0]), Slot::Next, |_| {
+        unreachable!("there is room")
+    });
+    global.prepend(&len, &mut owner.drain());
+    assert_eq!(pop_all(&mut global, &len), (0..6).collect::<Vec<_>>());
+}
+
+/// IN-10: the first of a share is run and the rest fits into the empty ring.
+#[test]
+fn share_fits_into_an_empty_ring() {
+    let jobs = jobs(1000);
+    let (mut global, len) = (GlobalQueue::new(), GlobalLen::new());
+    global.append(&len, &mut list(&jobs));
+    let local = RunQueue::new();
+    // SAFETY: one thread.
+    let owner = unsafe { local.owner() };
+    let mut batch = global.pop_batch(&len, 1);
+    assert_eq!(batch.pop_front().map(id), Some(0));
+    owner.push_batch(&mut batch);
+    assert!(batch.is_empty());
+    assert_eq!(local.len(), RING_CAPACITY / 2 - 1);
+}

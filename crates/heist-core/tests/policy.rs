@@ -1,0 +1,93 @@
+//! The decisions that are pure functions.
+#![cfg(not(loom))]
+
+use heist_core::policy::{
+    GLOBAL_BATCH_MAX, GLOBAL_CHECK_TICKS, RING_CAPACITY, STEAL_TRIES, global_batch, global_first,
+    may_spin,
+};
+use heist_core::rng::Rng;
+
+/// IN-10: a share is min(128, size, size / procs + 1).
+#[test]
+fn global_batch_is_a_fair_share() {
+    for procs in 1..=64 {
+        for size in 0..2000 {
+            let share = 128.min(size).min(size / procs + 1);
+            assert_eq!(global_batch(size, procs), share, "{size} among {procs}");
+        }
+    }
+    assert_eq!(global_batch(u32::MAX - 1, 1), 128);
+}
+
+/// IN-10: a queue that is not empty gives at least one, and always fits into an empty ring.
+#[test]
+fn global_batch_is_neither_nothing_nor_too_much() {
+    for procs in [1, 2, 16, 4096] {
+        assert_eq!(global_batch(0, procs), 0);
+        for size in 1..2000 {
+            let batch = global_batch(size, procs);
+            assert!((1..=GLOBAL_BATCH_MAX.min(size)).contains(&batch));
+        }
+    }
+    const { assert!(GLOBAL_BATCH_MAX < RING_CAPACITY) };
+}
+
+/// IN-11: one tick in 61 looks at the global queue first, whatever tick it starts from.
+#[test]
+fn one_tick_in_61_is_global_first() {
+    assert_eq!(GLOBAL_CHECK_TICKS, 61);
+    assert!(global_first(0) && global_first(61) && global_first(122));
+    for start in (0..1000).chain([u32::MAX - 61]) {
+        assert_eq!(
+            (start..start + 61)
+                .filter(|&tick| global_first(tick))
+                .count(),
+            1
+        );
+    }
+}
+
+/// IN-13: four passes.
+#[test]
+fn thieves_try_four_times() {
+    assert_eq!(STEAL_TRIES, 4);
+}
+
+/// IN-14: one more may spin only while twice the spinners are fewer than the busy Ps.
+#[test]
+fn spinning_is_capped_at_half_of_the_busy() {
+    for procs in 1_u32..=64 {
+        for n_idle in 0..=procs {
+            for n_spinning in 0..=procs {
+                let expected = 2 * i64::from(n_spinning) < i64::from(procs) - i64::from(n_idle);
+                assert_eq!(may_spin(n_spinning, procs, n_idle), expected);
+            }
+        }
+    }
+    // The counts are read one after the other and may contradict each other.
+    assert!(!may_spin(0, 4, 5));
+}
+
+/// IN-14: Ms that ask before they spin are never more than half of the busy Ps, rounded up.
+#[test]
+fn asking_keeps_the_cap() {
+    let seed = 14;
+    println!("seed {seed}");
+    let mut rng = Rng::new(seed);
+    for procs in 1..=16 {
+        let (mut n_idle, mut n_spinning) = (procs - 1, 0);
+        for _ in 0..10_000 {
+            match rng.below(4) {
+                0 if may_spin(n_spinning, procs, n_idle) => {
+                    n_spinning += 1;
+                    assert!(n_spinning <= (procs - n_idle).div_ceil(2), "{procs} Ps");
+                }
+                1 => n_spinning = n_spinning.saturating_sub(1),
+                2 => n_idle = n_idle.saturating_sub(1),
+                // A P goes to rest only when its M has stopped spinning.
+                3 if n_idle + 1 < procs && n_spinning == 0 => n_idle += 1,
+                _ => {}
+            }
+        }
+    }
+}
