@@ -1,0 +1,342 @@
+//! Every interleaving of the owner of a run queue with thieves and onlookers, on a ring of four.
+//!
+//! Mutations it catches, each tried on `run_queue.rs`:
+//! - the owner's `tail` stored with Relaxed (the thief reads a goroutine that is not published),
+//! - `run_next` swapped or taken with Relaxed (the same, for `run_next`),
+//! - a thief or the owner moving `head` by a store instead of a CAS (taken twice),
+//! - `push_overflow` without its CAS (taken twice),
+//! - a thief that makes all it copied visible, the one it returns included (taken twice), or that
+//!   publishes it with Relaxed,
+//! - `is_empty` without the second look at `tail`, with `run_next` looked at first, or with Relaxed
+//!   loads (IN-06).
+#![cfg(loom)]
+
+use heist_core::policy::Share;
+use heist_core::run_queue::{RunNext, RunQueue, Slot, Stolen};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use std::ptr::NonNull;
+
+/// What stands for a goroutine: loom reports a read of the cell that is not ordered after its
+/// write.
+struct Job {
+    id: UnsafeCell<u32>,
+}
+
+const N_JOBS: usize = 7;
+/// The indices wrap in every model.
+const START: u32 = u32::MAX - 1;
+
+struct World {
+    victim: RunQueue<Job>,
+    robbers: [RunQueue<Job>; 2],
+    jobs: Vec<Job>,
+}
+
+impl World {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            victim: RunQueue::starting_at(START),
+            robbers: [RunQueue::starting_at(START), RunQueue::starting_at(START)],
+            jobs: (0..N_JOBS)
+                .map(|_| Job {
+                    id: UnsafeCell::new(u32::MAX),
+                })
+                .collect(),
+        })
+    }
+
+    /// The owner writes a goroutine and pushes it. Returns what went to the global queue.
+    fn push(&self, id: u32, slot: Slot) -> Vec<u32> {
+        let job = &self.jobs[id as usize];
+        // SAFETY: no other thread has this job before it is pushed; loom checks.
+        job.id.with_mut(|place| unsafe { *place = id });
+        let mut overflown = Vec::new();
+        // SAFETY: each model calls this from one thread, or before the others start.
+        let owner = unsafe { self.victim.owner() };
+        owner.push(NonNull::from(job), slot, |batch| {
+            overflown.extend(batch.iter().map(|&gp| read(gp)));
+        });
+        overflown
+    }
+
+    fn pop(&self) -> Option<u32> {
+        // SAFETY: as for `push`.
+        unsafe { self.victim.owner() }
+            .pop()
+            .map(|popped| read(popped.goroutine()))
+    }
+
+    fn steal(&self, robber: usize, run_next: RunNext) -> Option<u32> {
+        self.steal_from(&self.victim, robber, run_next)
+    }
+
+    fn steal_from(&self, victim: &RunQueue<Job>, robber: usize, run_next: RunNext) -> Option<u32> {
+        // SAFETY: each model gives a robber's queue to one thread.
+        let home = unsafe { self.robbers[robber].owner() };
+        match victim
+            .thief()
+            .steal_into(&home, Share::CeilHalf, run_next, || ())
+        {
+            Stolen::Nothing => None,
+            Stolen::Batch { run, .. } | Stolen::RunNext(run) => Some(read(run)),
+        }
+    }
+
+    /// What is left in the queues once all threads are done.
+    fn rest(&self) -> Vec<u32> {
+        let mut rest = Vec::new();
+        for queue in [&self.victim, &self.robbers[0], &self.robbers[1]] {
+            // SAFETY: all other threads were joined.
+            let owner = unsafe { queue.owner() };
+            rest.extend(std::iter::from_fn(|| owner.pop()).map(|popped| read(popped.goroutine())));
+            assert!(queue.is_empty());
+        }
+        rest
+    }
+}
+
+fn read(gp: NonNull<Job>) -> u32 {
+    // SAFETY: the jobs live as long as the world, which the caller borrows.
+    let job = unsafe { gp.as_ref() };
+    // SAFETY: written once before it was pushed; loom checks.
+    job.id.with(|id| unsafe { *id })
+}
+
+fn assert_all_once(mut seen: Vec<u32>, n: u32) {
+    seen.sort_unstable();
+    assert_eq!(seen, (0..n).collect::<Vec<_>>(), "lost or taken twice");
+}
+
+/// Which side of a race loom tries first.
+///
+/// Loom goes back only to the last access of an atomic, so a load before a CAS in one thread hides
+/// the CAS from the loads of the other. Starting from the other side finds those orders.
+#[derive(Clone, Copy)]
+enum Starts {
+    Left,
+    Right,
+}
+
+fn race<L, R>(
+    starts: Starts,
+    left: impl FnOnce() -> L + 'static,
+    right: impl FnOnce() -> R + 'static,
+) -> (L, R)
+where
+    L: 'static,
+    R: 'static,
+{
+    match starts {
+        Starts::Left => {
+            let right = thread::spawn(right);
+            (left(), right.join().unwrap())
+        }
+        Starts::Right => {
+            let left = thread::spawn(left);
+            let right = right();
+            (left.join().unwrap(), right)
+        }
+    }
+}
+
+/// Runs `model` from both sides.
+fn check(model: impl Fn(Starts) + Clone + Send + Sync + 'static) {
+    for starts in [Starts::Left, Starts::Right] {
+        let model = model.clone();
+        loom::model(move || model(starts));
+    }
+}
+
+/// Fills the ring with the first `n` jobs before the race.
+fn filled(n: u32) -> Arc<World> {
+    let world = World::new();
+    for id in 0..n {
+        assert!(world.push(id, Slot::Tail).is_empty());
+    }
+    world
+}
+
+/// What the owner does against one thief; gives what both saw. Then everything must be there once.
+fn owner_against_thief(
+    starts: Starts,
+    world: Arc<World>,
+    run_next: RunNext,
+    n_jobs: u32,
+    owner: impl FnOnce(&World) -> Vec<u32> + 'static,
+) {
+    let [ours, theirs] = [world.clone(), world.clone()];
+    let (mut seen, stolen) = race(
+        starts,
+        move || owner(&ours),
+        move || theirs.steal(0, run_next),
+    );
+    seen.extend(stolen);
+    seen.extend(world.rest());
+    assert_all_once(seen, n_jobs);
+}
+
+/// IN-01: an owner that pushes and pops against a thief: every goroutine comes out once.
+#[test]
+fn owner_and_thief_take_every_goroutine_once() {
+    check(|starts| {
+        owner_against_thief(starts, filled(1), RunNext::Leave, 3, |world| {
+            let mut seen = world.push(1, Slot::Tail);
+            seen.extend(world.push(2, Slot::Tail));
+            seen.extend(world.pop());
+            seen.extend(world.pop());
+            seen
+        });
+    });
+}
+
+/// IN-01: two thieves at one ring.
+#[test]
+fn two_thieves_take_every_goroutine_once() {
+    check(|starts| {
+        let world = filled(3);
+        let [ours, first, second] = [world.clone(), world.clone(), world.clone()];
+        let (popped, loot) = race(
+            starts,
+            move || ours.pop(),
+            move || {
+                let other = thread::spawn(move || first.steal(0, RunNext::Leave));
+                [second.steal(1, RunNext::Leave), other.join().unwrap()]
+            },
+        );
+        let mut seen: Vec<u32> = popped
+            .into_iter()
+            .chain(loot.into_iter().flatten())
+            .collect();
+        seen.extend(world.rest());
+        assert_all_once(seen, 3);
+    });
+}
+
+/// IN-02, IN-04: a full ring overflows while a thief makes room: both may happen, one at a time.
+#[test]
+fn overflow_and_thief_take_every_goroutine_once() {
+    check(|starts| {
+        owner_against_thief(starts, filled(4), RunNext::Leave, 5, |world| {
+            let seen = world.push(4, Slot::Tail);
+            assert!(
+                seen.is_empty() || seen == [0, 1, 4],
+                "not the oldest half and the newcomer: {seen:?}"
+            );
+            seen
+        });
+    });
+}
+
+/// IN-01: the owner reuses slots that a slow thief is still reading; that thief must lose.
+#[test]
+fn reused_slot_is_not_stolen_twice() {
+    check(|starts| {
+        owner_against_thief(starts, filled(4), RunNext::Leave, 6, |world| {
+            let mut seen = Vec::new();
+            for id in 4..6 {
+                seen.extend(world.pop());
+                seen.extend(world.push(id, Slot::Tail));
+            }
+            seen
+        });
+    });
+}
+
+/// IN-03, IN-05, IN-07: the owner replaces and pops `run_next` while a thief wants it.
+#[test]
+fn run_next_is_taken_once() {
+    check(|starts| {
+        let world = World::new();
+        assert!(world.push(0, Slot::Next).is_empty());
+        owner_against_thief(starts, world, RunNext::Take, 2, |world| {
+            let mut seen = world.push(1, Slot::Next);
+            seen.extend(world.pop());
+            seen
+        });
+    });
+}
+
+/// IN-03: `run_next` is kicked into a full ring, which overflows, under a thief's eyes.
+#[test]
+fn run_next_kicked_into_a_full_ring_is_not_lost() {
+    check(|starts| {
+        let world = filled(4);
+        assert!(world.push(4, Slot::Next).is_empty());
+        owner_against_thief(starts, world, RunNext::Take, 6, |world| {
+            world.push(5, Slot::Next)
+        });
+    });
+}
+
+/// RQ-03, IN-06: something is always here, so an onlooker never finds the queue empty. The case
+/// (Next, Next) is the goroutine on its way from `run_next` into the ring.
+#[test]
+fn is_empty_sees_what_is_always_there() {
+    for first in [Slot::Next, Slot::Tail] {
+        for second in [Slot::Next, Slot::Tail] {
+            check(move |starts| {
+                let world = World::new();
+                assert!(world.push(0, first).is_empty());
+                let eyes = world.clone();
+                let (popped, looked_empty) = race(
+                    starts,
+                    move || {
+                        assert!(world.push(1, second).is_empty());
+                        world.pop()
+                    },
+                    move || eyes.victim.is_empty(),
+                );
+                assert!(popped.is_some());
+                assert!(!looked_empty, "{first:?} then {second:?} looked empty");
+            });
+        }
+    }
+}
+
+/// IN-06: the same while the ring is emptied and `run_next` filled.
+#[test]
+fn is_empty_sees_run_next_when_the_ring_is_robbed() {
+    check(|starts| {
+        let world = filled(1);
+        let eyes = world.clone();
+        let (stolen, looked_empty) = race(
+            starts,
+            move || {
+                assert!(world.push(1, Slot::Next).is_empty());
+                world.steal(0, RunNext::Leave)
+            },
+            move || eyes.victim.is_empty(),
+        );
+        assert_eq!(stolen, Some(0));
+        assert!(!looked_empty, "there was one all the time");
+    });
+}
+
+/// IN-08: what a thief keeps in its own ring can be stolen by the next thief.
+#[test]
+fn stolen_goroutines_reach_a_second_thief() {
+    check(|starts| {
+        let world = World::new();
+        let [ours, first, second] = [world.clone(), world.clone(), world.clone()];
+        let (mut seen, loot) = race(
+            starts,
+            move || {
+                (0..3)
+                    .flat_map(|id| ours.push(id, Slot::Tail))
+                    .collect::<Vec<u32>>()
+            },
+            move || {
+                let robber = thread::spawn(move || first.steal(0, RunNext::Leave));
+                [
+                    second.steal_from(&second.robbers[0], 1, RunNext::Leave),
+                    robber.join().unwrap(),
+                ]
+            },
+        );
+        seen.extend(loot.into_iter().flatten());
+        seen.extend(world.rest());
+        assert_all_once(seen, 3);
+    });
+}

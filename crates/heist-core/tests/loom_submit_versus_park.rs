@@ -1,0 +1,329 @@
+//! Every interleaving of "work arrives" with "the last spinner gives up": `spinning.rs`.
+//!
+//! M0 runs on P0 for ever and submits; it never looks for work. M1 spins on P1 and finds nothing,
+//! or something, and parks when it is done. M2 is a thread that exists once somebody starts it.
+//! When all Ms that were started are parked, P1 is idle; work that was not run by then is a
+//! wake-up that was lost.
+//!
+//! Mutations it catches, each tried on `spinning.rs` or on the steps below:
+//! - either fence of `spinning.rs` removed,
+//! - the last look left out, or taken before `stop`,
+//! - the P put to rest after `stop` instead of before (the submitter finds no idle P),
+//! - `requested` not asked before a P is dropped, or `request` not made.
+#![cfg(loom)]
+
+use heist_core::global_queue::{GlobalLen, GlobalQueue};
+use heist_core::idle::{IdleProcs, IdleView};
+use heist_core::list::{Link, Linked};
+use heist_core::policy::{Share, may_spin};
+use heist_core::run_queue::{RunNext, RunQueue, Slot, Stolen};
+use heist_core::spinning::Spinning;
+use loom::sync::Mutex;
+use loom::thread;
+use std::ptr::NonNull;
+// Not loom's: they hold the world together and count for the check at the end; neither is part of
+// the protocol.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const N_PROCS: u32 = 2;
+const SUBMITTER_PROC: u32 = 0;
+
+#[derive(Default)]
+struct Job {
+    link: Link<Self>,
+}
+
+// SAFETY: the link is one field, and jobs stay where they are in the world's vector.
+unsafe impl Linked for Job {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+}
+
+// SAFETY: the link is used only by the one who holds the job, as in the runtime.
+unsafe impl Send for Job {}
+// SAFETY: as above.
+unsafe impl Sync for Job {}
+
+struct Sched {
+    idle: IdleProcs,
+    global: GlobalQueue<Job>,
+}
+
+struct World {
+    queues: [RunQueue<Job>; N_PROCS as usize],
+    sched: Mutex<Sched>,
+    global_len: GlobalLen,
+    view: IdleView,
+    spinning: Spinning,
+    jobs: Vec<Job>,
+    n_run: AtomicU32,
+}
+
+/// Where the submitter puts its work.
+#[derive(Clone, Copy, Debug)]
+enum Where {
+    Local(Slot),
+    Global,
+}
+
+impl World {
+    fn new(n_jobs: usize) -> Arc<Self> {
+        let view = IdleView::new(N_PROCS);
+        Arc::new(Self {
+            queues: [RunQueue::new(), RunQueue::new()],
+            sched: Mutex::new(Sched {
+                idle: IdleProcs::new(N_PROCS),
+                global: GlobalQueue::new(),
+            }),
+            global_len: GlobalLen::new(),
+            view,
+            spinning: Spinning::new(),
+            jobs: (0..n_jobs).map(|_| Job::default()).collect(),
+            n_run: AtomicU32::new(0),
+        })
+    }
+
+    fn submit(self: &Arc<Self>, job: usize, place: Where) -> Option<thread::JoinHandle<()>> {
+        let gp = NonNull::from(&self.jobs[job]);
+        match place {
+            Where::Local(slot) => {
+                // SAFETY: P0 is the submitter's alone.
+                let owner = unsafe { self.queues[SUBMITTER_PROC as usize].owner() };
+                owner.push(gp, slot, |_| panic!("two jobs do not overflow"));
+            }
+            Where::Global => {
+                let mut sched = self.sched.lock().unwrap();
+                // SAFETY: the job is new and in no queue.
+                unsafe { sched.global.push_back(&self.global_len, gp) };
+            }
+        }
+        self.wake_p()
+    }
+
+    /// IN-15.
+    fn wake_p(self: &Arc<Self>) -> Option<thread::JoinHandle<()>> {
+        if !self.spinning.try_be_first() {
+            return None;
+        }
+        let mut sched = self.sched.lock().unwrap();
+        let Some(pp) = sched.idle.take(&self.view) else {
+            self.spinning.request();
+            self.spinning.stop();
+            return None;
+        };
+        drop(sched);
+        let world = self.clone();
+        Some(thread::spawn(move || {
+            M {
+                world,
+                pp,
+                spins: true,
+            }
+            .run()
+        }))
+    }
+}
+
+/// A thread with a P that looks for work until it parks.
+struct M {
+    world: Arc<World>,
+    pp: u32,
+    spins: bool,
+}
+
+impl M {
+    fn run(mut self) {
+        let mut started = Vec::new();
+        while self.find_job() || self.keep_looking() {
+            if self.spins {
+                continue;
+            }
+            started.extend(self.world.wake_p());
+            self.world.n_run.fetch_add(1, Ordering::Relaxed);
+        }
+        for other in started {
+            other.join().unwrap();
+        }
+    }
+
+    /// IN-16: whoever finds work does not spin any more.
+    fn find_job(&mut self) -> bool {
+        if !self.spins && !self.may_start_to_spin() {
+            return self.take_global();
+        }
+        let found = self.take_global() || self.steal();
+        if found {
+            self.spins = false;
+            self.world.spinning.stop();
+        }
+        found
+    }
+
+    /// IN-14.
+    fn may_start_to_spin(&mut self) -> bool {
+        let world = &self.world;
+        let may = may_spin(world.spinning.n(), N_PROCS, world.view.count());
+        if may {
+            world.spinning.start();
+            self.spins = true;
+        }
+        may
+    }
+
+    fn take_global(&self) -> bool {
+        if self.world.global_len.get() == 0 {
+            return false;
+        }
+        self.world
+            .sched
+            .lock()
+            .unwrap()
+            .global
+            .pop(&self.world.global_len)
+            .is_some()
+    }
+
+    fn steal(&self) -> bool {
+        // SAFETY: this M holds the P.
+        let home = unsafe { self.world.queues[self.pp as usize].owner() };
+        let victim = self.world.queues[SUBMITTER_PROC as usize].thief();
+        match victim.steal_into(&home, Share::CeilHalf, RunNext::Take, || ()) {
+            Stolen::Nothing => false,
+            Stolen::Batch { n, .. } => {
+                assert_eq!(n, 1, "a model's M does not look at its own queue");
+                true
+            }
+            Stolen::RunNext(_) => true,
+        }
+    }
+
+    /// Nothing found: false if this M parks, true if it has a P again and spins.
+    fn keep_looking(&mut self) -> bool {
+        let world = &self.world;
+        let mut sched = world.sched.lock().unwrap();
+        if !self.spins && world.spinning.requested() {
+            world.spinning.start();
+            self.spins = true;
+            return true;
+        }
+        // Step 1: the P rests.
+        sched.idle.put(&world.view, self.pp, false);
+        drop(sched);
+        if !self.spins {
+            return false;
+        }
+        // Step 2.
+        self.spins = false;
+        world.spinning.stop();
+        // Step 3: the last look.
+        let work = world.global_len.get() != 0
+            || (0..N_PROCS)
+                .any(|id| !world.view.idle.contains(id) && !world.queues[id as usize].is_empty());
+        if !work {
+            return false;
+        }
+        let mut sched = world.sched.lock().unwrap();
+        let Some(pp) = sched.idle.take(&world.view) else {
+            world.spinning.request();
+            return false;
+        };
+        world.spinning.start();
+        self.spins = true;
+        self.pp = pp;
+        true
+    }
+}
+
+/// Which side of a race loom tries first.
+///
+/// Loom goes back only to the last access of an atomic, so a load before a CAS in one thread hides
+/// the CAS from the loads of the other. Starting from the other side finds those orders.
+#[derive(Clone, Copy)]
+enum Starts {
+    Left,
+    Right,
+}
+
+fn race<L, R>(
+    starts: Starts,
+    left: impl FnOnce() -> L + 'static,
+    right: impl FnOnce() -> R + 'static,
+) -> (L, R)
+where
+    L: 'static,
+    R: 'static,
+{
+    match starts {
+        Starts::Left => {
+            let right = thread::spawn(right);
+            (left(), right.join().unwrap())
+        }
+        Starts::Right => {
+            let left = thread::spawn(left);
+            let right = right();
+            (left.join().unwrap(), right)
+        }
+    }
+}
+
+/// One spinner on P1, `n_jobs` submissions from P0, then everybody parks.
+fn check(n_jobs: usize, place: Where) {
+    for starts in [Starts::Left, Starts::Right] {
+        loom::model(move || {
+            let world = World::new(n_jobs);
+            world.spinning.start();
+            let [submits, spins] = [world.clone(), world.clone()];
+            race(
+                starts,
+                move || {
+                    let started: Vec<_> = (0..n_jobs)
+                        .filter_map(|job| submits.submit(job, place))
+                        .collect();
+                    started.into_iter().for_each(|other| other.join().unwrap());
+                },
+                move || {
+                    M {
+                        world: spins,
+                        pp: 1,
+                        spins: true,
+                    }
+                    .run()
+                },
+            );
+            assert_eq!(
+                world.n_run.load(Ordering::Relaxed),
+                n_jobs as u32,
+                "a wake-up was lost: all Ms are parked and there is work ({place:?})"
+            );
+            assert_eq!(world.spinning.n(), 0);
+            assert_eq!(world.view.count(), 1);
+        });
+    }
+}
+
+/// IN-17: work at the tail of the submitter's ring.
+#[test]
+fn work_in_the_ring_is_not_missed() {
+    check(1, Where::Local(Slot::Tail));
+}
+
+/// IN-17: work in the submitter's `run_next`.
+#[test]
+fn work_in_run_next_is_not_missed() {
+    check(1, Where::Local(Slot::Next));
+}
+
+/// IN-17: work in the global queue.
+#[test]
+fn work_in_the_global_queue_is_not_missed() {
+    check(1, Where::Global);
+}
+
+/// IN-17, IN-18: the second submission may find every P busy; then somebody must be asked to spin
+/// before it drops its P.
+#[test]
+fn work_submitted_while_all_are_busy_is_not_missed() {
+    check(2, Where::Local(Slot::Tail));
+}
