@@ -4,7 +4,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::parse::Parser;
 use syn::spanned::Spanned;
-use syn::{Error, Expr, Ident, ItemFn, Result, ReturnType, Token};
+use syn::{Error, Expr, Ident, ItemFn, Result, ReturnType, Token, Type};
 
 use crate::options::{Options, Procs};
 
@@ -61,16 +61,13 @@ fn try_expand(attribute: Attribute, args: TokenStream, function: &ItemFn) -> Res
     let name = &function.sig.ident;
     let output = &function.sig.output;
     let body = &function.block;
-    let (run_output, run) = match &options.procs {
-        Procs::Default => (quote!(#output), run_once(promise, &options, name, None)),
-        Procs::One(procs) => (
-            quote!(#output),
-            run_once(promise, &options, name, Some(procs)),
-        ),
-        Procs::Each(list) if should_panic(function) => {
-            (quote!(#output), panic_each(promise, &options, name, list))
-        }
-        Procs::Each(list) => run_each(promise, &options, name, list, output),
+    let ending = Ending::of(output);
+    let run_output = ending.output();
+    let run = match &options.procs {
+        Procs::Default => run_once(promise, &options, &ending.call(name), None),
+        Procs::One(procs) => run_once(promise, &options, &ending.call(name), Some(procs)),
+        Procs::Each(list) if should_panic(function) => panic_each(promise, &options, name, list),
+        Procs::Each(list) => run_each(promise, &options, name, list, &ending),
     };
     // The body becomes an inner function of the same name: it keeps any return type (also
     // `impl Trait`), can run more than once, and shows up in backtraces under its own name.
@@ -82,6 +79,49 @@ fn try_expand(attribute: Attribute, args: TokenStream, function: &ItemFn) -> Res
             #run
         }
     })
+}
+
+/// What becomes of the value the body returns.
+///
+/// It never leaves its goroutine, so that it need not be `Send`: `Box<dyn Error>` is not. What
+/// leaves is the exit code, made from it as the caller of a plain `main` would.
+enum Ending<'a> {
+    Nothing,
+    Code(&'a Type),
+}
+
+impl<'a> Ending<'a> {
+    fn of(output: &'a ReturnType) -> Self {
+        match output {
+            ReturnType::Type(_, ty) if !is_unit(ty) => Self::Code(ty),
+            _ => Self::Nothing,
+        }
+    }
+
+    /// The return type of the expanded function.
+    fn output(&self) -> TokenStream {
+        match self {
+            Self::Nothing => TokenStream::new(),
+            Self::Code(_) => quote!(-> ::std::process::ExitCode),
+        }
+    }
+
+    /// What the goroutine runs.
+    fn call(&self, name: &Ident) -> TokenStream {
+        match self {
+            Self::Nothing => quote!(#name),
+            // With the type's span, so that a type that is no `Termination` is pointed at. A body
+            // that never returns makes the report unreachable.
+            Self::Code(ty) => quote_spanned! {ty.span()=>
+                #[allow(unreachable_code)]
+                || ::std::process::Termination::report(#name())
+            },
+        }
+    }
+}
+
+fn is_unit(ty: &Type) -> bool {
+    matches!(ty, Type::Tuple(tuple) if tuple.elems.is_empty())
 }
 
 /// Names of the expansion's own variables, invisible to the user's code and the other way round.
@@ -146,7 +186,7 @@ fn start_runtime(
 fn run_once(
     promise: Token![unsafe],
     options: &Options,
-    name: &Ident,
+    call: &TokenStream,
     procs: Option<&Expr>,
 ) -> TokenStream {
     let locals = Locals::new();
@@ -154,7 +194,7 @@ fn run_once(
     let runtime = &locals.runtime;
     quote! {
         #start
-        #runtime.run(#name)
+        #runtime.run(#call)
     }
 }
 
@@ -164,20 +204,17 @@ fn run_each(
     options: &Options,
     name: &Ident,
     list: &[Expr],
-    output: &ReturnType,
-) -> (TokenStream, TokenStream) {
+    ending: &Ending<'_>,
+) -> TokenStream {
     let locals = Locals::new();
     let Locals { runtime, n_procs } = &locals;
     let start = start_runtime(promise, options, Some(quote!(#n_procs)), &locals);
     let failed = format!("heist::test: `{name}` failed with procs = {{}}");
-    // Only the harness knows what a written return type means, so each run's value is turned
-    // into an exit code as the harness would do it.
-    let (run_output, on_end, success) = match output {
-        ReturnType::Default => (quote!(), quote!(()), quote!()),
-        ReturnType::Type(..) => (
-            quote!(-> ::std::process::ExitCode),
+    let call = ending.call(name);
+    let (on_end, success) = match ending {
+        Ending::Nothing => (quote!(()), quote!()),
+        Ending::Code(_) => (
             quote! {{
-                let code = ::std::process::Termination::report(result);
                 if code != ::std::process::ExitCode::SUCCESS {
                     ::std::eprintln!(#failed, #n_procs);
                     return code;
@@ -186,14 +223,14 @@ fn run_each(
             quote!(::std::process::ExitCode::SUCCESS),
         ),
     };
-    let run = quote! {
+    quote! {
         for #n_procs in [#(#list),*] {
             #start
             let outcome = ::std::panic::catch_unwind(
-                ::std::panic::AssertUnwindSafe(move || #runtime.run(#name)),
+                ::std::panic::AssertUnwindSafe(move || #runtime.run(#call)),
             );
             match outcome {
-                ::core::result::Result::Ok(result) => #on_end,
+                ::core::result::Result::Ok(code) => #on_end,
                 ::core::result::Result::Err(payload) => {
                     ::std::eprintln!(#failed, #n_procs);
                     ::std::panic::resume_unwind(payload)
@@ -201,8 +238,7 @@ fn run_each(
             }
         }
         #success
-    };
-    (run_output, run)
+    }
 }
 
 /// One run for each value, each of which has to panic.

@@ -39,8 +39,20 @@ use crate::expand::Attribute;
 /// | `stack_size = 64 * 1024` | bytes of address space for each goroutine's stack |
 /// | `name = "api"` | name of the runtime |
 ///
-/// Attributes, visibility and return type of the function are kept. If the runtime cannot be
-/// started, the program prints `heist: <error>` to stderr and exits with code 2.
+/// Attributes and visibility of the function are kept. What it returns is turned into the exit code
+/// on its goroutine, as Rust does it for a plain `main`, so it need not be `Send`:
+///
+/// ```ignore
+/// #[heist::main(unsafe)]
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let text = std::fs::read_to_string("input.txt")?;
+///     println!("{}", heist::go(move || text.len()).join()?);
+///     Ok(())
+/// }
+/// ```
+///
+/// If the runtime cannot be started, the program prints `heist: <error>` to stderr and exits with
+/// code 2.
 #[proc_macro_attribute]
 pub fn main(args: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(Attribute::Main, args.into(), item.into()).into()

@@ -5,7 +5,8 @@
 extern crate self as heist;
 
 use std::cell::RefCell;
-use std::process::{Command, ExitCode};
+use std::error::Error;
+use std::process::{Command, ExitCode, Termination};
 
 use heist_macros as macros;
 
@@ -59,7 +60,12 @@ impl Runtime {
         Builder::default()
     }
 
-    pub fn run<T>(self, f: impl FnOnce() -> T) -> T {
+    /// With the bounds of the real one.
+    pub fn run<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
         f()
     }
 }
@@ -82,15 +88,56 @@ fn options_reach_the_builder() {
 }
 
 #[macros::main(unsafe, procs = 3)]
-/// A function with a name of its own, an attribute and a value.
+/// A function with a name of its own, an attribute and a code.
 #[must_use]
-pub(crate) fn entry() -> impl Iterator<Item = usize> {
-    started().into_iter().filter_map(|builder| builder.procs)
+pub(crate) fn entry() -> impl Termination {
+    ExitCode::from(started()[0].procs.unwrap() as u8)
 }
 
 #[test]
-fn main_keeps_attributes_visibility_and_return_type() {
-    assert_eq!(entry().collect::<Vec<_>>(), [3]);
+fn main_keeps_attributes_visibility_and_exit_code() {
+    assert_eq!(entry(), ExitCode::from(3));
+}
+
+/// A value that is not `Send`, as `Box<dyn Error>` is not.
+#[macros::main(unsafe)]
+fn fallible() -> Result<(), Box<dyn Error>> {
+    Err("0x".parse::<u32>().unwrap_err())?
+}
+
+#[test]
+fn an_error_of_main_becomes_the_exit_code() {
+    assert_eq!(fallible(), ExitCode::FAILURE);
+}
+
+#[macros::main(unsafe)]
+fn endless() -> ! {
+    panic!("the only way out");
+}
+
+#[test]
+#[should_panic(expected = "the only way out")]
+fn main_may_never_return() {
+    let _: ExitCode = endless();
+}
+
+#[macros::test(unsafe)]
+fn a_result_need_not_be_send() -> Result<(), Box<dyn Error>> {
+    assert_eq!("1".parse::<u32>()?, 1);
+    Ok(())
+}
+
+#[macros::test(unsafe, procs = [1, 2])]
+fn a_list_takes_results_that_are_not_send() -> Result<(), Box<dyn Error>> {
+    assert_eq!("1".parse::<u32>()?, 1);
+    Ok(())
+}
+
+#[macros::test(unsafe)]
+#[should_panic(expected = "the unit was written out")]
+#[allow(clippy::unused_unit)]
+fn a_written_unit_is_no_result() -> () {
+    panic!("the unit was written out");
 }
 
 /// The names the expansion itself uses must not meet the user's.
