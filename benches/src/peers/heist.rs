@@ -1,0 +1,102 @@
+//! heist itself.
+
+use heist::sync::WaitGroup;
+use heist::{JoinHandle, Runtime};
+
+use crate::catalog;
+use crate::contract::blocking::{Gate, Group, Tasks};
+use crate::reading::{Outcome, cannot};
+use crate::workloads::steal::{self, Thief};
+use crate::workloads::{
+    fork_join, idle_cpu, parked, spawn_join, start_stop, uneven_tree, yielding,
+};
+
+pub struct Heist;
+
+fn runtime(procs: usize) -> Runtime {
+    // SAFETY: the workloads hold no thread-local borrow and no other value bound to a
+    // thread across a call that may park.
+    unsafe { Runtime::builder().procs(procs).build() }.expect("heist runtime")
+}
+
+impl Tasks for Heist {
+    type Handle<T: Send + 'static> = JoinHandle<T>;
+    type Group = HeistGroup;
+    type Gate = HeistGroup;
+
+    fn run<T: Send + 'static>(procs: usize, main: impl FnOnce() -> T + Send + 'static) -> T {
+        runtime(procs).run(main)
+    }
+
+    fn spawn(task: impl FnOnce() + Send + 'static) {
+        heist::go(task);
+    }
+
+    fn fork<T: Send + 'static>(task: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        heist::go(task)
+    }
+
+    fn join<T: Send + 'static>(handle: JoinHandle<T>) -> T {
+        handle.join().expect("goroutine panicked")
+    }
+
+    fn yield_now() {
+        heist::yield_now();
+    }
+}
+
+#[derive(Clone)]
+pub struct HeistGroup(WaitGroup);
+
+impl Group for HeistGroup {
+    fn new() -> Self {
+        Self(WaitGroup::new())
+    }
+
+    fn add(&self, n: usize) {
+        self.0.add(n);
+    }
+
+    fn done(&self) {
+        self.0.done();
+    }
+
+    fn wait(&self) {
+        self.0.wait();
+    }
+}
+
+/// A group with one member that is done when the gate opens.
+impl Gate for HeistGroup {
+    fn new() -> Self {
+        let group = <Self as Group>::new();
+        group.0.add(1);
+        group
+    }
+
+    fn wait(&self) {
+        self.0.wait();
+    }
+
+    fn open(&self) {
+        self.0.done();
+    }
+}
+
+pub fn run(workload: &str, procs: usize) -> Outcome {
+    match workload {
+        "spawn_join" => spawn_join::blocking::<Heist>(procs),
+        "skynet" => fork_join::skynet_blocking::<Heist>(procs),
+        "fib_join" => fork_join::fib_blocking::<Heist>(procs),
+        "yield" => yielding::blocking::<Heist>(procs),
+        "parked_100k" => parked::blocking::<Heist>(procs, 100_000),
+        "parked_1m" => parked::blocking::<Heist>(procs, 1_000_000),
+        "steal_hot" => steal::blocking::<Heist>(procs, Thief::Hot),
+        "steal_idle" => steal::blocking::<Heist>(procs, Thief::Idle),
+        "uneven_tree" => uneven_tree::blocking::<Heist>(procs),
+        "idle_cpu" => idle_cpu::blocking::<Heist>(procs),
+        "start_stop" => start_stop::measure(|| runtime(procs).run(|| ())),
+        other if catalog::workload(other).is_some() => cannot("not yet"),
+        other => super::unknown(other),
+    }
+}

@@ -1,0 +1,202 @@
+//! may: stackful coroutines on a global scheduler.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use may::coroutine::{self, JoinHandle};
+use may::go;
+use may::net::{TcpListener, TcpStream};
+use may::sync::{Mutex, RwLock, SyncFlag, mpsc};
+
+use crate::contract::blocking::{Channels, Gate, Group, Locks, Net, Tasks, Timers};
+use crate::reading::{Outcome, cannot};
+use crate::workloads::servers::{self, Service};
+use crate::workloads::steal::{self, Thief};
+use crate::workloads::{
+    channels, fork_join, idle_cpu, locks, parked, spawn_join, stalls, timers, uneven_tree, yielding,
+};
+
+pub struct May;
+
+impl Tasks for May {
+    const MAX_TASKS: usize = 30_000;
+    const LIMIT_NOTE: Option<&'static str> =
+        Some("at most 30,000 coroutines: two mappings each, the kernel allows 65,530");
+
+    type Handle<T: Send + 'static> = JoinHandle<T>;
+    type Group = MayGroup;
+    type Gate = MayGate;
+
+    fn run<T: Send + 'static>(procs: usize, main: impl FnOnce() -> T + Send + 'static) -> T {
+        may::config().set_workers(procs);
+        go!(main).join().expect("coroutine panicked")
+    }
+
+    fn spawn(task: impl FnOnce() + Send + 'static) {
+        go!(task);
+    }
+
+    fn fork<T: Send + 'static>(task: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        go!(task)
+    }
+
+    fn join<T: Send + 'static>(handle: JoinHandle<T>) -> T {
+        handle.join().expect("coroutine panicked")
+    }
+
+    fn yield_now() {
+        coroutine::yield_now();
+    }
+}
+
+/// may's own WaitGroup takes a mutex for every clone and drop; a counter with its flag is
+/// the kinder choice.
+#[derive(Clone)]
+pub struct MayGroup(Arc<(AtomicUsize, SyncFlag)>);
+
+impl Group for MayGroup {
+    fn new() -> Self {
+        Self(Arc::new((AtomicUsize::new(0), SyncFlag::new())))
+    }
+
+    fn add(&self, n: usize) {
+        self.0.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    fn done(&self) {
+        // ORDERING: AcqRel, pairs with the other calls: the last one has seen what all did,
+        // and the flag passes that on.
+        if self.0.0.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.1.fire();
+        }
+    }
+
+    fn wait(&self) {
+        self.0.1.wait();
+    }
+}
+
+#[derive(Clone)]
+pub struct MayGate(Arc<SyncFlag>);
+
+impl Gate for MayGate {
+    fn new() -> Self {
+        Self(Arc::new(SyncFlag::new()))
+    }
+
+    fn wait(&self) {
+        self.0.wait();
+    }
+
+    fn open(&self) {
+        self.0.fire();
+    }
+}
+
+impl Channels for May {
+    const RENDEZVOUS_NOTE: Option<&'static str> =
+        Some("unbounded channels, may has no bounded ones");
+
+    type Tx<T: Send + 'static> = mpsc::Sender<T>;
+    type Rx<T: Send + 'static> = mpsc::Receiver<T>;
+
+    fn channel<T: Send + 'static>(_capacity: usize) -> (Self::Tx<T>, Self::Rx<T>) {
+        mpsc::channel()
+    }
+
+    fn send<T: Send + 'static>(tx: &Self::Tx<T>, message: T) {
+        // A receiver that has left is how a round ends.
+        let _ = tx.send(message);
+    }
+
+    fn recv<T: Send + 'static>(rx: &Self::Rx<T>) -> Option<T> {
+        rx.recv().ok()
+    }
+}
+
+impl Locks for May {
+    type Mutex = Mutex<u64>;
+    type RwLock = RwLock<u64>;
+
+    fn mutex() -> Self::Mutex {
+        Mutex::new(0)
+    }
+
+    fn lock(mutex: &Self::Mutex, critical: impl FnOnce(&mut u64)) {
+        critical(&mut mutex.lock().expect("poisoned"));
+    }
+
+    fn rwlock() -> Self::RwLock {
+        RwLock::new(0)
+    }
+
+    fn read(lock: &Self::RwLock, critical: impl FnOnce(&u64)) {
+        critical(&lock.read().expect("poisoned"));
+    }
+
+    fn write(lock: &Self::RwLock, critical: impl FnOnce(&mut u64)) {
+        critical(&mut lock.write().expect("poisoned"));
+    }
+}
+
+impl Timers for May {
+    fn sleep(duration: Duration) {
+        coroutine::sleep(duration);
+    }
+}
+
+impl Net for May {
+    type Listener = TcpListener;
+    type Stream = TcpStream;
+
+    fn listen() -> io::Result<(TcpListener, SocketAddr)> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    }
+
+    fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
+        let (stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
+const UNBOUNDED: &str = "may's channels are unbounded";
+
+pub fn run(workload: &str, procs: usize) -> Outcome {
+    match workload {
+        "spawn_join" => spawn_join::blocking::<May>(procs),
+        "skynet" => fork_join::skynet_blocking::<May>(procs),
+        "fib_join" => fork_join::fib_blocking::<May>(procs),
+        "yield" => yielding::blocking::<May>(procs),
+        "ping_pong" => channels::ping_pong::<May, May>(procs),
+        "chan_mpmc" | "chan_mpsc" | "chan_spsc" | "select" => cannot(UNBOUNDED),
+        "ring" => channels::ring::<May, May>(procs),
+        "mutex" => locks::mutex::<May, May>(procs),
+        "rwlock" => locks::rwlock::<May, May>(procs),
+        "timers" => timers::blocking::<May>(procs),
+        "parked_100k" => parked::blocking::<May>(procs, 100_000),
+        "parked_1m" => parked::blocking::<May>(procs, 1_000_000),
+        "steal_hot" => steal::blocking::<May>(procs, Thief::Hot),
+        "steal_idle" => steal::blocking::<May>(procs, Thief::Idle),
+        "uneven_tree" => uneven_tree::blocking::<May>(procs),
+        "hogs" => stalls::hogs::<May>(procs),
+        "blocking" => cannot("may has no way to announce a blocking call"),
+        "unannounced" => stalls::unannounced::<May>(procs),
+        "tcp_echo_64" => servers::blocking::<May>(procs, Service::Echo { n_connections: 64 }),
+        "tcp_echo_1000" => servers::blocking::<May>(
+            procs,
+            Service::Echo {
+                n_connections: 1000,
+            },
+        ),
+        "http" => servers::blocking::<May>(procs, Service::Http),
+        "idle_cpu" => idle_cpu::blocking::<May>(procs),
+        "start_stop" => cannot("may's scheduler is global and never stops"),
+        other => super::unknown(other),
+    }
+}

@@ -1,0 +1,88 @@
+//! The load for http: `wrk`, found on PATH.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use crate::reading::{Cannot, Figures, Outcome};
+
+pub const MISSING: &str = "wrk is not on PATH";
+const N_CONNECTIONS: usize = 64;
+const WARM_UP_S: u32 = 1;
+const LENGTH_S: u32 = 3;
+
+pub fn is_on_path() -> bool {
+    // wrk prints its usage and fails; being able to start it is the answer.
+    Command::new("wrk").arg("--version").output().is_ok()
+}
+
+pub fn measure(address: SocketAddr) -> Outcome {
+    run(address, WARM_UP_S)?;
+    parse(&run(address, LENGTH_S)?).ok_or_else(|| Cannot("cannot read what wrk said".to_owned()))
+}
+
+fn run(address: SocketAddr, length_s: u32) -> Result<String, Cannot> {
+    let output = Command::new("wrk")
+        .args([
+            "-t1",
+            &format!("-c{N_CONNECTIONS}"),
+            &format!("-d{length_s}s"),
+            "--latency",
+        ])
+        .arg(format!("http://{address}/"))
+        .output()
+        .map_err(|e| Cannot(format!("cannot start wrk: {e}")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Cannot(format!("wrk failed: {}", said.trim())));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn parse(report: &str) -> Option<Figures> {
+    let field = |label: &str| {
+        let line = report
+            .lines()
+            .map(str::trim)
+            .find(|l| l.starts_with(label))?;
+        line.strip_prefix(label).map(str::trim)
+    };
+    let requests_per_s = field("Requests/sec:")?.parse().ok()?;
+    let values = vec![
+        requests_per_s,
+        microseconds(field("50%")?)?,
+        microseconds(field("99%")?)?,
+    ];
+    Some(Figures::many(values))
+}
+
+fn microseconds(text: &str) -> Option<f64> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at(split);
+    let scale = match unit {
+        "us" => 1.0,
+        "ms" => 1e3,
+        "s" => 1e6,
+        _ => return None,
+    };
+    Some(number.parse::<f64>().ok()? * scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_of_wrk_is_read() {
+        let report = "Running 3s test\n  Latency Distribution\n     50%  612.00us\n     \
+            75%  1.00ms\n     90%    1.50ms\n     99%    2.25ms\n  100 requests in 3.00s\n\
+            Requests/sec:  88300.12\nTransfer/sec:      7.00MB\n";
+        let figures = parse(report).unwrap();
+        assert_eq!(figures.values, [88300.12, 612.0, 2250.0]);
+    }
+
+    #[test]
+    fn a_report_without_figures_is_refused() {
+        assert!(parse("unable to connect\n").is_none());
+        assert_eq!(microseconds("1.5h"), None);
+    }
+}
