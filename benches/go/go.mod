@@ -1,0 +1,3 @@
+module heist-bench-twin
+
+go 1.24
