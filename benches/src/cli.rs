@@ -1,0 +1,168 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use crate::row::RunFile;
+use crate::{ALLOCATOR_NAME, catalog, load, one, peers, report, run};
+
+/// Measures heist against its peers: one run, one machine, the same work for everyone.
+#[derive(Parser)]
+#[command(name = "heist-bench", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure, show a table, and write the rows to a file.
+    Run {
+        /// Workloads, rows or groups, separated by commas; everything if left out.
+        #[arg(long, value_delimiter = ',')]
+        workloads: Vec<String>,
+        /// Peers, separated by commas; everybody if left out.
+        #[arg(long, value_delimiter = ',')]
+        peers: Vec<String>,
+        /// Repetitions of everything.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+        reps: u16,
+        /// Workers (GOMAXPROCS) of every runtime.
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+        procs: u16,
+        /// Where to write the rows.
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// Seconds after which one measurement is given up.
+        #[arg(long, default_value_t = 60.0, value_parser = seconds)]
+        timeout: f64,
+    },
+    /// Show the table of one run, or of several (say, one per allocator) side by side.
+    Report {
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Also write a page with a bar per peer and workload.
+        #[arg(long)]
+        html: Option<PathBuf>,
+    },
+    /// List workloads, their rows, and peers.
+    List,
+    /// One measurement in this process, readings on stdout.
+    #[command(hide = true)]
+    One {
+        #[arg(long)]
+        peer: String,
+        #[arg(long)]
+        workload: String,
+        #[arg(long)]
+        procs: usize,
+    },
+    /// The load generator of tcp_echo_*.
+    #[command(hide = true)]
+    Load {
+        address: SocketAddr,
+        n_connections: usize,
+    },
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if s > 0.0 && s.is_finite() => Ok(s),
+        _ => Err("seconds must be a number above zero".to_owned()),
+    }
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// What went wrong, in words for the person at the terminal.
+pub fn dispatch() -> Result<(), String> {
+    match Cli::parse().command {
+        Command::Run {
+            workloads,
+            peers,
+            reps,
+            procs,
+            json,
+            timeout,
+        } => {
+            let plan = run::Plan {
+                workloads: catalog::select(&workloads)?,
+                peers: peers::select(&peers)?,
+                reps: reps.into(),
+                procs: procs.into(),
+                deadline: Duration::from_secs_f64(timeout),
+                json,
+            };
+            let file = run::run(&plan)?;
+            print!(
+                "{}",
+                report::table::render(&report::Comparison::of(&[file]))
+            );
+            Ok(())
+        }
+        Command::Report { files, html } => {
+            let files = files
+                .iter()
+                .map(|path| RunFile::read(path))
+                .collect::<Result<Vec<_>, _>>()?;
+            let comparison = report::Comparison::of(&files);
+            print!("{}", report::table::render(&comparison));
+            if let Some(path) = html {
+                std::fs::write(&path, report::html::render(&comparison))
+                    .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+            }
+            Ok(())
+        }
+        Command::List => {
+            list();
+            Ok(())
+        }
+        Command::One {
+            peer,
+            workload,
+            procs,
+        } => one::one(&peer, &workload, procs),
+        Command::Load {
+            address,
+            n_connections,
+        } => {
+            let result = load::generate(address, n_connections).map_err(|e| e.to_string())?;
+            println!(
+                "{}",
+                serde_json::to_string(&result).map_err(|e| e.to_string())?
+            );
+            Ok(())
+        }
+    }
+}
+
+fn list() {
+    println!("workloads (rows in brackets):");
+    for workload in catalog::WORKLOADS {
+        let rows: Vec<_> = workload
+            .rows
+            .iter()
+            .map(|r| format!("{} {}", r.name, r.unit))
+            .collect();
+        println!(
+            "  {:14} {}\n  {:14} [{}]",
+            workload.name,
+            workload.about,
+            "",
+            rows.join(", ")
+        );
+    }
+    println!("\npeers (allocator {ALLOCATOR_NAME}):");
+    for peer in peers::PEERS {
+        let state = match peer.kind {
+            peers::Kind::Built(_) => "built in".to_owned(),
+            peers::Kind::LeftOut { feature } => format!("needs --features {feature}"),
+            peers::Kind::Go => "needs the Go tool on PATH or in GO".to_owned(),
+        };
+        println!("  {:14} {state}", peer.name);
+    }
+}

@@ -1,0 +1,49 @@
+//! heist-bench: every workload for heist and for its peers, measured in one run.
+//!
+//! README.md explains the method.
+
+// A build with fewer peers has workloads that nobody runs.
+#![cfg_attr(not(feature = "peers"), allow(dead_code, unused_imports))]
+
+mod catalog;
+mod child;
+mod cli;
+mod contract;
+mod go_twin;
+mod hello;
+mod load;
+mod one;
+mod peers;
+mod quiet;
+mod reading;
+mod report;
+mod rotation;
+mod row;
+mod run;
+mod stats;
+mod sys;
+mod workloads;
+mod wrk;
+
+use std::process::ExitCode;
+
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The allocator of every Rust peer in this build, as rows name it.
+const ALLOCATOR_NAME: &str = if cfg!(feature = "mimalloc") {
+    "mimalloc"
+} else {
+    "system"
+};
+
+fn main() -> ExitCode {
+    match cli::dispatch() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("heist-bench: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
