@@ -4,6 +4,7 @@
 //! function and would keep it across a park, after which the goroutine may be on another thread.
 //! A call that cannot be inlined computes it anew.
 
+use crate::coro::overflow;
 use crate::gmp::{G, M};
 use crate::sched::Sched;
 use std::cell::Cell;
@@ -114,6 +115,10 @@ impl InRuntime {
 impl Drop for InRuntime {
     #[inline]
     fn drop(&mut self) {
+        let attention = self.m().wants_attention();
         self.m().exit();
+        if attention {
+            overflow::after_runtime();
+        }
     }
 }

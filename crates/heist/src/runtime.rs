@@ -35,7 +35,7 @@ impl Runtime {
     pub(crate) fn start(config: Config) -> std::io::Result<Self> {
         throw::install();
         panic_report::install();
-        signal::install_fault_handler(overflow::on_fault);
+        signal::install_fault_handler(overflow::HANDLER);
         let name = format!("{}-helper", config.name);
         let sched = Arc::new(Sched::new(config));
         let helper = Helper::new(Arc::clone(&sched));

@@ -1,62 +1,135 @@
 //! A goroutine that runs out of stack ends alone.
 //!
-//! Touching the guard page raises SIGSEGV. The handler runs on the M's alternate stack, sees that
-//! the address is in the guard page of the goroutine that runs here, reports it, and makes the
-//! goroutine return to the scheduler as if its main function had returned. Its frames are
-//! abandoned: no destructor runs, and the stack is not used again, because somebody may hold
-//! references into it.
+//! Below the usable part of a stack lie the reserve and the guard page, both inaccessible.
+//! Touching either raises SIGSEGV. The handler runs on the M's alternate stack, opens the reserve,
+//! and decides by where the goroutine is:
+//!
+//! - **In user code**: the fault becomes a panic. The handler walks up to the innermost call that
+//!   can unwind, sets the interrupted registers to that call, and panics from inside the handler.
+//!   The unwinder knows signal frames, so the panic goes on in the goroutine and runs its
+//!   destructors, which have the reserve to run in. Lost are only the frames further in than that
+//!   call: the one that faulted, as a rule in its first instructions.
+//! - **In a foreign library**, such as the allocator, which may hold its own locks: it may finish,
+//!   in the reserve. The address it returns to is replaced by one at which nothing can be run, so
+//!   that the return faults; then the reserve is guarded again and the return goes where it was
+//!   meant to. A goroutine that keeps going deeper soon faults in its own code.
+//! - **In the runtime**: it may finish too, and panics when it leaves the runtime.
+//!
+//! If the reserve is not enough for any of these, the process ends with the report.
 
-use super::stack;
+use super::stack::Guarded;
 use crate::current;
-use crate::gmp::g::Outcome;
-use crate::gmp::m::Request;
+use crate::gmp::g::{OVERFLOWED, RESERVE_OPEN};
 use crate::gmp::{G, M};
-use crate::sys::signal::{Fault, Redirect};
+use crate::sys::signal::{Fault, FaultHandler, Verdict};
 use crate::sys::stderr;
-use corosensei::trap::TrapHandlerRegs;
+use crate::sys::unwind::{self, Walk};
+use heist_core::sync::Ordering;
+use std::fmt;
 
-/// Handles a memory fault if it is a goroutine's stack overflow.
-pub(crate) fn on_fault(fault: &mut Fault<'_>) -> bool {
+/// The payload of the panic.
+#[derive(Debug)]
+pub(crate) struct StackOverflow;
+
+/// What the runtime installs for memory faults.
+pub(crate) const HANDLER: FaultHandler = FaultHandler { judge, raise };
+
+fn judge(fault: &mut Fault<'_>) -> Verdict {
     // SAFETY: the M of the calling thread is alive.
     let Some(m) = (unsafe { current::m().as_ref() }) else {
-        return false;
+        return Verdict::NotOurs;
     };
-    let Some(gp) = m.current() else { return false };
-    // SAFETY: a goroutine that runs on this M has started and not ended.
-    let trap = unsafe { gp.coro.trap_handler() };
-    // The guard page is the lowest of the stack: one page further down is outside.
-    let in_guard = trap.stack_ptr_in_bounds(fault.address)
-        && !trap.stack_ptr_in_bounds(fault.address.wrapping_sub(stack::GUARD_BYTES));
-    if !in_guard {
-        return false;
+    let Some(gp) = m.current() else {
+        return Verdict::NotOurs;
+    };
+    let guarded = guarded(m, gp);
+    if !guarded.contains(fault.address) {
+        return Verdict::NotOurs;
     }
-    report(m, gp);
+    if fault.instruction() == guarded.no_code() && m.detour.get() != 0 {
+        guarded.close_below(fault.stack_pointer());
+        gp.clear_flag(RESERVE_OPEN);
+        fault.jump_to(m.detour.replace(0));
+        return Verdict::Resume;
+    }
+    if gp.has_flag(RESERVE_OPEN) || !guarded.open() {
+        die(m, gp, "the reserve of the stack is used up");
+    }
+    gp.set_flag(RESERVE_OPEN);
+    let hard = guarded.is_hard(fault.address);
     if !m.is_in_user() {
-        // The scheduler's own state may be half changed.
-        stderr::report(format_args!(
-            "fatal error: stack overflow inside the runtime\n"
-        ));
-        stderr::exit_now(2);
+        if hard {
+            die(m, gp, "the runtime stepped over the reserve");
+        }
+        gp.set_flag(OVERFLOWED);
+        m.set_attention(true);
+        return Verdict::Resume;
     }
-    gp.outcome.set(Outcome::Overflowed);
-    m.force_runtime();
-    m.request.set(Request::Exit);
-    // SAFETY: the fault is on the goroutine's stack, whose frames are abandoned for good: the
-    // stack is never used again, so what others may know of it stays as it is.
-    fault.redirect(convert(unsafe { trap.setup_trap_handler(|| ()) }));
-    true
+    match unwind::find_raise_point(fault.instruction()) {
+        Walk::Raise(_) if std::thread::panicking() => die(m, gp, "it was panicking already"),
+        Walk::Raise(point) => {
+            report(m, gp);
+            fault.move_to(&point);
+            Verdict::Raise
+        }
+        Walk::Foreign { return_slot } if !hard && m.detour.get() == 0 => {
+            // SAFETY: the walk found the slot on this goroutine's stack, with a return address that
+            // nobody unwinds through before it is used: a foreign function does not park.
+            m.detour
+                .set(unsafe { return_slot.replace(guarded.no_code()) });
+            Verdict::Resume
+        }
+        Walk::Foreign { .. } => die(m, gp, "it happened inside a foreign library"),
+        Walk::Lost => die(
+            m,
+            gp,
+            "the stack cannot be unwound (panic=abort, or no tables)",
+        ),
+    }
+}
+
+fn raise() -> ! {
+    // The box is of a zero-sized type.
+    std::panic::resume_unwind(Box::new(StackOverflow))
+}
+
+/// The goroutine has left the runtime, in which it ran out of stack.
+#[cold]
+#[inline(never)]
+pub(crate) fn after_runtime() {
+    // SAFETY: the M of the calling thread is alive.
+    let Some(m) = (unsafe { current::m().as_ref() }) else {
+        return;
+    };
+    m.set_attention(false);
+    let Some(gp) = m.current() else { return };
+    if gp.has_flag(OVERFLOWED) && !std::thread::panicking() {
+        gp.clear_flag(OVERFLOWED);
+        report(m, gp);
+        raise();
+    }
+}
+
+fn guarded(m: &M, gp: &G) -> Guarded {
+    m.sched().stack_class(gp).guarded(gp.coro.stack_top())
+}
+
+/// Ends the process where the goroutine cannot be ended alone.
+fn die(m: &M, gp: &G, why: &str) -> ! {
+    report(m, gp);
+    stderr::report(format_args!("fatal error: stack overflow: {why}\n"));
+    stderr::exit_now(2);
 }
 
 fn report(m: &M, gp: &G) {
-    let site = gp.spawn_site.get();
     stderr::report(format_args!(
-        "heist: goroutine {}{} overflowed its stack of {} bytes; it ends here, the process goes \
-         on\n\tspawned at {} by goroutine {}, running on M{}\n\tgive it more with \
-         goroutine::Builder::stack_size, or all of them with Builder::stack_size\n",
-        gp.id.load(heist_core::sync::Ordering::Relaxed),
+        "heist: goroutine {}{} overflowed its stack of {} bytes\n\tspawned at {} by goroutine {}, \
+         running on M{}\n\tgive it more with goroutine::Builder::stack_size, or all of them with \
+         Builder::stack_size\n",
+        gp.id.load(Ordering::Relaxed),
         Named(gp.name()),
         m.sched().stack_class(gp).bytes(),
-        Site(site),
+        Site(gp.spawn_site.get()),
         gp.parent_id.get(),
         m.id,
     ));
@@ -64,43 +137,19 @@ fn report(m: &M, gp: &G) {
 
 struct Named<'a>(Option<&'a str>);
 
-impl std::fmt::Display for Named<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.map_or(Ok(()), |name| write!(f, " ({name})"))
     }
 }
 
 struct Site(Option<&'static std::panic::Location<'static>>);
 
-impl std::fmt::Display for Site {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(site) => write!(f, "{site}"),
             None => f.write_str("an unknown place"),
         }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn convert(to: TrapHandlerRegs) -> Redirect {
-    Redirect {
-        instruction: to.rip,
-        stack: to.rsp,
-        frame: to.rbp,
-        link: 0,
-        arg0: to.rdi,
-        arg1: to.rsi,
-    }
-}
-
-#[cfg(target_arch = "aarch64")]
-fn convert(to: TrapHandlerRegs) -> Redirect {
-    Redirect {
-        instruction: to.pc,
-        stack: to.sp,
-        frame: to.x29,
-        link: to.lr,
-        arg0: to.x0,
-        arg1: to.x1,
     }
 }

@@ -1,10 +1,13 @@
 //! Stacks: carved from slabs, guarded, cached, given back.
 //!
 //! ```text
-//!  low                                                   top
-//!   | guard page | ............ unused, not resident ..... | used |
-//!                                                    grows <------
+//!  low                                                             top
+//!   | guard page | reserve | ............ unused, not resident ..... | used |
+//!                                                              grows <------
 //! ```
+//!
+//! The reserve is guarded too. When a goroutine reaches it, it is opened, so that the goroutine's
+//! destructors, or a foreign function it is in the middle of, have room to finish.
 //!
 //! Stacks come in size classes (powers of two). A class carves its stacks from large mappings, so
 //! that a million of them are a handful of kernel objects. A P keeps a few of the default class,
@@ -18,6 +21,7 @@ use corosensei::stack::{Stack as CoroStack, StackPointer};
 use heist_core::list::{Link, Linked, List};
 use heist_core::lock_rank::Rank;
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
 /// The smallest stack: unwinding a panic needs about 12 KiB, besides the guard.
@@ -30,6 +34,8 @@ pub(crate) const DEFAULT_BYTES: usize = 256 << 10;
 /// The guard at the low end: one page. Compiled code probes every page of a large frame, so one is
 /// enough.
 pub(crate) use crate::sys::memory::PAGE_MAX_BYTES as GUARD_BYTES;
+/// The largest reserve.
+const RESERVE_MAX_BYTES: usize = 64 << 10;
 const MIN_SHIFT: u32 = MIN_BYTES.trailing_zeros();
 const N_CLASSES: usize = (MAX_BYTES.trailing_zeros() - MIN_SHIFT + 1) as usize;
 /// Bytes mapped at once for stacks of a class.
@@ -69,6 +75,14 @@ impl Stack {
     /// Its size class.
     pub(crate) fn class(&self) -> Class {
         self.slot().class
+    }
+
+    /// Guards the reserve again after a goroutine has used it.
+    pub(crate) fn close_reserve(&self) {
+        let slot = self.slot();
+        slot.class
+            .guarded(slot.low + slot.class.bytes())
+            .close_below(usize::MAX);
     }
 
     /// Where the canary of a stack without a guard page stands.
@@ -124,8 +138,90 @@ impl Class {
         MIN_BYTES << self.0
     }
 
+    /// How much of that is kept back for the end.
+    pub(crate) const fn reserve_bytes(self) -> usize {
+        let share = self.bytes() / 8;
+        let share = if share < RESERVE_MAX_BYTES {
+            share
+        } else {
+            RESERVE_MAX_BYTES
+        };
+        // Whole pages, and at least two of the smallest.
+        if share < 2 * GUARD_BYTES {
+            2 * GUARD_BYTES
+        } else {
+            share
+        }
+    }
+
+    /// The guarded part of the stack whose highest address is `top`.
+    pub(crate) const fn guarded(self, top: usize) -> Guarded {
+        let low = top - self.bytes();
+        Guarded {
+            low,
+            reserve: low + GUARD_BYTES,
+            end: low + GUARD_BYTES + self.reserve_bytes(),
+        }
+    }
+
     fn pool(self) -> &'static Lock<Pool> {
         &POOLS[self.0 as usize]
+    }
+}
+
+/// The addresses of a stack's guard and reserve.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guarded {
+    low: usize,
+    reserve: usize,
+    end: usize,
+}
+
+impl Guarded {
+    /// Whether an address is in either.
+    pub(crate) const fn contains(&self, address: usize) -> bool {
+        self.low <= address && address < self.end
+    }
+
+    /// Whether an address is in the guard page, which never opens.
+    pub(crate) const fn is_hard(&self, address: usize) -> bool {
+        self.low <= address && address < self.reserve
+    }
+
+    /// An address at which nothing can be run.
+    pub(crate) const fn no_code(&self) -> usize {
+        self.low
+    }
+
+    /// Lets the goroutine that owns the stack use the reserve. False if the kernel refuses.
+    pub(crate) fn open(&self) -> bool {
+        let base = NonNull::without_provenance(NonZeroUsize::MIN.saturating_add(self.reserve - 1));
+        let len = self.end - self.reserve;
+        // SAFETY: the range is the reserve of a stack whose owner asks.
+        unsafe {
+            match GUARD.load(Ordering::Relaxed) {
+                INSTALL => memory::guard_remove(base, len),
+                PROTECT => memory::guard_unprotect(base, len),
+                _ => false,
+            }
+        }
+    }
+
+    /// Guards the pages of the reserve again that lie wholly below `used`.
+    pub(crate) fn close_below(&self, used: usize) {
+        let end = (used & !(GUARD_BYTES - 1)).min(self.end);
+        if self.reserve < end {
+            let base =
+                NonNull::without_provenance(NonZeroUsize::MIN.saturating_add(self.reserve - 1));
+            // SAFETY: nothing below `used` is in use.
+            unsafe {
+                match GUARD.load(Ordering::Relaxed) {
+                    INSTALL => memory::guard_install(base, end - self.reserve),
+                    PROTECT => memory::guard_protect(base, end - self.reserve),
+                    _ => false,
+                }
+            };
+        }
     }
 }
 
@@ -141,13 +237,13 @@ enum Guard {
     Canary = 2,
 }
 
-static GUARD: AtomicU32 = AtomicU32::new(Guard::Install as u32);
+static GUARD: AtomicU32 = AtomicU32::new(INSTALL);
+const INSTALL: u32 = Guard::Install as u32;
+const PROTECT: u32 = Guard::Protect as u32;
 const CANARY: u64 = 0x6865_6973_7421_5eed;
 
 /// Bytes of address space mapped for stacks.
 static MAPPED_BYTES: AtomicU64 = AtomicU64::new(0);
-/// Stacks that were abandoned after an overflow and cannot be used again.
-static ABANDONED: AtomicU64 = AtomicU64::new(0);
 
 /// The free stacks of a class.
 struct Pool {
@@ -245,29 +341,23 @@ pub(crate) fn give(stack: Stack) {
     unsafe { pool.warm.push_front(stack.0) };
 }
 
-/// Lets a stack rest for ever: the goroutine on it was stopped in the middle, and others may hold
-/// references into it.
-pub(crate) fn abandon(stack: Stack) {
-    ABANDONED.fetch_add(1, Ordering::Relaxed);
-    std::mem::forget(stack);
-}
-
 /// Puts the guard of a new stack in place, the best way this kernel has.
 fn protect(slot: NonNull<Slot>) {
     // SAFETY: slots are never unmapped.
-    let low = unsafe { slot.as_ref() }.low as *mut u8;
+    let slot = unsafe { slot.as_ref() };
+    let len = GUARD_BYTES + slot.class.reserve_bytes();
     // SAFETY: a mapped address is not null.
-    let low = unsafe { NonNull::new_unchecked(low) };
-    if GUARD.load(Ordering::Relaxed) == Guard::Install as u32 {
+    let low = unsafe { NonNull::new_unchecked(slot.low as *mut u8) };
+    if GUARD.load(Ordering::Relaxed) == INSTALL {
         // SAFETY: the stack is new and in use by nobody.
-        if unsafe { memory::guard_install(low, GUARD_BYTES) } {
+        if unsafe { memory::guard_install(low, len) } {
             return;
         }
-        GUARD.store(Guard::Protect as u32, Ordering::Relaxed);
+        GUARD.store(PROTECT, Ordering::Relaxed);
     }
-    if GUARD.load(Ordering::Relaxed) == Guard::Protect as u32 {
+    if GUARD.load(Ordering::Relaxed) == PROTECT {
         // SAFETY: as above.
-        if unsafe { memory::guard_protect(low, GUARD_BYTES) } {
+        if unsafe { memory::guard_protect(low, len) } {
             return;
         }
         fall_back_to_canaries();
@@ -399,8 +489,9 @@ pub(crate) fn scavenge() -> (u64, bool) {
             // SAFETY: slots are never unmapped; a free stack's memory is in use by nobody.
             unsafe {
                 let Slot { low, class, .. } = *slot.as_ref();
-                let usable = NonNull::new_unchecked((low + GUARD_BYTES) as *mut u8);
-                memory::discard(usable, class.bytes() - GUARD_BYTES);
+                let guarded = GUARD_BYTES + class.reserve_bytes();
+                let usable = NonNull::new_unchecked((low + guarded) as *mut u8);
+                memory::discard(usable, class.bytes() - guarded);
                 returned += class.bytes() as u64;
                 cold.push_back(slot);
             }
@@ -416,7 +507,6 @@ pub(crate) struct Usage {
     pub(crate) mapped_bytes: u64,
     pub(crate) warm: u64,
     pub(crate) cold: u64,
-    pub(crate) abandoned: u64,
 }
 
 /// Counts the stacks of the process.
@@ -431,6 +521,5 @@ pub(crate) fn usage() -> Usage {
         mapped_bytes: MAPPED_BYTES.load(Ordering::Relaxed),
         warm,
         cold,
-        abandoned: ABANDONED.load(Ordering::Relaxed),
     }
 }

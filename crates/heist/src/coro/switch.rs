@@ -1,8 +1,7 @@
 //! Switching between an M's scheduler and a goroutine: the only user of corosensei.
 
-use super::stack::Stack;
+use super::stack::{GUARD_BYTES, Stack};
 use crate::gmp::{G, M};
-use corosensei::trap::CoroutineTrapHandler;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
@@ -98,13 +97,9 @@ impl Coro {
         unsafe { (*self.inner.get()).assume_init_read() }.into_stack()
     }
 
-    /// The stack of a goroutine that has started, for looking at.
-    ///
-    /// # Safety
-    /// The goroutine has started and not ended.
-    pub(crate) unsafe fn trap_handler(&self) -> CoroutineTrapHandler<()> {
-        // SAFETY: started, by the caller's promise. The coroutine is being resumed at this moment,
-        // but the trap handler reads only the bounds of the stack, which do not change.
-        unsafe { (*self.inner.get()).assume_init_ref() }.trap_handler()
+    /// The highest address of the stack of a goroutine that has started, zero before.
+    pub(crate) fn stack_top(&self) -> usize {
+        // The yielder is among the first words of the stack, whose top is at a page boundary.
+        self.yielder.get().addr().next_multiple_of(GUARD_BYTES)
     }
 }

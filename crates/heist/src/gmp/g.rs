@@ -64,7 +64,7 @@ pub(crate) enum Outcome {
     Cancelled,
     /// It called `exit_current`; nothing is held.
     Exited,
-    /// It ran out of stack; nothing is held.
+    /// It ran out of stack and was unwound; nothing is held.
     Overflowed,
 }
 
@@ -102,6 +102,10 @@ pub(crate) const CANCELLED: u32 = 1;
 /// The goroutine is unwinding towards its end on purpose.
 pub(crate) const EXITING: u32 = 2;
 
+/// It reached the reserve of its stack, which is open now.
+pub(crate) const RESERVE_OPEN: u32 = 16;
+/// It reached the reserve inside the runtime: it panics when it leaves.
+pub(crate) const OVERFLOWED: u32 = 32;
 /// Its closure was started.
 pub(crate) const RAN: u32 = 8;
 /// It waits in a destructor while it unwinds: a second unwinding would end the process, so this

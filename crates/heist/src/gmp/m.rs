@@ -45,6 +45,10 @@ pub(crate) struct M {
     p: Cell<*const P>,
     pub(crate) cur: AtomicPtr<G>,
     pub(crate) request: Cell<Request>,
+    /// The goroutine that runs here has something to do before it goes back to user code.
+    attention: AtomicU32,
+    /// A return address that was replaced, or zero; see `coro::overflow`.
+    pub(crate) detour: Cell<usize>,
     pub(crate) spinning: Cell<bool>,
     pub(crate) sched: NonNull<Sched>,
     pub(crate) id: u32,
@@ -77,6 +81,8 @@ impl M {
             p: Cell::new(null()),
             cur: AtomicPtr::new(null_mut()),
             request: Cell::new(Request::Exit),
+            attention: AtomicU32::new(0),
+            detour: Cell::new(0),
             spinning: Cell::new(false),
             sched,
             id,
@@ -164,15 +170,21 @@ impl M {
         self.word.store(IN_USER, Ordering::Release);
     }
 
+    /// Whether the goroutine has something to do before it goes back to user code.
+    #[inline]
+    pub(crate) fn wants_attention(&self) -> bool {
+        self.attention.load(Ordering::Relaxed) != 0
+    }
+
+    /// Says whether it has.
+    #[inline]
+    pub(crate) fn set_attention(&self, wanted: bool) {
+        self.attention.store(wanted.into(), Ordering::Relaxed);
+    }
+
     /// Whether user code runs here.
     pub(crate) fn is_in_user(&self) -> bool {
         self.word.load(Ordering::Relaxed) == IN_USER
-    }
-
-    /// A fault ended the user code: the thread is the scheduler's again.
-    pub(crate) fn force_runtime(&self) {
-        // ORDERING: as in `enter`.
-        self.word.store(IN_RUNTIME, Ordering::Release);
     }
 
     pub(crate) fn set_tid(&self, tid: u32) {

@@ -280,12 +280,6 @@ impl Metrics {
             stacks.cold,
         );
         add(
-            "/heist/stacks/abandoned:stacks",
-            Gauge,
-            "Stacks of the process lost to overflows.",
-            stacks.abandoned,
-        );
-        add(
             "/heist/stacks/mapped:bytes",
             Gauge,
             "Address space of the process mapped for stacks.",

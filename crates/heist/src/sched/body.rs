@@ -5,6 +5,7 @@
 
 use super::cancel::{Ending, Why};
 use super::{PanicPolicy, Sched};
+use crate::coro::overflow::StackOverflow;
 use crate::current::{self, InRuntime};
 use crate::gmp::g::{self, Extras, Outcome};
 use crate::gmp::{G, M};
@@ -75,6 +76,7 @@ fn run_closure(g: &G) -> Outcome {
                 Why::Cancelled => Outcome::Cancelled,
                 Why::Exited => Outcome::Exited,
             },
+            Err(payload) if payload.is::<StackOverflow>() => Outcome::Overflowed,
             Err(payload) => {
                 // SAFETY: the closure is gone and there is no result, so the payload is free; a
                 // box of two words fits.
@@ -133,19 +135,5 @@ fn on_panic(g: &G) {
             stderr::report(format_args!("created by goroutine {parent} at {site}\n"));
         }
         stderr::exit_now(2);
-    }
-}
-
-/// Publishes the end of a goroutine that ran out of stack, from the scheduler.
-pub(crate) fn publish_overflow(m: &M, g: &G) {
-    match g.join.finish() {
-        Finished::Published | Finished::Unwanted => {}
-        Finished::Wake(waiter) => {
-            // SAFETY: this is the M, in its scheduler.
-            let rt = unsafe { InRuntime::from_switch(NonNull::from(m)) };
-            // SAFETY: the address was left by a waiter that waits until it is woken.
-            unsafe { Waiter::joiner_of(g, waiter).wake(Some(&rt)) };
-            let _ = rt.into_m();
-        }
     }
 }

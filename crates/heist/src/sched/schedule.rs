@@ -62,11 +62,15 @@ fn execute(m: &M, next: Next) {
         pp.advance_tick();
     }
     pp.stats.executed.bump();
+    if gp.has_flag(g::OVERFLOWED) {
+        m.set_attention(true);
+    }
     loop {
         m.cur.store(next.gp.as_ptr(), Ordering::Relaxed);
         // SAFETY: this is the M, it owns the goroutine, which has a context and is not running.
         let switched = unsafe { gp.coro.resume(NonNull::from(m)) };
         m.cur.store(null_mut(), Ordering::Relaxed);
+        m.set_attention(false);
         match (switched, m.request.get()) {
             (Switched::Returned, _) => return finish(m, next.gp),
             (Switched::Suspended, Request::Yield) => return requeue(m, next.gp),
@@ -174,21 +178,21 @@ fn finish(m: &M, gp: NonNull<G>) {
     let stack = unsafe { g.coro.take_stack() };
     pp.stats.stacks_detached.bump();
     if g.outcome.get() == Outcome::Overflowed {
-        stack::abandon(stack);
         pp.stats.overflowed.bump();
-        body::publish_overflow(m, g);
-    } else {
-        stack.check_canary();
-        // SAFETY: this M holds its P, and no other reference to its data is alive.
-        let cache = unsafe { &mut pp.local().stacks };
-        if stack.class() == cache.class() {
-            if cache.give(stack) {
-                sched.helper.ask_to_scavenge();
-            }
-        } else {
-            stack::give(stack);
+    }
+    if g.has_flag(g::RESERVE_OPEN) {
+        stack.close_reserve();
+    }
+    stack.check_canary();
+    // SAFETY: this M holds its P, and no other reference to its data is alive.
+    let cache = unsafe { &mut pp.local().stacks };
+    if stack.class() == cache.class() {
+        if cache.give(stack) {
             sched.helper.ask_to_scavenge();
         }
+    } else {
+        stack::give(stack);
+        sched.helper.ask_to_scavenge();
     }
     super::bound::unbind(m, g);
     g.status.transition(Status::Running, Status::Dead);

@@ -4,6 +4,7 @@ use std::ptr::{NonNull, null_mut};
 
 /// `MADV_GUARD_INSTALL` of Linux 6.13; the libc crate does not name it everywhere.
 const MADV_GUARD_INSTALL: libc::c_int = 102;
+const MADV_GUARD_REMOVE: libc::c_int = 103;
 
 /// The largest page this architecture can have.
 pub(crate) const PAGE_MAX_BYTES: usize = if cfg!(target_arch = "x86_64") {
@@ -56,6 +57,25 @@ pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
 pub(crate) unsafe fn guard_install(base: NonNull<u8>, len: usize) -> bool {
     // SAFETY: by the caller's promise.
     unsafe { libc::madvise(base.as_ptr().cast(), len, MADV_GUARD_INSTALL) == 0 }
+}
+
+/// Undoes [`guard_install`].
+///
+/// # Safety
+/// The range is guarded and its owner wants to use it.
+pub(crate) unsafe fn guard_remove(base: NonNull<u8>, len: usize) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { libc::madvise(base.as_ptr().cast(), len, MADV_GUARD_REMOVE) == 0 }
+}
+
+/// Undoes [`guard_protect`].
+///
+/// # Safety
+/// The range is guarded and its owner wants to use it.
+pub(crate) unsafe fn guard_unprotect(base: NonNull<u8>, len: usize) -> bool {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: by the caller's promise.
+    unsafe { libc::mprotect(base.as_ptr().cast(), len, access) == 0 }
 }
 
 /// Makes a page fault on touch by splitting the mapping. False if there are too many mappings.

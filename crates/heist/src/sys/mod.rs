@@ -11,3 +11,4 @@ pub(crate) mod memory;
 pub(crate) mod signal;
 pub(crate) mod stderr;
 pub(crate) mod thread;
+pub(crate) mod unwind;

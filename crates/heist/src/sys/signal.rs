@@ -1,5 +1,6 @@
 //! Signals: the handler for memory faults, and the registers it may change.
 
+use super::unwind::{self, RaisePoint};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -11,46 +12,85 @@ pub(crate) struct Fault<'a> {
     context: &'a mut libc::ucontext_t,
 }
 
-/// Where a thread goes on after a fault. Named after the calling convention, not after an
-/// architecture.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Redirect {
-    pub(crate) instruction: u64,
-    pub(crate) stack: u64,
-    pub(crate) frame: u64,
-    #[cfg_attr(target_arch = "x86_64", expect(dead_code))]
-    pub(crate) link: u64,
-    pub(crate) arg0: u64,
-    pub(crate) arg1: u64,
-}
-
 impl Fault<'_> {
-    /// Makes the thread go on elsewhere when the handler returns.
+    /// The instruction that faulted.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) fn redirect(&mut self, to: Redirect) {
-        let registers = &mut self.context.uc_mcontext.gregs;
-        registers[libc::REG_RIP as usize] = to.instruction as i64;
-        registers[libc::REG_RSP as usize] = to.stack as i64;
-        registers[libc::REG_RBP as usize] = to.frame as i64;
-        registers[libc::REG_RDI as usize] = to.arg0 as i64;
-        registers[libc::REG_RSI as usize] = to.arg1 as i64;
+    pub(crate) fn instruction(&self) -> usize {
+        self.context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize
     }
 
-    /// Makes the thread go on elsewhere when the handler returns.
+    /// The instruction that faulted.
     #[cfg(target_arch = "aarch64")]
-    pub(crate) fn redirect(&mut self, to: Redirect) {
+    pub(crate) fn instruction(&self) -> usize {
+        self.context.uc_mcontext.pc as usize
+    }
+
+    /// The stack pointer at the fault.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn stack_pointer(&self) -> usize {
+        self.context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize
+    }
+
+    /// The stack pointer at the fault.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) fn stack_pointer(&self) -> usize {
+        self.context.uc_mcontext.sp as usize
+    }
+
+    /// Makes the thread go on at `instruction` when the handler returns.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn jump_to(&mut self, instruction: usize) {
+        self.context.uc_mcontext.gregs[libc::REG_RIP as usize] = instruction as i64;
+    }
+
+    /// Makes the thread go on at `instruction` when the handler returns.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) fn jump_to(&mut self, instruction: usize) {
+        self.context.uc_mcontext.pc = instruction as u64;
+    }
+
+    /// Makes the fault look as if it had happened at `point`, for the unwinder.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn move_to(&mut self, point: &RaisePoint) {
+        use libc::{REG_R12, REG_R13, REG_R14, REG_R15, REG_RBP, REG_RBX, REG_RIP, REG_RSP};
+        let registers = &mut self.context.uc_mcontext.gregs;
+        registers[REG_RIP as usize] = point.instruction as i64;
+        registers[REG_RSP as usize] = point.stack as i64;
+        let kept = [REG_RBX, REG_RBP, REG_R12, REG_R13, REG_R14, REG_R15];
+        for (register, value) in kept.into_iter().zip(point.kept) {
+            registers[register as usize] = value as i64;
+        }
+    }
+
+    /// Makes the fault look as if it had happened at `point`, for the unwinder.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) fn move_to(&mut self, point: &RaisePoint) {
         let registers = &mut self.context.uc_mcontext;
-        registers.pc = to.instruction;
-        registers.sp = to.stack;
-        registers.regs[29] = to.frame;
-        registers.regs[30] = to.link;
-        registers.regs[0] = to.arg0;
-        registers.regs[1] = to.arg1;
+        registers.pc = point.instruction as u64;
+        registers.sp = point.stack as u64;
+        for (register, value) in unwind::KEPT.into_iter().zip(point.kept) {
+            registers.regs[register as usize] = value as u64;
+        }
     }
 }
 
-/// What handles a fault: true if it is dealt with.
-pub(crate) type FaultHandler = fn(&mut Fault<'_>) -> bool;
+/// What a handler wants done about a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is somebody else's.
+    NotOurs,
+    /// It is dealt with: run the instruction again.
+    Resume,
+    /// Unwind from where the context says, out of the handler.
+    Raise,
+}
+
+/// What handles a fault, and what is called, not to return, to raise a panic.
+#[derive(Clone, Copy)]
+pub(crate) struct FaultHandler {
+    pub(crate) judge: fn(&mut Fault<'_>) -> Verdict,
+    pub(crate) raise: fn() -> !,
+}
 
 static FAULT_HANDLER: OnceLock<FaultHandler> = OnceLock::new();
 static BEFORE_US: OnceLock<[libc::sigaction; 2]> = OnceLock::new();
@@ -62,14 +102,16 @@ pub(crate) fn install_fault_handler(handler: FaultHandler) {
     if FAULT_HANDLER.set(handler).is_err() {
         return;
     }
+    unwind::prepare();
     // Who was there must be known before ours can run.
-    BEFORE_US.get_or_init(|| FAULTS.map(|signal| current_action(signal)));
+    BEFORE_US.get_or_init(|| FAULTS.map(current_action));
     for signal in FAULTS {
         // SAFETY: all zero is a valid sigaction; every field that matters is set below.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_fault as *const () as usize;
+        // Nothing is blocked while it runs, so nothing must be unblocked when a panic leaves it.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-        // SAFETY: `action` is complete, and `on_fault` is async-signal-safe.
+        // SAFETY: `action` is complete, and `on_fault` is async-signal-safe until it raises.
         unsafe { libc::sigaction(signal, &raw const action, null_mut()) };
     }
 }
@@ -83,7 +125,9 @@ fn current_action(signal: libc::c_int) -> libc::sigaction {
     }
 }
 
-extern "C" fn on_fault(
+/// The kernel calls this. A panic may leave it: the unwinder knows signal frames and goes on with
+/// the registers in the context, which the handler has set to a place that expects a panic.
+extern "C-unwind" fn on_fault(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
@@ -95,11 +139,13 @@ extern "C" fn on_fault(
             context: &mut *context.cast::<libc::ucontext_t>(),
         }
     };
-    let ours = FAULT_HANDLER
-        .get()
-        .is_some_and(|handler| handler(&mut fault));
-    if !ours {
-        pass_on(signal, info, context);
+    let Some(handler) = FAULT_HANDLER.get() else {
+        return pass_on(signal, info, context);
+    };
+    match (handler.judge)(&mut fault) {
+        Verdict::NotOurs => pass_on(signal, info, context),
+        Verdict::Resume => {}
+        Verdict::Raise => (handler.raise)(),
     }
 }
 
