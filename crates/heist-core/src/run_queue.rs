@@ -22,13 +22,15 @@
 //! - `head`: moved by a CAS with Release, loaded with Acquire by the owner before it reuses a
 //!   slot. So a thief has finished reading a slot before the owner can overwrite it; a thief that
 //!   read an overwritten slot loses its CAS and forgets what it read.
-//! - `run_next`: swapped or CASed with AcqRel: it hands a goroutine over by itself.
+//! - `run_next`: swapped or CASed with AcqRel: it hands a goroutine over by itself. A push swaps
+//!   with SeqCst: a SeqCst load after it, of the count of spinners, cannot pass it (see
+//!   `spinning`). That is free where a swap is a full fence anyway.
 //!
 //! GO: proc.go runqput, runqget, runqgrab, runqsteal, runqempty, runqputslow, runqputbatch.
 
 use crate::list::{Linked, List};
 use crate::policy::{OVERFLOW_BATCH, RING_CAPACITY, Share};
-use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering, keep_seq_cst};
 use crossbeam_utils::CachePadded;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
@@ -205,7 +207,8 @@ impl<T> Owner<'_, T> {
                     .0
                     .owner_side
                     .run_next
-                    .swap(gp.as_ptr(), Ordering::AcqRel);
+                    .swap(gp.as_ptr(), Ordering::SeqCst);
+                keep_seq_cst();
                 if let Some(kicked) = NonNull::new(kicked) {
                     self.push_tail(kicked, overflow);
                 }

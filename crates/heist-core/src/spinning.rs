@@ -24,7 +24,7 @@
 //! either the submitter's step 3 comes after the spinner's step 2, reads zero and wakes somebody;
 //! or the spinner's step 3 comes after the submitter's step 1 and finds the work. Either way the
 //! work is found. If there is no idle P left to wake somebody for, every P is busy, and `need`
-//! tells the next M that is about to drop its P to spin instead.
+//! tells the next M that is about to drop its P to spin instead; see [`Spinning::withdraw`].
 //!
 //! The model `loom_submit_versus_park` runs exactly these steps.
 //!
@@ -103,6 +103,17 @@ impl Spinning {
         // Between lowering the count and the last look; its partner is in `try_be_first`.
         fence(Ordering::SeqCst);
         before - 1
+    }
+
+    /// The submitter that raised the count has found no idle P to wake an M for.
+    ///
+    /// Call it with the scheduler lock held, so that an M which relied on the false count and then
+    /// drops its P either did so before, and the P is on the stack, or sees the request. The count
+    /// goes first: a spinner that starts in between answers the request, and from then on nobody
+    /// may rely on a spinner that never was.
+    pub fn withdraw(&self) {
+        self.stop();
+        self.request();
     }
 
     /// Asks the next M that would drop its P to spin instead.

@@ -109,44 +109,57 @@ fn assert_all_once(mut seen: Vec<u32>, n: u32) {
     assert_eq!(seen, (0..n).collect::<Vec<_>>(), "lost or taken twice");
 }
 
-/// Which side of a race loom tries first.
+/// One thread's part of a model; returns what it saw.
+type Part = Box<dyn FnOnce() -> Vec<u32>>;
+
+/// Runs the parts as threads and gives what they saw, in the order of the parts.
 ///
-/// Loom goes back only to the last access of an atomic, so a load before a CAS in one thread hides
-/// the CAS from the loads of the other. Starting from the other side finds those orders.
-#[derive(Clone, Copy)]
-enum Starts {
-    Left,
-    Right,
-}
-
-fn race<L, R>(
-    starts: Starts,
-    left: impl FnOnce() -> L + 'static,
-    right: impl FnOnce() -> R + 'static,
-) -> (L, R)
-where
-    L: 'static,
-    R: 'static,
-{
-    match starts {
-        Starts::Left => {
-            let right = thread::spawn(right);
-            (left(), right.join().unwrap())
-        }
-        Starts::Right => {
-            let left = thread::spawn(left);
-            let right = right();
-            (left.join().unwrap(), right)
+/// Loom begins with the part that stays on the main thread, and goes back only to the last access
+/// of an atomic, so a load before a CAS in one thread hides the CAS from the loads of another.
+/// With each part on the main thread in turn it finds those orders too.
+fn race(main: usize, parts: impl IntoIterator<Item = Part>) -> Vec<Vec<u32>> {
+    let mut on_main = None;
+    let mut threads = Vec::new();
+    for (at, part) in parts.into_iter().enumerate() {
+        if at == main {
+            on_main = Some(part);
+        } else {
+            threads.push(thread::spawn(part));
         }
     }
+    let seen = on_main.expect("one part is on the main thread")();
+    let mut all: Vec<_> = threads
+        .into_iter()
+        .map(|part| part.join().unwrap())
+        .collect();
+    all.insert(main, seen);
+    all
 }
 
-/// Runs `model` from both sides.
-fn check(model: impl Fn(Starts) + Clone + Send + Sync + 'static) {
-    for starts in [Starts::Left, Starts::Right] {
+/// Runs `model` with each of its parts on the main thread.
+fn check(n_parts: usize, model: impl Fn(usize) + Clone + Send + Sync + 'static) {
+    for main in 0..n_parts {
         let model = model.clone();
-        loom::model(move || model(starts));
+        loom::model(move || model(main));
     }
+}
+
+fn part(world: &Arc<World>, act: impl FnOnce(&World) -> Vec<u32> + 'static) -> Part {
+    let world = world.clone();
+    Box::new(move || act(&world))
+}
+
+fn thief(world: &Arc<World>, robber: usize, run_next: RunNext) -> Part {
+    part(world, move |world| {
+        world.steal(robber, run_next).into_iter().collect()
+    })
+}
+
+/// Runs the parts, then checks that each of `n_jobs` was seen once or is still in a queue.
+fn every_job_once(world: &Arc<World>, main: usize, n_jobs: u32, parts: Vec<Part>) {
+    let mut seen = race(main, parts).concat();
+    seen.extend(world.rest());
+    assert_all_once(seen, n_jobs);
 }
 
 /// Fills the ring with the first `n` jobs before the race.
@@ -158,67 +171,45 @@ fn filled(n: u32) -> Arc<World> {
     world
 }
 
-/// What the owner does against one thief; gives what both saw. Then everything must be there once.
-fn owner_against_thief(
-    starts: Starts,
-    world: Arc<World>,
-    run_next: RunNext,
-    n_jobs: u32,
-    owner: impl FnOnce(&World) -> Vec<u32> + 'static,
-) {
-    let [ours, theirs] = [world.clone(), world.clone()];
-    let (mut seen, stolen) = race(
-        starts,
-        move || owner(&ours),
-        move || theirs.steal(0, run_next),
-    );
-    seen.extend(stolen);
-    seen.extend(world.rest());
-    assert_all_once(seen, n_jobs);
-}
-
 /// IN-01: an owner that pushes and pops against a thief: every goroutine comes out once.
 #[test]
 fn owner_and_thief_take_every_goroutine_once() {
-    check(|starts| {
-        owner_against_thief(starts, filled(1), RunNext::Leave, 3, |world| {
+    check(2, |main| {
+        let world = filled(1);
+        let owner = part(&world, |world| {
             let mut seen = world.push(1, Slot::Tail);
             seen.extend(world.push(2, Slot::Tail));
             seen.extend(world.pop());
             seen.extend(world.pop());
             seen
         });
+        every_job_once(
+            &world,
+            main,
+            3,
+            vec![owner, thief(&world, 0, RunNext::Leave)],
+        );
     });
 }
 
 /// IN-01: two thieves at one ring.
 #[test]
 fn two_thieves_take_every_goroutine_once() {
-    check(|starts| {
+    check(3, |main| {
         let world = filled(3);
-        let [ours, first, second] = [world.clone(), world.clone(), world.clone()];
-        let (popped, loot) = race(
-            starts,
-            move || ours.pop(),
-            move || {
-                let other = thread::spawn(move || first.steal(0, RunNext::Leave));
-                [second.steal(1, RunNext::Leave), other.join().unwrap()]
-            },
-        );
-        let mut seen: Vec<u32> = popped
-            .into_iter()
-            .chain(loot.into_iter().flatten())
-            .collect();
-        seen.extend(world.rest());
-        assert_all_once(seen, 3);
+        let owner = part(&world, |world| world.pop().into_iter().collect());
+        let thieves = [0, 1].map(|robber| thief(&world, robber, RunNext::Leave));
+        let parts = [owner].into_iter().chain(thieves).collect();
+        every_job_once(&world, main, 3, parts);
     });
 }
 
-/// IN-02, IN-04: a full ring overflows while a thief makes room: both may happen, one at a time.
+/// IN-02, IN-04: a full ring overflows while a thief makes room: one of the two happens.
 #[test]
 fn overflow_and_thief_take_every_goroutine_once() {
-    check(|starts| {
-        owner_against_thief(starts, filled(4), RunNext::Leave, 5, |world| {
+    check(2, |main| {
+        let world = filled(4);
+        let owner = part(&world, |world| {
             let seen = world.push(4, Slot::Tail);
             assert!(
                 seen.is_empty() || seen == [0, 1, 4],
@@ -226,14 +217,21 @@ fn overflow_and_thief_take_every_goroutine_once() {
             );
             seen
         });
+        every_job_once(
+            &world,
+            main,
+            5,
+            vec![owner, thief(&world, 0, RunNext::Leave)],
+        );
     });
 }
 
 /// IN-01: the owner reuses slots that a slow thief is still reading; that thief must lose.
 #[test]
 fn reused_slot_is_not_stolen_twice() {
-    check(|starts| {
-        owner_against_thief(starts, filled(4), RunNext::Leave, 6, |world| {
+    check(2, |main| {
+        let world = filled(4);
+        let owner = part(&world, |world| {
             let mut seen = Vec::new();
             for id in 4..6 {
                 seen.extend(world.pop());
@@ -241,33 +239,75 @@ fn reused_slot_is_not_stolen_twice() {
             }
             seen
         });
+        every_job_once(
+            &world,
+            main,
+            6,
+            vec![owner, thief(&world, 0, RunNext::Leave)],
+        );
     });
 }
 
 /// IN-03, IN-05, IN-07: the owner replaces and pops `run_next` while a thief wants it.
 #[test]
 fn run_next_is_taken_once() {
-    check(|starts| {
+    check(2, |main| {
         let world = World::new();
         assert!(world.push(0, Slot::Next).is_empty());
-        owner_against_thief(starts, world, RunNext::Take, 2, |world| {
+        let owner = part(&world, |world| {
             let mut seen = world.push(1, Slot::Next);
             seen.extend(world.pop());
             seen
         });
+        every_job_once(
+            &world,
+            main,
+            2,
+            vec![owner, thief(&world, 0, RunNext::Take)],
+        );
     });
 }
 
 /// IN-03: `run_next` is kicked into a full ring, which overflows, under a thief's eyes.
 #[test]
 fn run_next_kicked_into_a_full_ring_is_not_lost() {
-    check(|starts| {
+    check(2, |main| {
         let world = filled(4);
         assert!(world.push(4, Slot::Next).is_empty());
-        owner_against_thief(starts, world, RunNext::Take, 6, |world| {
-            world.push(5, Slot::Next)
-        });
+        let owner = part(&world, |world| world.push(5, Slot::Next));
+        every_job_once(
+            &world,
+            main,
+            6,
+            vec![owner, thief(&world, 0, RunNext::Take)],
+        );
     });
+}
+
+/// IN-08: what a thief keeps in its own ring can be stolen by the next thief.
+#[test]
+fn stolen_goroutines_reach_a_second_thief() {
+    check(3, |main| {
+        let world = World::new();
+        let owner = part(&world, |world| {
+            (0..3).flat_map(|id| world.push(id, Slot::Tail)).collect()
+        });
+        let second = part(&world, |world| {
+            let loot = world.steal_from(&world.robbers[0], 1, RunNext::Leave);
+            loot.into_iter().collect()
+        });
+        let parts = vec![owner, thief(&world, 0, RunNext::Leave), second];
+        every_job_once(&world, main, 3, parts);
+    });
+}
+
+/// Runs `owner` under the eyes of an onlooker, who must never find the queue empty.
+fn never_looks_empty(world: &Arc<World>, main: usize, owner: Part) {
+    let onlooker = part(world, |world| {
+        assert!(!world.victim.is_empty(), "there was one all the time");
+        Vec::new()
+    });
+    race(main, [owner, onlooker]);
 }
 
 /// RQ-03, IN-06: something is always here, so an onlooker never finds the queue empty. The case
@@ -276,20 +316,15 @@ fn run_next_kicked_into_a_full_ring_is_not_lost() {
 fn is_empty_sees_what_is_always_there() {
     for first in [Slot::Next, Slot::Tail] {
         for second in [Slot::Next, Slot::Tail] {
-            check(move |starts| {
+            check(2, move |main| {
                 let world = World::new();
                 assert!(world.push(0, first).is_empty());
-                let eyes = world.clone();
-                let (popped, looked_empty) = race(
-                    starts,
-                    move || {
-                        assert!(world.push(1, second).is_empty());
-                        world.pop()
-                    },
-                    move || eyes.victim.is_empty(),
-                );
-                assert!(popped.is_some());
-                assert!(!looked_empty, "{first:?} then {second:?} looked empty");
+                let owner = part(&world, move |world| {
+                    assert!(world.push(1, second).is_empty());
+                    assert!(world.pop().is_some());
+                    Vec::new()
+                });
+                never_looks_empty(&world, main, owner);
             });
         }
     }
@@ -298,45 +333,13 @@ fn is_empty_sees_what_is_always_there() {
 /// IN-06: the same while the ring is emptied and `run_next` filled.
 #[test]
 fn is_empty_sees_run_next_when_the_ring_is_robbed() {
-    check(|starts| {
+    check(2, |main| {
         let world = filled(1);
-        let eyes = world.clone();
-        let (stolen, looked_empty) = race(
-            starts,
-            move || {
-                assert!(world.push(1, Slot::Next).is_empty());
-                world.steal(0, RunNext::Leave)
-            },
-            move || eyes.victim.is_empty(),
-        );
-        assert_eq!(stolen, Some(0));
-        assert!(!looked_empty, "there was one all the time");
-    });
-}
-
-/// IN-08: what a thief keeps in its own ring can be stolen by the next thief.
-#[test]
-fn stolen_goroutines_reach_a_second_thief() {
-    check(|starts| {
-        let world = World::new();
-        let [ours, first, second] = [world.clone(), world.clone(), world.clone()];
-        let (mut seen, loot) = race(
-            starts,
-            move || {
-                (0..3)
-                    .flat_map(|id| ours.push(id, Slot::Tail))
-                    .collect::<Vec<u32>>()
-            },
-            move || {
-                let robber = thread::spawn(move || first.steal(0, RunNext::Leave));
-                [
-                    second.steal_from(&second.robbers[0], 1, RunNext::Leave),
-                    robber.join().unwrap(),
-                ]
-            },
-        );
-        seen.extend(loot.into_iter().flatten());
-        seen.extend(world.rest());
-        assert_all_once(seen, 3);
+        let owner = part(&world, |world| {
+            assert!(world.push(1, Slot::Next).is_empty());
+            assert_eq!(world.steal(0, RunNext::Leave), Some(0));
+            Vec::new()
+        });
+        never_looks_empty(&world, main, owner);
     });
 }

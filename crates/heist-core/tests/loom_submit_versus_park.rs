@@ -5,11 +5,13 @@
 //! When all Ms that were started are parked, P1 is idle; work that was not run by then is a
 //! wake-up that was lost.
 //!
-//! Mutations it catches, each tried on `spinning.rs` or on the steps below:
-//! - either fence of `spinning.rs` removed,
+//! Mutations it catches, each tried on `spinning.rs`, `run_queue.rs` or on the steps below:
+//! - the fence of `stop`, of the submitter, or of the request without the lock removed,
 //! - the last look left out, or taken before `stop`,
 //! - the P put to rest after `stop` instead of before (the submitter finds no idle P),
-//! - `requested` not asked before a P is dropped, or `request` not made.
+//! - `requested` not asked before a P is dropped, or not after, or `request` not made,
+//! - a submitter that finds no P making its request, or lowering `n`, after it released the lock,
+//!   or the one before the other (Go's order, which needs a rare delay to lose a wake-up).
 #![cfg(loom)]
 
 use heist_core::global_queue::{GlobalLen, GlobalQueue};
@@ -18,6 +20,7 @@ use heist_core::list::{Link, Linked};
 use heist_core::policy::{Share, may_spin};
 use heist_core::run_queue::{RunNext, RunQueue, Slot, Stolen};
 use heist_core::spinning::Spinning;
+use heist_core::sync::{Ordering::SeqCst, fence};
 use loom::sync::Mutex;
 use loom::thread;
 use std::ptr::NonNull;
@@ -59,6 +62,16 @@ struct World {
     spinning: Spinning,
     jobs: Vec<Job>,
     n_run: AtomicU32,
+    submitter: Submitter,
+}
+
+/// How a submitter decides whether to wake somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Submitter {
+    /// As Go does: `try_be_first`, then look for an idle P under the lock.
+    Plain,
+    /// It makes its own fence and, while every P is busy, leaves a request without taking the lock.
+    ShortCut,
 }
 
 /// Where the submitter puts its work.
@@ -69,7 +82,7 @@ enum Where {
 }
 
 impl World {
-    fn new(n_jobs: usize) -> Arc<Self> {
+    fn new(n_jobs: usize, submitter: Submitter) -> Arc<Self> {
         let view = IdleView::new(N_PROCS);
         Arc::new(Self {
             queues: [RunQueue::new(), RunQueue::new()],
@@ -82,6 +95,7 @@ impl World {
             spinning: Spinning::new(),
             jobs: (0..n_jobs).map(|_| Job::default()).collect(),
             n_run: AtomicU32::new(0),
+            submitter,
         })
     }
 
@@ -99,18 +113,25 @@ impl World {
                 unsafe { sched.global.push_back(&self.global_len, gp) };
             }
         }
+        // A push into `run_next` is a full fence by itself.
+        let fenced = matches!(place, Where::Local(Slot::Next));
+        if self.submitter == Submitter::ShortCut && !fenced {
+            fence(SeqCst);
+        }
         self.wake_p()
     }
 
     /// IN-15.
     fn wake_p(self: &Arc<Self>) -> Option<thread::JoinHandle<()>> {
+        if self.submitter == Submitter::ShortCut && self.nobody_to_wake() {
+            return None;
+        }
         if !self.spinning.try_be_first() {
             return None;
         }
         let mut sched = self.sched.lock().unwrap();
         let Some(pp) = sched.idle.take(&self.view) else {
-            self.spinning.request();
-            self.spinning.stop();
+            self.spinning.withdraw();
             return None;
         };
         drop(sched);
@@ -123,6 +144,21 @@ impl World {
             }
             .run()
         }))
+    }
+
+    fn nobody_to_wake(&self) -> bool {
+        if self.spinning.n() != 0 {
+            return true;
+        }
+        if self.view.count() != 0 {
+            return false;
+        }
+        if !self.spinning.requested() {
+            self.spinning.request();
+            fence(SeqCst);
+        }
+        // Who drops its P raises the count, then reads the request.
+        self.view.count() == 0
     }
 }
 
@@ -204,6 +240,7 @@ impl M {
         let world = &self.world;
         let mut sched = world.sched.lock().unwrap();
         if !self.spins && world.spinning.requested() {
+            drop(sched);
             world.spinning.start();
             self.spins = true;
             return true;
@@ -211,17 +248,23 @@ impl M {
         // Step 1: the P rests.
         sched.idle.put(&world.view, self.pp, false);
         drop(sched);
-        if !self.spins {
-            return false;
-        }
         // Step 2.
-        self.spins = false;
-        world.spinning.stop();
-        // Step 3: the last look.
-        let work = world.global_len.get() != 0
-            || (0..N_PROCS)
-                .any(|id| !world.view.idle.contains(id) && !world.queues[id as usize].is_empty());
-        if !work {
+        let was_spinning = std::mem::replace(&mut self.spins, false);
+        if was_spinning {
+            world.spinning.stop();
+        }
+        let asked = world.submitter == Submitter::ShortCut && {
+            fence(SeqCst);
+            world.spinning.requested()
+        };
+        // Step 3: the last look, also for a request that was made without the lock.
+        (was_spinning || asked) && self.look_once_more()
+    }
+
+    fn look_once_more(&mut self) -> bool {
+        let world = &self.world;
+        let busy = |id| !world.view.idle.contains(id) && !world.queues[id as usize].is_empty();
+        if world.global_len.get() == 0 && !(0..N_PROCS).any(busy) {
             return false;
         }
         let mut sched = world.sched.lock().unwrap();
@@ -229,6 +272,7 @@ impl M {
             world.spinning.request();
             return false;
         };
+        drop(sched);
         world.spinning.start();
         self.spins = true;
         self.pp = pp;
@@ -270,37 +314,41 @@ where
 
 /// One spinner on P1, `n_jobs` submissions from P0, then everybody parks.
 fn check(n_jobs: usize, place: Where) {
-    for starts in [Starts::Left, Starts::Right] {
-        loom::model(move || {
-            let world = World::new(n_jobs);
-            world.spinning.start();
-            let [submits, spins] = [world.clone(), world.clone()];
-            race(
-                starts,
-                move || {
-                    let started: Vec<_> = (0..n_jobs)
-                        .filter_map(|job| submits.submit(job, place))
-                        .collect();
-                    started.into_iter().for_each(|other| other.join().unwrap());
-                },
-                move || {
-                    M {
-                        world: spins,
-                        pp: 1,
-                        spins: true,
-                    }
-                    .run()
-                },
-            );
-            assert_eq!(
-                world.n_run.load(Ordering::Relaxed),
-                n_jobs as u32,
-                "a wake-up was lost: all Ms are parked and there is work ({place:?})"
-            );
-            assert_eq!(world.spinning.n(), 0);
-            assert_eq!(world.view.count(), 1);
-        });
+    for submitter in [Submitter::Plain, Submitter::ShortCut] {
+        for starts in [Starts::Left, Starts::Right] {
+            loom::model(move || submit_and_park(n_jobs, place, submitter, starts));
+        }
     }
+}
+
+fn submit_and_park(n_jobs: usize, place: Where, submitter: Submitter, starts: Starts) {
+    let world = World::new(n_jobs, submitter);
+    world.spinning.start();
+    let [submits, spins] = [world.clone(), world.clone()];
+    race(
+        starts,
+        move || {
+            let started: Vec<_> = (0..n_jobs)
+                .filter_map(|job| submits.submit(job, place))
+                .collect();
+            started.into_iter().for_each(|other| other.join().unwrap());
+        },
+        move || {
+            M {
+                world: spins,
+                pp: 1,
+                spins: true,
+            }
+            .run()
+        },
+    );
+    assert_eq!(
+        world.n_run.load(Ordering::Relaxed),
+        n_jobs as u32,
+        "a wake-up was lost: all Ms are parked and there is work ({place:?}, {submitter:?})"
+    );
+    assert_eq!(world.spinning.n(), 0);
+    assert_eq!(world.view.count(), 1);
 }
 
 /// IN-17: work at the tail of the submitter's ring.

@@ -80,7 +80,7 @@ fn request_is_answered_by_who_starts() {
 fn submitter_without_a_p_leaves_a_request() {
     let spinning = Spinning::new();
     assert!(spinning.try_be_first());
-    spinning.request();
-    assert_eq!(spinning.stop(), 0);
+    spinning.withdraw();
+    assert_eq!(spinning.n(), 0);
     assert!(spinning.requested());
 }
