@@ -30,6 +30,7 @@ pub mod metrics;
 mod panic_report;
 mod runtime;
 mod sched;
+mod snapshot;
 pub mod sync;
 mod sys;
 #[doc(hidden)]
@@ -39,7 +40,8 @@ mod waiter;
 
 pub use builder::{BuildError, Builder};
 pub use goroutine::{
-    JoinError, JoinHandle, current_id, exit_current, go, num_goroutines, try_go, yield_now,
+    JoinError, JoinHandle, current_id, dump_goroutines, exit_current, go, num_goroutines, try_go,
+    yield_now,
 };
 pub use heist_core::policy::StealPolicy;
 pub use heist_macros::{main, test};

@@ -5,7 +5,6 @@
 
 use crate::current;
 use crate::sched::PanicPolicy;
-use heist_core::sync::Ordering;
 use std::any::Any;
 use std::panic::PanicHookInfo;
 use std::sync::Once;
@@ -43,12 +42,12 @@ fn report(info: &PanicHookInfo<'_>, before: &(dyn Fn(&PanicHookInfo<'_>) + Send 
         return;
     }
     before(info);
-    let id = gp.id.load(Ordering::Relaxed);
+    let id = gp.id.get();
     let name = gp
         .name()
         .map(|name| format!(" '{name}'"))
         .unwrap_or_default();
-    match gp.spawn_site.get() {
+    match gp.spawn_site() {
         Some(site) => eprintln!("note: in goroutine {id}{name}, spawned at {site}"),
         None => eprintln!("note: in goroutine {id}{name}"),
     }

@@ -103,6 +103,12 @@ impl Runtime {
         Metrics::read(&self.sched)
     }
 
+    /// Every goroutine of this runtime as text; see [`dump_goroutines`](crate::dump_goroutines).
+    #[must_use]
+    pub fn dump_goroutines(&self) -> String {
+        self.sched.dump()
+    }
+
     /// What each processor did so far.
     #[must_use]
     pub fn per_proc(&self) -> Vec<ProcStats> {
@@ -119,21 +125,21 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        if let Some(gp) = current::goroutine() {
-            if std::ptr::eq(gp.sched.get(), &*self.sched) {
-                eprintln!(
-                    "heist: a Runtime was dropped by one of its own goroutines, which cannot wait \
+        if let Some(gp) = current::goroutine()
+            && std::ptr::eq(gp.sched.get(), &*self.sched)
+        {
+            eprintln!(
+                "heist: a Runtime was dropped by one of its own goroutines, which cannot wait \
                      for itself; it is left running"
-                );
-                return;
-            }
+            );
+            return;
         }
         let closed = self.sched.shut_down();
-        if let Some(helper) = self.helper.take() {
-            if closed == Closed::Clean {
-                // The helper does not panic; if it did, the process has been told.
-                let _ = helper.join();
-            }
+        if let Some(helper) = self.helper.take()
+            && closed == Closed::Clean
+        {
+            // The helper does not panic; if it did, the process has been told.
+            let _ = helper.join();
         }
     }
 }

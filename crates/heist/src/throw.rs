@@ -24,7 +24,7 @@ fn report_and_abort(what: fmt::Arguments<'_>) -> ! {
             ));
         }
         if let Some(gp) = m.current() {
-            let id = gp.id.load(heist_core::sync::Ordering::Relaxed);
+            let id = gp.id.get();
             stderr::report(format_args!(", goroutine {id}"));
         }
         stderr::report(format_args!("\n"));

@@ -24,7 +24,6 @@ use crate::gmp::{G, M};
 use crate::sys::signal::{Fault, FaultHandler, Verdict};
 use crate::sys::stderr;
 use crate::sys::unwind::{self, Walk};
-use heist_core::sync::Ordering;
 use std::fmt;
 
 /// The payload of the panic.
@@ -126,10 +125,10 @@ fn report(m: &M, gp: &G) {
         "heist: goroutine {}{} overflowed its stack of {} bytes\n\tspawned at {} by goroutine {}, \
          running on M{}\n\tgive it more with goroutine::Builder::stack_size, or all of them with \
          Builder::stack_size\n",
-        gp.id.load(Ordering::Relaxed),
+        gp.id.get(),
         Named(gp.name()),
         m.sched().stack_class(gp).bytes(),
-        Site(gp.spawn_site.get()),
+        Site(gp.spawn_site()),
         gp.parent_id.get(),
         m.id,
     ));

@@ -6,18 +6,20 @@
 //!
 //! # Who may touch what
 //! - `status`, `join`, `flags`: atomic, anyone.
+//! - the fields of `shown`: their owner writes, anyone reads.
 //! - the fields behind `Cell`: whoever owns the goroutine in the sense of `status` (its queue's
 //!   taker, the M that runs it, the claimer). A hand-over goes through a queue or the status word,
 //!   which order memory.
 //! - `payload`: the goroutine until `join` says finished, then the handle.
 
 use super::M;
+use super::shown::{ShownByte, ShownNumber, ShownPointer};
 use crate::coro::stack::Class;
 use crate::coro::switch::Coro;
 use heist_core::join::JoinWord;
 use heist_core::list::{Link, Linked};
 use heist_core::status::{StatusWord, Ticket};
-use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
+use heist_core::sync::{AtomicU32, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::panic::Location;
@@ -72,15 +74,15 @@ pub(crate) enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "waitReason")]
 pub(crate) enum WaitReason {
-    None,
     Join,
     WaitGroup,
 }
 
 impl WaitReason {
+    const ALL: [Self; 2] = [Self::Join, Self::WaitGroup];
+
     pub(crate) const fn text(self) -> &'static str {
         match self {
-            Self::None => "",
             Self::Join => "goroutine join",
             Self::WaitGroup => "sync.WaitGroup.Wait",
         }
@@ -106,8 +108,6 @@ pub(crate) const EXITING: u32 = 2;
 pub(crate) const RESERVE_OPEN: u32 = 16;
 /// It reached the reserve inside the runtime: it panics when it leaves.
 pub(crate) const OVERFLOWED: u32 = 32;
-/// Its closure was started.
-pub(crate) const RAN: u32 = 8;
 /// It waits in a destructor while it unwinds: a second unwinding would end the process, so this
 /// wait cannot be cancelled.
 pub(crate) const UNCANCELLABLE: u32 = 4;
@@ -127,17 +127,17 @@ pub(crate) struct G {
     pub(crate) join: JoinWord,
     pub(crate) flags: AtomicU32,
     pub(crate) outcome: Cell<Outcome>,
-    pub(crate) wait_reason: Cell<WaitReason>,
+    wait_reason: ShownByte,
     pub(crate) started: Cell<bool>,
     /// Who ended the last wait; written by the claimer.
     pub(crate) woken: Cell<Woken>,
-    pub(crate) id: AtomicU64,
-    pub(crate) parent_id: Cell<u64>,
-    pub(crate) sched: Cell<*const Sched>,
+    pub(crate) id: ShownNumber,
+    pub(crate) parent_id: ShownNumber,
+    pub(crate) sched: ShownPointer<Sched>,
     /// The M it must run on: it parked while panicking, or is locked to its thread.
     pub(crate) bound_m: Cell<*const M>,
     pub(crate) vtable: Cell<Option<&'static Vtable>>,
-    pub(crate) spawn_site: Cell<Option<&'static Location<'static>>>,
+    spawn_site: ShownPointer<Location<'static>>,
     /// Counted by an `Arc` that the record owns one share of.
     pub(crate) extras: Cell<*const Extras>,
     /// The wait of whoever joins this goroutine. Written before its address goes into `join`.
@@ -168,15 +168,15 @@ impl G {
             join: JoinWord::new(),
             flags: AtomicU32::new(0),
             outcome: Cell::new(Outcome::None),
-            wait_reason: Cell::new(WaitReason::None),
+            wait_reason: ShownByte::new(0),
             started: Cell::new(false),
             woken: Cell::new(Woken::Ready),
-            id: AtomicU64::new(0),
-            parent_id: Cell::new(0),
-            sched: Cell::new(null()),
+            id: ShownNumber::new(0),
+            parent_id: ShownNumber::new(0),
+            sched: ShownPointer::null(),
             bound_m: Cell::new(null()),
             vtable: Cell::new(None),
-            spawn_site: Cell::new(None),
+            spawn_site: ShownPointer::null(),
             extras: Cell::new(null()),
             joiner: Cell::new(Ticket::NONE),
             coro: Coro::none(),
@@ -208,6 +208,29 @@ impl G {
     pub(crate) fn clear_flag(&self, flag: u32) {
         // ORDERING: see `has_flag`.
         self.flags.fetch_and(!flag, Ordering::SeqCst);
+    }
+
+    /// Why it waits, or waited last.
+    pub(crate) fn wait_reason(&self) -> WaitReason {
+        WaitReason::ALL[self.wait_reason.get() as usize % WaitReason::ALL.len()]
+    }
+
+    /// Says why it is about to wait.
+    #[inline]
+    pub(crate) fn set_wait_reason(&self, reason: WaitReason) {
+        self.wait_reason.set(reason as u8);
+    }
+
+    /// Where it was spawned.
+    pub(crate) fn spawn_site(&self) -> Option<&'static Location<'static>> {
+        // SAFETY: null, or the address of a location, which is static.
+        unsafe { self.spawn_site.get().as_ref() }
+    }
+
+    /// Says where it is spawned.
+    #[inline]
+    pub(crate) fn set_spawn_site(&self, site: &'static Location<'static>) {
+        self.spawn_site.set(site);
     }
 
     /// The name its builder gave it.

@@ -2,10 +2,12 @@
 //!
 //! They hold state and check it; they never schedule.
 
+pub(crate) mod described;
 pub(crate) mod g;
 pub(crate) mod m;
 pub(crate) mod p;
 pub(crate) mod pool;
+pub(crate) mod shown;
 
 pub(crate) use g::G;
 pub(crate) use m::M;

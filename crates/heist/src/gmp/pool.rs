@@ -4,7 +4,8 @@
 //! any record at any time. The list of slabs only grows, so it is read without a lock.
 //!
 //! # Ordering
-//! A slab is linked in with Release after its records are initialised; walkers load with Acquire.
+//! A slab is linked in with Release after its header is written, and its count of records grows
+//! with Release after a record is initialised; walkers load both with Acquire.
 //!
 //! GO: proc.go gfput, gfget, allgadd.
 
@@ -14,7 +15,7 @@ use crate::sys::memory;
 use heist_core::list::List;
 use heist_core::lock_rank::Rank;
 use heist_core::policy;
-use heist_core::sync::{AtomicPtr, Ordering};
+use heist_core::sync::{AtomicPtr, AtomicUsize, Ordering};
 use std::ptr::{NonNull, null_mut};
 
 /// A slab is this many bytes: 1 MiB holds 4095 records.
@@ -24,7 +25,9 @@ const SLAB_BYTES: usize = 1 << 20;
 #[repr(C, align(64))]
 struct SlabHeader {
     next: *mut SlabHeader,
-    _pad: [u8; 248],
+    /// Records that were ever used.
+    carved: AtomicUsize,
+    _pad: [u8; 176],
 }
 
 const PER_SLAB: usize = (SLAB_BYTES - size_of::<SlabHeader>()) / size_of::<G>();
@@ -36,18 +39,18 @@ struct Shared {
     free: List<G>,
     /// Records of the newest slab that were never used: touching them all at once would make a
     /// small program pay for a large one.
-    fresh: *mut G,
+    newest: *mut SlabHeader,
     n_fresh: usize,
 }
 
-// SAFETY: `fresh` points into a slab that only the holder of the lock carves.
+// SAFETY: `newest` is a slab that only the holder of the lock carves.
 unsafe impl Send for Shared {}
 
 static SHARED: Lock<Shared> = Lock::new(
     Rank::FreeGs,
     Shared {
         free: List::new(),
-        fresh: null_mut(),
+        newest: null_mut(),
         n_fresh: 0,
     },
 );
@@ -95,36 +98,32 @@ pub(crate) fn spill(local: &mut List<G>, keep: u32) {
 fn carve(shared: &mut Shared) -> std::io::Result<NonNull<G>> {
     if shared.n_fresh == 0 {
         let slab = memory::map(SLAB_BYTES)?.cast::<SlabHeader>();
-        // SAFETY: the header starts the slab and the records follow it, all inside the mapping.
-        unsafe {
-            shared.fresh = slab.as_ptr().add(1).cast();
-            (*slab.as_ptr()).next = SLABS.load(Ordering::Relaxed);
-        }
+        // SAFETY: the header starts the slab; zeroes are a valid one.
+        unsafe { (*slab.as_ptr()).next = SLABS.load(Ordering::Relaxed) };
+        shared.newest = slab.as_ptr();
         shared.n_fresh = PER_SLAB;
         SLABS.store(slab.as_ptr(), Ordering::Release);
     }
-    let gp = shared.fresh;
+    let n = PER_SLAB - shared.n_fresh;
     shared.n_fresh -= 1;
-    // SAFETY: `gp` is inside the slab, properly aligned, and never used before. Readers of all
-    // records skip it as long as it is zero (status Dead) or dead.
+    // SAFETY: the records follow the header inside the mapping, aligned; this one was never used.
     unsafe {
+        let gp = shared.newest.add(1).cast::<G>().add(n);
         gp.write(G::new_dead());
-        shared.fresh = gp.add(1);
+        (*shared.newest).carved.store(n + 1, Ordering::Release);
         Ok(NonNull::new_unchecked(gp))
     }
 }
 
-/// Calls `look` with every record of the process, dead ones included.
+/// Calls `look` with every record that was ever used, dead ones included.
 pub(crate) fn for_each(mut look: impl FnMut(&G)) {
     let mut slab = SLABS.load(Ordering::Acquire);
-    while !slab.is_null() {
-        for i in 0..PER_SLAB {
-            // SAFETY: slabs are never unmapped, and mapped memory is zero until used, which reads
-            // as a dead record: status and ids are plain integers, cells are not touched by
-            // lookers unless the record is alive.
+    // SAFETY: slabs are never unmapped, and what is read was written before it was published.
+    while let Some(header) = unsafe { slab.as_ref() } {
+        for i in 0..header.carved.load(Ordering::Acquire) {
+            // SAFETY: as above.
             look(unsafe { &*slab.add(1).cast::<G>().add(i) });
         }
-        // SAFETY: as above; `next` was written before the slab was published.
-        slab = unsafe { (*slab).next };
+        slab = header.next;
     }
 }

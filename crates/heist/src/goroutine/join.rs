@@ -10,7 +10,6 @@ use crate::sched::{park, schedule};
 use crate::waiter::{ThreadWaiter, Waiter};
 use heist_core::join::Dropped;
 use heist_core::status::Ticket;
-use heist_core::sync::Ordering;
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
@@ -38,7 +37,7 @@ impl<T> JoinHandle<T> {
     #[inline]
     pub(super) unsafe fn new(gp: NonNull<G>, extras: Option<Arc<Extras>>) -> Self {
         // SAFETY: records are never unmapped, and this one is not recycled while its handle lives.
-        let id = unsafe { gp.as_ref() }.id.load(Ordering::Relaxed);
+        let id = unsafe { gp.as_ref() }.id.get();
         Self {
             gp,
             id: GoroutineId(id),

@@ -128,6 +128,24 @@ pub fn num_goroutines() -> usize {
     current::enter().map_or(0, |rt| rt.sched().n_live() as usize)
 }
 
+/// Every goroutine of this runtime as text, in the form of Go's dumps: number, what it does or
+/// waits for, who made it where. Empty on a plain thread.
+///
+/// The goroutines run on meanwhile, so the list is of slightly different moments.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// assert!(rt.run(heist::dump_goroutines).starts_with("goroutine 1 [running]:"));
+/// ```
+#[doc(alias = "Stack")]
+#[must_use]
+pub fn dump_goroutines() -> String {
+    let sched = current::goroutine().map(|gp| gp.sched.get());
+    // SAFETY: the calling goroutine's runtime outlives it.
+    sched.map_or_else(String::new, |sched| unsafe { &*sched }.dump())
+}
+
 /// The id of the calling goroutine, None on a plain thread.
 ///
 /// # Examples
@@ -138,7 +156,7 @@ pub fn num_goroutines() -> usize {
 /// ```
 #[must_use]
 pub fn current_id() -> Option<GoroutineId> {
-    current::goroutine().map(|gp| GoroutineId(gp.id.load(heist_core::sync::Ordering::Relaxed)))
+    current::goroutine().map(|gp| GoroutineId(gp.id.get()))
 }
 
 /// Ends the calling goroutine here: its stack is unwound and its destructors run.

@@ -31,6 +31,11 @@ impl Counter {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
+    /// One less: the last [`add_shared`](Self::add_shared) was too early.
+    pub(crate) fn take_back(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// The count.
     #[inline]
     pub(crate) fn get(&self) -> u64 {

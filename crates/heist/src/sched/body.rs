@@ -12,7 +12,6 @@ use crate::gmp::{G, M};
 use crate::sys::stderr;
 use crate::waiter::Waiter;
 use heist_core::join::Finished;
-use heist_core::sync::Ordering;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -50,20 +49,21 @@ fn run_closure(g: &G) -> Outcome {
     let Some(vtable) = g.vtable.get() else {
         heist_core::throw!("goroutine_main: a goroutine without a closure");
     };
+    if g.is_cancelled() {
+        // SAFETY: a goroutine runs its closure once, or drops it once.
+        let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { (vtable.drop_closure)(g) }));
+        if let Err(payload) = dropped {
+            std::mem::forget(payload);
+        }
+        return Outcome::Cancelled;
+    }
     // Through a pointer the compiler knows nothing of the callee, so this frame can always be
     // unwound into.
     let result = catch_unwind(AssertUnwindSafe(|| {
-        if g.is_cancelled() {
-            // SAFETY: a goroutine runs its closure once, or drops it once.
-            unsafe { (vtable.drop_closure)(g) };
-            return;
-        }
-        g.set_flag(g::RAN);
         // SAFETY: as above.
         unsafe { (vtable.run)(g) };
     }));
     match result {
-        Ok(()) if !g.has_flag(g::RAN) => Outcome::Cancelled,
         Ok(()) if g.has_flag(g::EXITING) => {
             // It caught its own ending, kept it from being dropped, and returned.
             g.outcome.set(Outcome::Returned);
@@ -125,12 +125,12 @@ fn on_panic(g: &G) {
     if sched.config.on_panic == PanicPolicy::Abort {
         // SAFETY: the outcome is Panicked, so the payload holds the box; the process ends.
         let payload = unsafe { &*g.payload.as_ptr::<Box<dyn Any + Send>>() };
-        let id = g.id.load(Ordering::Relaxed);
+        let id = g.id.get();
         stderr::report(format_args!(
             "panic: {}\n\ngoroutine {id} [running]:\n",
             crate::panic_report::message(&**payload),
         ));
-        if let Some(site) = g.spawn_site.get() {
+        if let Some(site) = g.spawn_site() {
             let parent = g.parent_id.get();
             stderr::report(format_args!("created by goroutine {parent} at {site}\n"));
         }

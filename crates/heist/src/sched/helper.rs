@@ -257,9 +257,20 @@ fn m_main(sched: Arc<Sched>, m: Owned) {
         stderr::report(format_args!("heist: no memory for a signal stack\n"));
         stderr::exit_now(2);
     }
+    let unwinding = NoUnwinding;
     schedule::run(m);
+    std::mem::forget(unwinding);
     drop(alt_stack);
     drop(sched);
+}
+
+/// A panic of the scheduler itself must not end just its thread, with a P in its hands.
+struct NoUnwinding;
+
+impl Drop for NoUnwinding {
+    fn drop(&mut self) {
+        heist_core::throw!("m_main: the scheduler panicked");
+    }
 }
 
 #[cold]

@@ -57,10 +57,10 @@ impl Sched {
         // ORDERING: putting the P to rest and leaving the spinners were SeqCst read-modify-writes;
         // what follows reads what submitters wrote before they read those.
         heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
-        if was_spinning || self.spinning.requested() {
-            if let LastLook::Awake(found) = self.look_once_more(m) {
-                return found;
-            }
+        if (was_spinning || self.spinning.requested())
+            && let LastLook::Awake(found) = self.look_once_more(m)
+        {
+            return found;
         }
         self.stop_m(m)
     }

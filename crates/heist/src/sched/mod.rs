@@ -37,6 +37,7 @@ use heist_core::list::{DoubleList, List};
 use heist_core::lock_rank::Rank;
 use heist_core::policy::{PROCS_MAX, StealPolicy};
 use heist_core::spinning::Spinning;
+use heist_core::status::Status;
 use heist_core::steal_order::StealOrder;
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
 use std::ptr::NonNull;
@@ -202,6 +203,11 @@ impl Sched {
     pub(crate) fn set_phase(&self, phase: Phase) {
         // ORDERING: see `phase`.
         self.phase.store(phase as u32, Ordering::SeqCst);
+    }
+
+    /// Whether a record is a live goroutine of this runtime.
+    pub(crate) fn is_mine(&self, gp: &G) -> bool {
+        gp.status.get() != Status::Dead && std::ptr::eq(gp.sched.get(), self)
     }
 
     /// Adds all counters up.

@@ -31,7 +31,7 @@ pub(crate) unsafe fn park(
     arg: *mut (),
 ) -> (InRuntime, Woken) {
     let gp = rt.goroutine();
-    gp.wait_reason.set(reason);
+    gp.set_wait_reason(reason);
     gp.woken.set(Woken::Ready);
     let unwinding = std::thread::panicking();
     if unwinding {

@@ -7,11 +7,11 @@
 //! 3. The Ms leave, the helper joins them.
 
 use super::{Phase, Sched, cancel};
-use crate::gmp::{G, pool};
+use crate::gmp::described::Described;
+use crate::gmp::pool;
 use crate::sys::futex::Kernel;
-use crate::sys::{stderr, thread};
+use crate::sys::stderr;
 use heist_core::note::Futex;
-use heist_core::status::Status;
 use heist_core::sync::Ordering;
 use std::ptr::null;
 use std::time::Instant;
@@ -44,11 +44,6 @@ impl Sched {
         }
         self.stop_ms();
         closed
-    }
-
-    /// Whether a record is a live goroutine of this runtime.
-    fn is_mine(&self, gp: &G) -> bool {
-        gp.status.get() != Status::Dead && std::ptr::eq(gp.sched.get(), self)
     }
 
     fn wait_for_the_last(&self) -> Closed {
@@ -96,13 +91,7 @@ impl Sched {
         pool::for_each(|gp| {
             if self.is_mine(gp) && named < REPORT_MAX {
                 named += 1;
-                let id = gp.id.load(Ordering::Relaxed);
-                let status = gp.status.get().name();
-                stderr::report(format_args!("\tgoroutine {id} [{status}]"));
-                if let Some(site) = gp.spawn_site.get() {
-                    stderr::report(format_args!(", spawned at {site}"));
-                }
-                stderr::report(format_args!("\n"));
+                stderr::report(format_args!("{}", Described(gp)));
             }
         });
     }
@@ -120,6 +109,5 @@ impl Sched {
         }
         // Ms that look for work right now see the phase before they sleep.
         self.helper.ask();
-        let _ = thread::id();
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn spawn(
     }
     let id = local.next_id;
     local.next_id += 1;
-    let parent = rt.goroutine().id.load(Ordering::Relaxed);
+    let parent = rt.goroutine().id.get();
     // SAFETY: the record is free, so nobody else uses it.
     unsafe { fill(gp, sched, recipe, id, parent, write) };
     pp.stats.created.bump();
@@ -79,12 +79,24 @@ pub(crate) fn spawn_from_outside(
     recipe: Recipe,
     write: impl FnOnce(*mut u8),
 ) -> Result<NonNull<G>, Refused> {
-    sched.may_spawn()?;
-    let gp = pool::take_one().map_err(|_| Refused::NoMemory)?;
+    // Counted first: a runtime that closes meanwhile either sees the count and waits for this
+    // goroutine, or is seen to be closing. Nothing else keeps it from closing under this thread.
+    sched.stats.created.add_shared(1);
+    heist_core::sync::fence(Ordering::SeqCst);
+    let taken = sched
+        .may_spawn()
+        .and_then(|()| pool::take_one().map_err(|_| Refused::NoMemory));
+    let gp = match taken {
+        Ok(gp) => gp,
+        Err(refused) => {
+            sched.stats.created.take_back();
+            sched.after_finish();
+            return Err(refused);
+        }
+    };
     let id = sched.reserve_ids(1);
     // SAFETY: the record is free, so nobody else uses it.
     unsafe { fill(gp, sched, recipe, id, 0, write) };
-    sched.stats.created.add_shared(1);
     sched.stats.global_put.add_shared(1);
     // SAFETY: runnable, new, in no queue.
     unsafe { sched.push_global(gp) };
@@ -113,14 +125,13 @@ unsafe fn fill(
     g.join.reset();
     g.flags.store(0, Ordering::Relaxed);
     g.outcome.set(Outcome::None);
-    g.wait_reason.set(g::WaitReason::None);
     g.started.set(false);
-    g.id.store(id, Ordering::Relaxed);
+    g.id.set(id);
     g.parent_id.set(parent);
     g.sched.set(sched);
     g.bound_m.set(null());
     g.vtable.set(Some(recipe.vtable));
-    g.spawn_site.set(Some(recipe.site));
+    g.set_spawn_site(recipe.site);
     g.extras.set(recipe.extras);
     write(g.payload.as_ptr());
     g.status.transition(Status::Dead, Status::Runnable);

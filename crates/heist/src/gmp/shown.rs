@@ -1,0 +1,67 @@
+//! Fields that anyone may look at while their owner changes them.
+//!
+//! Reports and dumps look at goroutines that run. What they see may be of a moment ago, or of the
+//! next goroutine in a recycled record, but it is always a value that was there.
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+
+/// A number.
+#[derive(Debug)]
+pub(crate) struct ShownNumber(AtomicU64);
+
+impl ShownNumber {
+    pub(crate) const fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// A pointer to something that outlives whoever looks.
+#[derive(Debug)]
+pub(crate) struct ShownPointer<T>(AtomicPtr<T>);
+
+impl<T> ShownPointer<T> {
+    pub(crate) const fn null() -> Self {
+        Self(AtomicPtr::new(null_mut()))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> *const T {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, value: *const T) {
+        self.0.store(value.cast_mut(), Ordering::Relaxed);
+    }
+}
+
+/// A small number, such as a choice among a few.
+#[derive(Debug)]
+pub(crate) struct ShownByte(AtomicU8);
+
+impl ShownByte {
+    pub(crate) const fn new(value: u8) -> Self {
+        Self(AtomicU8::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, value: u8) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
