@@ -1,12 +1,13 @@
 //! Every interleaving of "work arrives" with "the last spinner gives up": `spinning.rs`.
 //!
-//! M0 runs on P0 for ever and submits; it never looks for work. M1 spins on P1 and finds nothing,
-//! or something, and parks when it is done. M2 is a thread that exists once somebody starts it.
-//! When all Ms that were started are parked, P1 is idle; work that was not run by then is a
-//! wake-up that was lost.
+//! M0 runs on P0 for ever and submits; it never looks for work. M1 on P1 spins and finds nothing,
+//! or something, or is about to drop its P; it parks when it is done. M2 is a thread that exists
+//! once somebody starts it. When all Ms that were started are parked, P1 is idle; work that was not
+//! run by then is a wake-up that was lost.
 //!
 //! Mutations it catches, each tried on `spinning.rs`, `run_queue.rs` or on the steps below:
-//! - the fence of `stop`, of the submitter, or of the request without the lock removed,
+//! - a fence removed: that of `stop`, of `try_be_first`, of the submitter, of a push into `run_next`,
+//!   of the request without the lock, or of the look for one,
 //! - the last look left out, or taken before `stop`,
 //! - the P put to rest after `stop` instead of before (the submitter finds no idle P),
 //! - `requested` not asked before a P is dropped, or not after, or `request` not made,
@@ -312,19 +313,39 @@ where
     }
 }
 
-/// One spinner on P1, `n_jobs` submissions from P0, then everybody parks.
-fn check(n_jobs: usize, place: Where) {
+/// What M1 is doing when the model begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opening {
+    /// It spins.
+    Spins,
+    /// It did not spin, because enough others did, and is about to drop its P; those others have
+    /// found something since.
+    DropsItsP,
+}
+
+/// M1 on P1, `n_jobs` submissions from P0, then everybody parks.
+fn check(opening: Opening, n_jobs: usize, place: Where) {
     for submitter in [Submitter::Plain, Submitter::ShortCut] {
         for starts in [Starts::Left, Starts::Right] {
-            loom::model(move || submit_and_park(n_jobs, place, submitter, starts));
+            loom::model(move || {
+                let world = World::new(n_jobs, submitter);
+                submit_and_park(&world, opening, place, starts);
+            });
         }
     }
 }
 
-fn submit_and_park(n_jobs: usize, place: Where, submitter: Submitter, starts: Starts) {
-    let world = World::new(n_jobs, submitter);
-    world.spinning.start();
-    let [submits, spins] = [world.clone(), world.clone()];
+fn submit_and_park(world: &Arc<World>, opening: Opening, place: Where, starts: Starts) {
+    let n_jobs = world.jobs.len();
+    let submits = world.clone();
+    let mut m1 = M {
+        world: world.clone(),
+        pp: 1,
+        spins: opening == Opening::Spins,
+    };
+    if m1.spins {
+        world.spinning.start();
+    }
     race(
         starts,
         move || {
@@ -334,18 +355,16 @@ fn submit_and_park(n_jobs: usize, place: Where, submitter: Submitter, starts: St
             started.into_iter().for_each(|other| other.join().unwrap());
         },
         move || {
-            M {
-                world: spins,
-                pp: 1,
-                spins: true,
+            if m1.spins || m1.keep_looking() {
+                m1.run();
             }
-            .run()
         },
     );
     assert_eq!(
         world.n_run.load(Ordering::Relaxed),
         n_jobs as u32,
-        "a wake-up was lost: all Ms are parked and there is work ({place:?}, {submitter:?})"
+        "a wake-up was lost: all Ms are parked and there is work ({place:?}, {:?})",
+        world.submitter
     );
     assert_eq!(world.spinning.n(), 0);
     assert_eq!(world.view.count(), 1);
@@ -354,24 +373,37 @@ fn submit_and_park(n_jobs: usize, place: Where, submitter: Submitter, starts: St
 /// IN-17: work at the tail of the submitter's ring.
 #[test]
 fn work_in_the_ring_is_not_missed() {
-    check(1, Where::Local(Slot::Tail));
+    check(Opening::Spins, 1, Where::Local(Slot::Tail));
 }
 
 /// IN-17: work in the submitter's `run_next`.
 #[test]
 fn work_in_run_next_is_not_missed() {
-    check(1, Where::Local(Slot::Next));
+    check(Opening::Spins, 1, Where::Local(Slot::Next));
 }
 
 /// IN-17: work in the global queue.
 #[test]
 fn work_in_the_global_queue_is_not_missed() {
-    check(1, Where::Global);
+    check(Opening::Spins, 1, Where::Global);
 }
 
 /// IN-17, IN-18: the second submission may find every P busy; then somebody must be asked to spin
 /// before it drops its P.
 #[test]
 fn work_submitted_while_all_are_busy_is_not_missed() {
-    check(2, Where::Local(Slot::Tail));
+    check(Opening::Spins, 2, Where::Local(Slot::Tail));
+}
+
+/// IN-17, IN-18: an M that did not spin puts its P to rest while work arrives: either the submitter
+/// sees the P or the M sees the request.
+#[test]
+fn work_that_meets_a_p_on_its_way_to_rest_is_not_missed() {
+    for place in [
+        Where::Local(Slot::Tail),
+        Where::Local(Slot::Next),
+        Where::Global,
+    ] {
+        check(Opening::DropsItsP, 1, place);
+    }
 }
