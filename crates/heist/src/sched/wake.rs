@@ -31,10 +31,10 @@ impl Sched {
         if self.idle.count() == 0 {
             if !self.spinning.requested() {
                 self.spinning.request();
+                // ORDERING: an M that drops its P raises the count, fences and reads the request;
+                // this writes the request, fences and reads the count. One sees the other.
                 heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
             }
-            // An M that drops its P raises the count and then reads the request; this reads the
-            // count after the request. One of the two sees the other.
             if self.idle.count() == 0 {
                 return;
             }
@@ -47,17 +47,13 @@ impl Sched {
         if !self.spinning.try_be_first() {
             return;
         }
-        let p = self.lock.lock().idle_ps.take(&self.idle);
-        match p {
-            Some(id) => {
-                self.stats.wake_ups.add_shared(1);
-                self.start_m(self.p(id), Start::Spinning);
-            }
-            None => {
-                self.spinning.stop();
-                self.spinning.request();
-            }
-        }
+        let mut locked = self.lock.lock();
+        let Some(id) = locked.idle_ps.take(&self.idle) else {
+            return self.spinning.withdraw();
+        };
+        drop(locked);
+        self.stats.wake_ups.add_shared(1);
+        self.start_m(self.p(id), Start::Spinning);
     }
 
     /// Gives `pp` to an M that sleeps, or has one made.
