@@ -65,6 +65,9 @@ fn judge(fault: &mut Fault<'_>) -> Verdict {
         return Verdict::Resume;
     }
     match unwind::find_raise_point(fault.instruction()) {
+        // It may come to the end of its panic in the reserve: the hook may print a backtrace, which
+        // needs a lot of stack.
+        Walk::Raise(_) if std::thread::panicking() && !hard => Verdict::Resume,
         Walk::Raise(_) if std::thread::panicking() => die(m, gp, "it was panicking already"),
         Walk::Raise(point) => {
             report(m, gp);
