@@ -1,0 +1,111 @@
+//! Runs a test a second time in a process of its own: for what ends a process, for environment
+//! variables and limits, and for measurements that other tests would disturb.
+
+#![allow(dead_code, reason = "every test file uses its own part of this")]
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+const ROLE: &str = "HEIST_TEST_CHILD";
+
+/// How a child ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    pub stderr: String,
+}
+
+impl Ended {
+    #[track_caller]
+    pub fn succeeded(&self) {
+        assert!(
+            self.status.success(),
+            "{}\n{}",
+            self.status,
+            self.last_lines()
+        );
+    }
+
+    #[track_caller]
+    pub fn exited(&self, code: i32) {
+        assert_eq!(
+            self.status.code(),
+            Some(code),
+            "{}\n{}",
+            self.status,
+            self.last_lines()
+        );
+    }
+
+    #[track_caller]
+    pub fn was_killed_by(&self, signal: i32) {
+        assert_eq!(
+            self.status.signal(),
+            Some(signal),
+            "{}\n{}",
+            self.status,
+            self.last_lines()
+        );
+    }
+
+    #[track_caller]
+    pub fn said(&self, text: &str) {
+        assert!(
+            self.stderr.contains(text),
+            "{text:?} is not in:\n{}",
+            self.last_lines()
+        );
+    }
+
+    /// The end of what it wrote: a child may write a lot.
+    fn last_lines(&self) -> String {
+        let lines: Vec<_> = self.stderr.lines().collect();
+        lines[lines.len().saturating_sub(60)..].join("\n")
+    }
+}
+
+/// Runs the calling test in a child, where `body` is run instead. In the child this does not
+/// return.
+pub fn run(test: &str, body: impl FnOnce()) -> Ended {
+    run_with(test, |_| {}, body)
+}
+
+/// As [`run`], with a say in how the child is started.
+pub fn run_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnce()) -> Ended {
+    if std::env::var_os(ROLE).is_some_and(|role| role == test) {
+        let watchdog = crate::matrix::Watchdog::new(Duration::from_secs(300), String::new);
+        body();
+        drop(watchdog);
+        std::process::exit(0);
+    }
+    let program = std::env::current_exe().expect("a test knows its own program");
+    let mut command = Command::new(program);
+    command
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(ROLE, test);
+    prepare(&mut command);
+    let output = command.output().expect("the child starts");
+    Ended {
+        status: output.status,
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// A number of `/proc/self/status`, in KiB where it is a size.
+pub fn own_status(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("proc is mounted");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+        .unwrap_or_else(|| panic!("no {field} in the status"));
+    let number = line.split_whitespace().next().expect("a value");
+    number.parse().expect("a number")
+}
+
+/// Threads of this process.
+pub fn own_threads() -> usize {
+    std::fs::read_dir("/proc/self/task")
+        .expect("proc is mounted")
+        .count()
+}

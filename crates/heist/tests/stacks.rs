@@ -1,0 +1,194 @@
+//! Stacks: deep recursion is intact, memory is bounded and given to the next goroutine.
+
+mod child;
+mod matrix;
+
+use heist::goroutine::{Builder, SpawnError};
+use heist::sync::WaitGroup;
+use heist::{Runtime, go, yield_now};
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Recurses and checks on the way back that no frame was changed meanwhile.
+fn intact(n: u64, park_at: u64) -> u64 {
+    let frame = black_box([n + 1; 8]);
+    if n == 0 {
+        return 0;
+    }
+    if n.is_multiple_of(park_at) {
+        yield_now();
+    }
+    let below = intact(n - 1, park_at);
+    assert_eq!(frame, [n + 1; 8], "a frame was overwritten");
+    below + 1
+}
+
+/// SP-02: a thousand levels deep every frame is as it was, also across parks.
+#[test]
+fn deep_recursion_keeps_every_frame() {
+    matrix::run(|| {
+        assert_eq!(intact(300, 100), 300);
+        let handles: Vec<_> = (0..8)
+            .map(|i| {
+                let big = Builder::new().stack_size(1 << 20);
+                big.spawn(move || intact(1 << 10, 100 + i)).unwrap()
+            })
+            .collect();
+        for handle in handles {
+            assert_eq!(handle.join().unwrap(), 1 << 10);
+        }
+    });
+}
+
+/// SP-02: in a goroutine of 64 MiB, very deep.
+#[test]
+fn a_large_stack_is_as_large_as_asked() {
+    for procs in [1, 2] {
+        matrix::plain(procs).run(|| {
+            let builder = Builder::new().stack_size(64 << 20);
+            // Far more than the default would hold, with at least 64 bytes in each frame.
+            let handle = builder.spawn(|| intact(50_000, 20_000)).unwrap();
+            assert_eq!(handle.join().unwrap(), 50_000);
+        });
+    }
+}
+
+/// The size of the runtime's stacks is a setting too.
+#[test]
+fn the_runtime_sets_the_size_for_all() {
+    let rt = matrix::start(Runtime::builder().procs(2).stack_size(8 << 20));
+    assert_eq!(
+        rt.run(|| go(|| intact(10_000, 5000)).join().unwrap()),
+        10_000
+    );
+    let rt = matrix::start(Runtime::builder().procs(2).stack_size(32 << 10));
+    assert_eq!(rt.run(|| go(|| intact(20, 5)).join().unwrap()), 20);
+}
+
+/// A stack that cannot be had is an error, and a small one is rounded up to what a panic needs.
+#[test]
+fn sizes_out_of_range_are_handled() {
+    matrix::plain(1).run(|| {
+        for bytes in [(1 << 30) + 1, usize::MAX] {
+            let refused = Builder::new().stack_size(bytes).spawn(|| ());
+            let error = refused.unwrap_err();
+            assert_eq!(error, SpawnError::StackTooLarge { bytes });
+            assert!(error.to_string().contains("1073741824"), "{error}");
+        }
+        for bytes in [0, 1, 4096] {
+            let small = Builder::new().stack_size(bytes);
+            let handle = small.spawn(|| panic!("unwinds on {} bytes", 32 << 10));
+            let error = heist::JoinHandle::<()>::join(handle.unwrap()).unwrap_err();
+            assert_eq!(error.panic_message(), Some("unwinds on 32768 bytes"));
+        }
+    });
+}
+
+fn mapped_bytes(rt: &Runtime) -> u64 {
+    rt.metrics().get("/heist/stacks/mapped:bytes").unwrap()
+}
+
+/// Recurses with frames of a kibibyte.
+fn deep(n: u32) -> u64 {
+    let frame = black_box([u64::from(n); 128]);
+    match n {
+        0 => 0,
+        _ => deep(n - 1) + frame[64] - u64::from(n) + 1,
+    }
+}
+
+/// Eight times what one batch of the test below uses, as in Go: processors keep some stacks.
+const LIMIT_KIB: u64 = 8 * 32 * 128;
+
+/// SP-03: 256 batches of 32 goroutines, each 128 frames of a kibibyte deep, do not need the memory
+/// of more than a few.
+#[test]
+fn stack_memory_is_bounded_over_batches() {
+    let ended = child::run("stack_memory_is_bounded_over_batches", || {
+        for case in matrix::cases_with(&[1, 2, 16]) {
+            let rt = matrix::start(case.builder().stack_size(512 << 10));
+            let (before, resident) = (mapped_bytes(&rt), child::own_status("VmRSS"));
+            let batch = || {
+                rt.run(|| {
+                    let gate = WaitGroup::new();
+                    gate.add(32);
+                    let handles: Vec<_> = (0..32)
+                        .map(|_| {
+                            let gate = gate.clone();
+                            go(move || {
+                                assert_eq!(deep(128), 128);
+                                // All of them have a stack at the same time.
+                                gate.done();
+                                gate.wait();
+                            })
+                        })
+                        .collect();
+                    for handle in handles {
+                        handle.join().unwrap();
+                    }
+                });
+            };
+            (0..256).for_each(|_| batch());
+            // A slab, and another if the last one of the case before was not enough.
+            let mapped = mapped_bytes(&rt) - before;
+            assert!(mapped <= 128 << 20, "{case}: {mapped} bytes for 33 stacks");
+            let grown = child::own_status("VmRSS").saturating_sub(resident);
+            assert!(grown <= LIMIT_KIB, "{case}: {grown} KiB of memory");
+        }
+    });
+    ended.succeeded();
+}
+
+/// SP-04: goroutines that recurse to different depths on request, in rounds: nothing is corrupted.
+#[test]
+fn stacks_of_different_use_are_reused() {
+    matrix::run(|| {
+        for _ in 0..4 {
+            let depth = Arc::new(AtomicU64::new(0));
+            let handles: Vec<_> = (0..200)
+                .map(|_| {
+                    let depth = Arc::clone(&depth);
+                    go(move || {
+                        let mut n = 0;
+                        for asked in [1, 2, 4, 8, 16] {
+                            while depth.load(Ordering::SeqCst) < asked {
+                                yield_now();
+                            }
+                            n += intact(asked, 7);
+                        }
+                        n
+                    })
+                })
+                .collect();
+            for asked in [1, 2, 4, 8, 16] {
+                depth.store(asked, Ordering::SeqCst);
+                yield_now();
+            }
+            for handle in handles {
+                assert_eq!(handle.join().unwrap(), 31);
+            }
+        }
+    });
+}
+
+/// SP-04: stacks of all sizes at the same time, again and again.
+#[test]
+fn stacks_of_all_sizes_mix() {
+    matrix::run(|| {
+        for round in 0..5_u64 {
+            let handles: Vec<_> = (0..40)
+                .map(|i| {
+                    let bytes = (32 << 10) << (i % 6);
+                    let sized = Builder::new().stack_size(bytes);
+                    sized
+                        .spawn(move || intact(20 << (i % 6), 9 + round))
+                        .unwrap()
+                })
+                .collect();
+            for (i, handle) in handles.into_iter().enumerate() {
+                assert_eq!(handle.join().unwrap(), 20 << (i % 6));
+            }
+        }
+    });
+}
