@@ -20,9 +20,8 @@ const (
 )
 
 // tick sleeps to every tick and counts also those it missed: a wake-up 5 ms late stands for
-// five ticks that were 5, 4, 3, 2 and 1 ms late.
-func tick(length time.Duration) []time.Duration {
-	start := time.Now()
+// five ticks that were 5, 4, 3, 2 and 1 ms late. The clock starts with the load.
+func tick(start time.Time, length time.Duration) []time.Duration {
 	ticks := int(length / tickPeriod)
 	late := make([]time.Duration, 0, ticks)
 	due := func() time.Time { return start.Add(tickPeriod * time.Duration(len(late)+1)) }
@@ -52,6 +51,7 @@ func lateness(name string, late []time.Duration, ran int64, tasks int) []reading
 }
 
 func hogs() []reading {
+	start := time.Now()
 	var stop atomic.Bool
 	var ran atomic.Int64
 	time.AfterFunc(hogsLength, func() { stop.Store(true) })
@@ -68,14 +68,15 @@ func hogs() []reading {
 		}()
 	}
 	late := make(chan []time.Duration)
-	go func() { late <- tick(hogsLength) }()
+	go func() { late <- tick(start, hogsLength) }()
 	ticks := <-late
 	group.Wait()
 	return lateness("hogs", ticks, ran.Load(), hogCount)
 }
 
 func sleepers(name string, nap func()) []reading {
-	end := time.Now().Add(sleepersLength)
+	start := time.Now()
+	end := start.Add(sleepersLength)
 	var ran atomic.Int64
 	var group sync.WaitGroup
 	for range sleeperCount {
@@ -92,20 +93,34 @@ func sleepers(name string, nap func()) []reading {
 		}()
 	}
 	late := make(chan []time.Duration)
-	go func() { late <- tick(sleepersLength) }()
+	go func() { late <- tick(start, sleepersLength) }()
 	ticks := <-late
 	group.Wait()
 	return lateness(name, ticks, ran.Load(), sleeperCount)
 }
 
+// nap sleeps its whole length: like Rust's sleep it goes on after a signal, which the
+// scheduler may send to preempt.
+func nap(nanosleep func(span *syscall.Timespec) syscall.Errno) {
+	span := syscall.NsecToTimespec(sleeperNap.Nanoseconds())
+	for nanosleep(&span) == syscall.EINTR {
+	}
+}
+
 // announcedNap blocks in a system call that the scheduler knows of, as all of Go's own do.
 func announcedNap() {
-	span := syscall.NsecToTimespec(sleeperNap.Nanoseconds())
-	syscall.Syscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&span)), 0, 0)
+	nap(func(span *syscall.Timespec) syscall.Errno {
+		_, _, errno := syscall.Syscall(syscall.SYS_NANOSLEEP,
+			uintptr(unsafe.Pointer(span)), uintptr(unsafe.Pointer(span)), 0)
+		return errno
+	})
 }
 
 // unannouncedNap blocks in one that it does not know of.
 func unannouncedNap() {
-	span := syscall.NsecToTimespec(sleeperNap.Nanoseconds())
-	syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&span)), 0, 0)
+	nap(func(span *syscall.Timespec) syscall.Errno {
+		_, _, errno := syscall.RawSyscall(syscall.SYS_NANOSLEEP,
+			uintptr(unsafe.Pointer(span)), uintptr(unsafe.Pointer(span)), 0)
+		return errno
+	})
 }

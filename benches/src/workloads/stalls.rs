@@ -48,8 +48,7 @@ fn count_first(n_naps: usize) {
     }
 }
 
-fn tick<R: Timers>(length: Duration) -> Figures {
-    let mut ticker = Ticker::new(length);
+fn tick<R: Timers>(mut ticker: Ticker) -> Figures {
     while let Some(pause) = ticker.next_sleep() {
         R::sleep(pause);
         ticker.woke();
@@ -60,6 +59,7 @@ fn tick<R: Timers>(length: Duration) -> Figures {
 pub fn hogs<R: Timers>(procs: usize) -> Outcome {
     Ok(R::run(procs, || {
         stop_after(HOGS_LENGTH);
+        let ticker = Ticker::new(HOGS_LENGTH);
         let group = R::Group::new();
         group.add(N_HOGS);
         for _ in 0..N_HOGS {
@@ -69,8 +69,7 @@ pub fn hogs<R: Timers>(procs: usize) -> Outcome {
                 group.done();
             });
         }
-        let ticker = R::fork(|| tick::<R>(HOGS_LENGTH));
-        let figures = R::join(ticker);
+        let figures = R::join(R::fork(|| tick::<R>(ticker)));
         group.wait();
         noting_absentees(figures, N_HOGS)
     }))
@@ -79,6 +78,7 @@ pub fn hogs<R: Timers>(procs: usize) -> Outcome {
 fn sleepers<R: Tasks + Timers>(procs: usize, nap: fn()) -> Figures {
     R::run(procs, move || {
         let end = Instant::now() + SLEEPERS_LENGTH;
+        let ticker = Ticker::new(SLEEPERS_LENGTH);
         let group = R::Group::new();
         group.add(N_SLEEPERS);
         for _ in 0..N_SLEEPERS {
@@ -94,7 +94,7 @@ fn sleepers<R: Tasks + Timers>(procs: usize, nap: fn()) -> Figures {
                 group.done();
             });
         }
-        let figures = R::join(R::fork(|| tick::<R>(SLEEPERS_LENGTH)));
+        let figures = R::join(R::fork(|| tick::<R>(ticker)));
         group.wait();
         noting_absentees(figures, N_SLEEPERS)
     })
@@ -120,8 +120,7 @@ mod stackless {
     use super::*;
     use crate::contract::futures::{Announce, Group as _, Timers};
 
-    async fn tick<R: Timers>(length: Duration) -> Figures {
-        let mut ticker = Ticker::new(length);
+    async fn tick<R: Timers>(mut ticker: Ticker) -> Figures {
         while let Some(pause) = ticker.next_sleep() {
             R::sleep(pause).await;
             ticker.woke();
@@ -132,6 +131,7 @@ mod stackless {
     pub fn hogs_futures<R: Timers>(procs: usize) -> Outcome {
         Ok(R::run(procs, async {
             stop_after(HOGS_LENGTH);
+            let ticker = Ticker::new(HOGS_LENGTH);
             let group = R::Group::new();
             group.add(N_HOGS);
             for _ in 0..N_HOGS {
@@ -141,8 +141,7 @@ mod stackless {
                     group.done();
                 });
             }
-            let ticker = R::fork(tick::<R>(HOGS_LENGTH));
-            let figures = R::join(ticker).await;
+            let figures = R::join(R::fork(tick::<R>(ticker))).await;
             group.wait().await;
             noting_absentees(figures, N_HOGS)
         }))
@@ -154,6 +153,7 @@ mod stackless {
     ) -> Figures {
         R::run(procs, async move {
             let end = Instant::now() + SLEEPERS_LENGTH;
+            let ticker = Ticker::new(SLEEPERS_LENGTH);
             let group = R::Group::new();
             group.add(N_SLEEPERS);
             for _ in 0..N_SLEEPERS {
@@ -169,7 +169,7 @@ mod stackless {
                     group.done();
                 });
             }
-            let figures = R::join(R::fork(tick::<R>(SLEEPERS_LENGTH))).await;
+            let figures = R::join(R::fork(tick::<R>(ticker))).await;
             group.wait().await;
             noting_absentees(figures, N_SLEEPERS)
         })

@@ -2,7 +2,8 @@
 //!
 //! Every tick counts, also those that passed while the task could not run: a wake-up 5 ms
 //! late stands for five ticks that were 5, 4, 3, 2 and 1 ms late. Otherwise a scheduler
-//! that stalls for a second would show one bad sample among a thousand good ones.
+//! that stalls for a second would show one bad sample among a thousand good ones. For the
+//! same reason the clock starts with the load and not when the task first gets to run.
 
 use std::time::{Duration, Instant};
 
