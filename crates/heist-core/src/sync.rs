@@ -21,6 +21,7 @@ pub use loom::{
 /// change places. Elsewhere the accesses say it themselves and this is nothing.
 #[inline(always)]
 pub fn keep_seq_cst() {
+    // ORDERING: pairs with itself on the other side of the protocol, or with a fence there.
     #[cfg(loom)]
     fence(Ordering::SeqCst);
 }
