@@ -3,7 +3,7 @@
 //! Whoever holds a P uses its queue as the owner and its `local` part freely; everybody else sees
 //! the queue as a thief and the counters as a reader.
 
-use super::{G, M};
+use super::{G, M, pool};
 use crate::coro::stack::{Class, StackCache};
 use crate::metrics::shard::Shard;
 use crossbeam_utils::CachePadded;
@@ -24,6 +24,14 @@ pub(crate) struct Local {
     pub(crate) stacks: StackCache,
     /// Draws the disturbances of chaos mode.
     pub(crate) chaos: Option<Rng>,
+}
+
+impl Drop for Local {
+    /// Stacks and records belong to the process: what the P kept goes back.
+    fn drop(&mut self) {
+        self.stacks.spill(0);
+        pool::spill(&mut self.free_gs, 0);
+    }
 }
 
 /// A processor.
