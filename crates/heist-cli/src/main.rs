@@ -1,1 +1,13 @@
-fn main() {}
+//! The program `heist`: see the runtime at work.
+
+mod cli;
+mod demo;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::Cli::parse().command {
+        cli::Command::Demo(options) => demo::run(&options),
+    }
+}

@@ -1,0 +1,93 @@
+//! The program `heist` from outside: exit codes, messages, and a demo in which every step is OK.
+
+use std::process::{Command, Output};
+
+fn heist(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_heist"))
+        .args(args)
+        .env_remove("HEIST_PROCS")
+        .env_remove("HEIST_DEBUG")
+        .output()
+        .expect("the program was built for this test")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The steps there are, as the program lists them when it does not know one.
+fn known_steps() -> Vec<String> {
+    let text = stderr(&heist(&["demo", "--steps", "nonsense"]));
+    let (_, list) = text.split_once("possible values: ").expect("it lists them");
+    let (list, _) = list.split_once(']').expect("the list ends");
+    list.split(", ").map(str::to_owned).collect()
+}
+
+/// The first and the last cell of each row of the table.
+fn verdicts(table: &str) -> Vec<(String, String)> {
+    let rows = table.lines().filter(|line| line.starts_with('│')).skip(1);
+    let cells = rows.map(|row| {
+        let cells: Vec<_> = row.trim_matches('│').split('│').map(str::trim).collect();
+        assert_eq!(cells.len(), 6, "{row}");
+        (cells[0].to_owned(), cells[5].to_owned())
+    });
+    cells.filter(|(step, _)| !step.is_empty()).collect()
+}
+
+#[test]
+fn every_step_of_the_quick_demo_is_ok() {
+    let output = heist(&["demo", "--quick"]);
+    let table = stdout(&output);
+    let expected: Vec<_> = known_steps()
+        .into_iter()
+        .map(|step| (step, "OK".to_owned()))
+        .collect();
+    assert!(expected.len() >= 5);
+    assert_eq!(verdicts(&table), expected, "{table}{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(0), "{table}");
+    assert!(!table.contains('\u{1b}'), "colours in a pipe:\n{table}");
+}
+
+#[test]
+fn chosen_steps_run_alone() {
+    let output = heist(&["demo", "--quick", "--procs", "3", "--steps", "spawn,ring"]);
+    let verdicts = verdicts(&stdout(&output));
+    let steps: Vec<_> = verdicts.iter().map(|(step, _)| step.as_str()).collect();
+    assert_eq!(steps, ["spawn", "ring"]);
+    assert!(stderr(&output).contains("demo on 3 Ps, quick"));
+}
+
+#[test]
+fn an_unknown_step_is_refused_with_the_known_ones() {
+    let output = heist(&["demo", "--steps", "spawn,nonsense"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    assert!(text.contains("'nonsense'"), "{text}");
+    for step in ["spawn", "parked", "ring", "tree", "isolation"] {
+        assert!(text.contains(step), "{text}");
+    }
+    assert_eq!(stdout(&output), "");
+}
+
+#[test]
+fn nonsense_procs_are_refused() {
+    let output = heist(&["demo", "--quick", "--procs", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    assert!(text.starts_with("heist: procs: "), "{text}");
+}
+
+#[test]
+fn version_and_help_are_there() {
+    let version = heist(&["--version"]);
+    assert_eq!(version.status.code(), Some(0));
+    let expected = format!("heist {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(stdout(&version), expected);
+    let help = heist(&["help"]);
+    assert_eq!(help.status.code(), Some(0));
+    assert!(stdout(&help).contains("demo"));
+}
