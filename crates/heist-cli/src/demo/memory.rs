@@ -44,7 +44,7 @@ fn of_group() -> Option<u64> {
     Some(number("memory.max")?.saturating_sub(number("memory.current")?))
 }
 
-/// Bytes of a line such as `VmRSS:	    1024 kB`.
+/// Bytes of a line such as `VmRSS: 1024 kB`.
 fn field(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     let kib = line.strip_prefix(':')?.split_whitespace().next()?;
