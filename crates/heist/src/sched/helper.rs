@@ -26,7 +26,7 @@ const SCAVENGE: u32 = 2;
 
 /// How long stacks must lie idle before their memory is given back.
 const SCAVENGE_PERIOD: Duration = Duration::from_secs(1);
-/// How long to wait after the system refused a thread.
+/// How long to wait after the system refused a thread or the memory of a stack.
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 
 /// How others reach the helper.
@@ -113,6 +113,8 @@ pub(crate) struct Helper {
     threads: Vec<JoinHandle<()>>,
     ms: Vec<NonNull<M>>,
     refused_until: Option<Instant>,
+    /// When it last collected stacks.
+    collected: Option<Instant>,
     complained: bool,
 }
 
@@ -126,6 +128,7 @@ impl Helper {
             threads: vec![],
             ms: vec![],
             refused_until: None,
+            collected: None,
             complained: false,
         } // ALLOC: helper thread
     }
@@ -135,13 +138,16 @@ impl Helper {
         let sched = Arc::clone(&self.sched);
         let mut scavenging = false;
         loop {
-            let pause = self.refused_until.map(|_| REFUSED_PAUSE);
+            let short = sched.n_stackless.load(Ordering::Relaxed) != 0;
+            let refused = self.refused_until.is_some() || short;
+            let pause = refused.then_some(REFUSED_PAUSE);
             let timeout = pause.or(scavenging.then_some(SCAVENGE_PERIOD));
             let asked = sched.helper.wait(scavenging, timeout);
             if sched.phase() == Phase::Stopped {
                 return self.leave();
             }
             self.adopt_orphans();
+            self.collect_stacks();
             if scavenging && asked & WORK == 0 {
                 let (_, more) = stack::scavenge();
                 scavenging = more;
@@ -151,6 +157,16 @@ impl Helper {
             } else {
                 scavenging |= asked & SCAVENGE != 0;
             }
+        }
+    }
+
+    /// Helps goroutines that wait for stacks, now and then.
+    fn collect_stacks(&mut self) {
+        let rested = |at: Instant| at.elapsed() >= REFUSED_PAUSE;
+        if self.sched.n_stackless.load(Ordering::Relaxed) != 0 && self.collected.is_none_or(rested)
+        {
+            self.collected = Some(Instant::now());
+            self.sched.collect_stacks();
         }
     }
 

@@ -67,6 +67,7 @@ impl Sched {
     #[inline]
     pub(crate) fn after_finish(&self) {
         if self.n_stackless.load(Ordering::Relaxed) != 0 {
+            self.release_stacks();
             self.retry_stackless();
         }
         if self.phase() != Phase::Running {

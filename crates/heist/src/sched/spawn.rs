@@ -6,7 +6,7 @@
 //! GO: proc.go newproc, gfget.
 
 use super::{Phase, Sched};
-use crate::current::InRuntime;
+use crate::current::{self, InRuntime};
 use crate::gmp::g::{self, Extras, Outcome, Vtable};
 use crate::gmp::{G, pool};
 use crate::sched::park;
@@ -172,6 +172,22 @@ impl Sched {
         unsafe { locked.stackless.push_back(gp) };
         self.n_stackless
             .store(locked.stackless.len(), Ordering::Relaxed);
+        drop(locked);
+        // The last stack may have come free before this was in the list, or may lie with a P that
+        // rests: the helper looks after it.
+        self.helper.ask();
+    }
+
+    /// Leaves the stacks of the caller's P to all Ps: not only this one may run who waits for one.
+    #[cold]
+    pub(crate) fn release_stacks(&self) {
+        // SAFETY: the M of the calling thread is alive.
+        if let Some(m) = unsafe { current::m().as_ref() }
+            && m.has_p()
+        {
+            // SAFETY: in the runtime, so this M holds its P; the reference ends at once.
+            unsafe { m.p().local() }.stacks.spill(0);
+        }
     }
 
     /// A stack is free: one goroutine that waits for one may start.
@@ -184,5 +200,24 @@ impl Sched {
             // SAFETY: runnable and just taken out of its list.
             unsafe { locked.global.push_back(&self.global_len, gp) };
         }
+    }
+
+    /// Goroutines wait for stacks: collects those that resting Ps keep for themselves, and lets all
+    /// who wait try again. For the helper.
+    #[cold]
+    pub(crate) fn collect_stacks(&self) {
+        for pp in self.all_ps() {
+            if self.lock.lock().idle_ps.take_this(&self.idle, pp.id) {
+                // SAFETY: off the idle stack and without an M, the P is this thread's.
+                unsafe { pp.local() }.stacks.spill(0);
+                self.handoff_p(pp);
+            }
+        }
+        for _ in 0..self.n_stackless.load(Ordering::Relaxed) {
+            self.retry_stackless();
+        }
+        // ORDERING: the submitter's fence of `heist_core::spinning`.
+        heist_core::sync::fence(Ordering::SeqCst);
+        self.wake_p();
     }
 }
