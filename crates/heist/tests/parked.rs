@@ -1,0 +1,135 @@
+//! Many goroutines parked at once, and what they cost.
+//!
+//! `HEIST_PARKED` sets how many; the promise is a million.
+
+mod child;
+mod matrix;
+
+use heist::go;
+use heist::sync::WaitGroup;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a parked goroutine may keep resident: its record, one page of stack and a little of the
+/// tables for both. Frames of unoptimised code do not fit into one page.
+const LIMIT_BYTES: u64 = if cfg!(debug_assertions) { 9500 } else { 4800 };
+
+fn how_many() -> u64 {
+    let asked = std::env::var("HEIST_PARKED").ok();
+    asked.map_or(20_000, |n| n.parse().expect("HEIST_PARKED is a number"))
+}
+
+/// Parks `n` goroutines, calls `then` when all of them wait, and lets them go.
+fn park(n: u64, then: impl FnOnce()) {
+    let (arrived, gate) = (WaitGroup::new(), WaitGroup::new());
+    arrived.add(n as usize);
+    gate.add(1);
+    let sum = Arc::new(AtomicU64::new(0));
+    let mut handles = Vec::with_capacity(n as usize);
+    for i in 0..n {
+        let (arrived, gate, sum) = (arrived.clone(), gate.clone(), Arc::clone(&sum));
+        handles.push(go(move || {
+            arrived.done();
+            gate.wait();
+            sum.fetch_add(i, Ordering::Relaxed);
+        }));
+    }
+    arrived.wait();
+    then();
+    gate.done();
+    for handle in handles {
+        handle.join().unwrap();
+    }
+    assert_eq!(sum.load(Ordering::Relaxed), n * (n - 1) / 2);
+}
+
+/// Each of very many parked goroutines has a guarded stack of its own and keeps little more than a
+/// page resident.
+#[test]
+fn a_parked_goroutine_keeps_little_memory() {
+    let ended = child::run("a_parked_goroutine_keeps_little_memory", || {
+        let rt = matrix::plain(2);
+        let n = how_many();
+        // Tables that grow with the first goroutines are not theirs.
+        rt.run(|| park(100, || ()));
+        let handles = n * size_of::<heist::JoinHandle<()>>() as u64;
+        let before = child::own_status("VmRSS") * 1024;
+        rt.run(|| {
+            park(n, || {
+                let now = child::own_status("VmRSS") * 1024;
+                let each = now.saturating_sub(before + handles) / n;
+                eprintln!("{each} bytes for each of {n}");
+                assert!(each <= LIMIT_BYTES, "{each} bytes for each of {n}");
+                let stacks = rt.metrics().get("/heist/stacks/in-use:stacks").unwrap();
+                assert!(stacks >= n, "{stacks}");
+                assert!(heist::num_goroutines() as u64 > n);
+            });
+        });
+    });
+    ended.succeeded();
+}
+
+/// The same stacks serve round after round: after the first, nothing grows.
+#[test]
+fn stacks_are_reused_over_rounds() {
+    let ended = child::run("stacks_are_reused_over_rounds", || {
+        let n = (how_many() / 10).max(5000);
+        for procs in [1, 2, 4] {
+            let rt = matrix::plain(procs);
+            let usage = || {
+                (
+                    rt.metrics().get("/heist/stacks/mapped:bytes").unwrap(),
+                    child::own_status("VmRSS"),
+                )
+            };
+            rt.run(|| park(n, || ()));
+            rt.run(|| park(n, || ()));
+            let (mapped, resident) = usage();
+            for round in 2..10 {
+                rt.run(|| park(n, || ()));
+                let (mapped_now, resident_now) = usage();
+                assert_eq!(mapped_now, mapped, "procs={procs} round={round}");
+                let grown = resident_now.saturating_sub(resident);
+                // Stacks that a processor kept to itself in one round may be touched in another.
+                assert!(
+                    grown <= resident / 20,
+                    "procs={procs} round={round}: {grown} KiB"
+                );
+            }
+        }
+    });
+    ended.succeeded();
+}
+
+/// Parked goroutines are unwound by the end of the runtime, however many.
+#[test]
+fn many_parked_goroutines_are_unwound() {
+    struct Counted(Arc<AtomicU64>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    for procs in [1, 4] {
+        let rt = matrix::plain(procs);
+        let drops = Arc::new(AtomicU64::new(0));
+        rt.run(|| {
+            let arrived = WaitGroup::new();
+            arrived.add(2000);
+            let gate = WaitGroup::new();
+            gate.add(1);
+            for _ in 0..2000 {
+                let (arrived, gate) = (arrived.clone(), gate.clone());
+                let counted = Counted(Arc::clone(&drops));
+                go(move || {
+                    let _counted = counted;
+                    arrived.done();
+                    gate.wait();
+                });
+            }
+            arrived.wait();
+        });
+        drop(rt);
+        assert_eq!(drops.load(Ordering::Relaxed), 2000);
+    }
+}
