@@ -45,12 +45,11 @@ fn destructors_run_and_release_waiters() {
         let handle = go(move || {
             let _release = OnDrop(move || done.done());
             let _outer = outer.on_drop("outer");
-            let inner = outer.clone();
-            (move || {
-                let _inner = inner.on_drop("inner");
+            let leave = |log: &Log| {
+                let _inner = log.on_drop("inner");
                 exit_current();
-            })();
-            outer.add("came back");
+            };
+            leave(&outer);
         });
         group.wait();
         assert!(handle.join().unwrap_err().is_exited());

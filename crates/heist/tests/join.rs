@@ -25,19 +25,31 @@ trait Load: Send + 'static {
 }
 
 /// Fits into the record.
-struct Small(Counted, u32);
+struct Small(
+    #[expect(dead_code, reason = "counts its drop")] Counted,
+    u32,
+);
 
 /// Fills the record to the last byte.
-struct Exact(Counted, [u64; 6]);
+struct Exact(
+    #[expect(dead_code, reason = "counts its drop")] Counted,
+    [u64; 6],
+);
 
 /// One word too many.
-struct Large(Counted, [u64; 7]);
+struct Large(
+    #[expect(dead_code, reason = "counts its drop")] Counted,
+    [u64; 7],
+);
 
-struct Huge(Counted, [u64; 1000]);
+struct Huge(
+    #[expect(dead_code, reason = "counts its drop")] Counted,
+    [u64; 1000],
+);
 
 /// Small, but with an alignment the record does not have.
 #[repr(align(64))]
-struct Aligned(Counted, u8);
+struct Aligned(#[expect(dead_code, reason = "counts its drop")] Counted, u8);
 
 impl Load for Small {
     fn pack(counted: Counted) -> Self {
@@ -360,10 +372,7 @@ fn an_error_says_what_happened() {
             format!("goroutine {id} panicked: no luck")
         );
 
-        let error = go(|| heist::exit_current())
-            .join()
-            .map(|()| ())
-            .unwrap_err();
+        let error = JoinHandle::<()>::join(go(|| heist::exit_current())).unwrap_err();
         assert!(error.is_exited() && !error.is_panic());
         let id = error.id();
         assert_eq!(error.to_string(), format!("goroutine {id} ended itself"));

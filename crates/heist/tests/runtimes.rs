@@ -40,7 +40,7 @@ fn several_runtimes_live_side_by_side() {
 #[test]
 fn run_may_borrow() {
     matrix::each(|_, rt| {
-        let words = vec!["a".to_owned(), "bc".to_owned()];
+        let words = ["a".to_owned(), "bc".to_owned()];
         let mut all = String::new();
         let n = rt.run(|| {
             all.push_str(&words.concat());
@@ -86,7 +86,7 @@ fn a_cancelled_caller_of_run_is_held_until_the_end() {
             let (gate, other) = (gate.clone(), Arc::clone(&other));
             let (inside, after) = (Arc::clone(&inside), Arc::clone(&after));
             rt.handle().spawn(move || {
-                let borrowed = vec![1, 2, 3];
+                let borrowed = [1, 2, 3].map(|n| n.to_string());
                 let n = other.run(|| {
                     inside.store(true, Ordering::SeqCst);
                     gate.wait();
@@ -182,7 +182,7 @@ fn spawning_races_with_the_shutdown() {
                     scope.spawn(move || {
                         loop {
                             let spawned = handle.try_spawn(|| {
-                                drop(heist::try_go(|| yield_now()));
+                                drop(heist::try_go(yield_now));
                                 yield_now();
                             });
                             began.fetch_add(1, Ordering::SeqCst);
