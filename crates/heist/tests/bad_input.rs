@@ -29,17 +29,11 @@ fn options_without_sense_are_refused() {
     assert!(text.starts_with("procs: "), "{text}");
     for bytes in [0, 1, (32 << 10) - 1] {
         let text = refusal(builder().stack_size(bytes));
-        assert!(
-            text.starts_with("stack_size: ") && text.contains("32768"),
-            "{text}"
-        );
+        assert!(text.starts_with("stack_size: ") && text.contains("32768"), "{text}");
     }
     for bytes in [usize::MAX, (1 << 30) + 1] {
         let text = refusal(builder().stack_size(bytes));
-        assert!(
-            text.starts_with("stack_size: ") && text.contains("1073741824"),
-            "{text}"
-        );
+        assert!(text.starts_with("stack_size: ") && text.contains("1073741824"), "{text}");
     }
     assert!(refusal(builder().max_threads(0)).starts_with("max_threads: "));
     assert!(refusal(builder().name("a\0b")).starts_with("name: "));
@@ -51,10 +45,7 @@ fn options_without_sense_are_refused() {
 #[test]
 fn extremes_with_sense_are_accepted() {
     let many = matrix::start(Runtime::builder().procs(4096).name(""));
-    assert_eq!(
-        many.run(|| heist::go(|| 1).join().unwrap() + many.procs()),
-        4097
-    );
+    assert_eq!(many.run(|| heist::go(|| 1).join().unwrap() + many.procs()), 4097);
     let small = matrix::start(Runtime::builder().procs(1).stack_size(32 << 10));
     assert_eq!(small.run(|| heist::go(|| 2).join().unwrap()), 2);
     let unlimited = matrix::start(Runtime::builder().procs(1).max_threads(usize::MAX));
@@ -68,13 +59,7 @@ fn extremes_with_sense_are_accepted() {
 fn errors_have_kinds() {
     // SAFETY: nothing is run.
     let error = unsafe { Runtime::builder().procs(0).build() }.unwrap_err();
-    let is_option = matches!(
-        &error,
-        BuildError::Option {
-            option: "procs",
-            ..
-        }
-    );
+    let is_option = matches!(&error, BuildError::Option { option: "procs", .. });
     assert!(is_option, "{error:?}");
     assert!(std::error::Error::source(&error).is_none());
 }
@@ -95,10 +80,7 @@ fn with_variable(test: &str, variable: &str, value: &str) -> String {
         },
     );
     ended.succeeded();
-    let said = ended
-        .stderr
-        .lines()
-        .find_map(|line| line.strip_prefix("said: "));
+    let said = ended.stderr.lines().find_map(|line| line.strip_prefix("said: "));
     said.expect("an answer").to_owned()
 }
 
@@ -157,10 +139,7 @@ fn environment_wins_over_the_program() {
 fn spawning_outside_a_runtime_says_what_to_do() {
     let payload = catch_unwind(|| drop(heist::go(|| ()))).unwrap_err();
     let text = payload.downcast_ref::<String>().unwrap();
-    assert!(
-        text.starts_with("heist::go: not inside a heist runtime"),
-        "{text}"
-    );
+    assert!(text.starts_with("heist::go: not inside a heist runtime"), "{text}");
     for advice in ["Runtime::run", "#[heist::main(unsafe)]", "Handle"] {
         assert!(text.contains(advice), "{text}");
     }

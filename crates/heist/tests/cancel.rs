@@ -46,10 +46,7 @@ fn a_parked_goroutine_unwinds() {
         handle.cancel();
         let error = handle.join().unwrap_err();
         assert!(error.is_cancelled());
-        assert_eq!(
-            error.to_string(),
-            format!("goroutine {} was cancelled", error.id())
-        );
+        assert_eq!(error.to_string(), format!("goroutine {} was cancelled", error.id()));
         assert_eq!(drops.load(Ordering::SeqCst), 1);
     });
 }
@@ -120,10 +117,7 @@ fn a_finished_goroutine_keeps_its_result() {
 #[test]
 fn a_goroutine_that_never_parks_is_not_stopped() {
     matrix::each_of(&matrix::cases_with(&[2, 4]), |_, rt| {
-        let (began, go_on) = (
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(AtomicBool::new(false)),
-        );
+        let (began, go_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (tell, wait) = (Arc::clone(&began), Arc::clone(&go_on));
         let handle = rt.handle().spawn(move || {
             tell.store(true, Ordering::SeqCst);

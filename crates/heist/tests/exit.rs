@@ -174,11 +174,7 @@ fn a_panic_caught_before_does_not_stop_it() {
             assert!(caught.is_err());
             exit_current();
         });
-        assert!(
-            heist::JoinHandle::<()>::join(handle)
-                .unwrap_err()
-                .is_exited()
-        );
+        assert!(heist::JoinHandle::<()>::join(handle).unwrap_err().is_exited());
     });
 }
 
@@ -202,11 +198,7 @@ fn destructors_may_park_on_the_way_out() {
             })
             .collect();
         for (log, handle) in handles {
-            assert!(
-                heist::JoinHandle::<()>::join(handle)
-                    .unwrap_err()
-                    .is_exited()
-            );
+            assert!(heist::JoinHandle::<()>::join(handle).unwrap_err().is_exited());
             assert_eq!(log.read(), ["parked"]);
         }
     });

@@ -78,10 +78,7 @@ struct Matrix {
 impl Matrix {
     fn new(n: usize, cell: impl Fn(usize, usize) -> u64) -> Arc<Self> {
         let cells = (0..n * n).map(|at| AtomicU64::new(cell(at / n, at % n)));
-        Arc::new(Self {
-            n,
-            cells: cells.collect(),
-        })
+        Arc::new(Self { n, cells: cells.collect() })
     }
 
     fn cell(&self, row: usize, column: usize) -> &AtomicU64 {
@@ -135,9 +132,7 @@ fn recursive_fork_join_multiplies_matrices() {
         multiply(&a, &b, &c, Block([(0, n); 3]));
         for row in 0..n {
             for column in 0..n {
-                let expected: u64 = (0..n)
-                    .map(|k| ((row + 2 * k) * (3 * k + column)) as u64)
-                    .sum();
+                let expected: u64 = (0..n).map(|k| ((row + 2 * k) * (3 * k + column)) as u64).sum();
                 assert_eq!(c.cell(row, column).load(Ordering::Relaxed), expected);
             }
         }
@@ -161,10 +156,7 @@ fn an_uneven_tree_is_counted_completely() {
         if seed.is_multiple_of(3) {
             yield_now();
         }
-        1 + children
-            .into_iter()
-            .map(|child| child.join().unwrap())
-            .sum::<u64>()
+        1 + children.into_iter().map(|child| child.join().unwrap()).sum::<u64>()
     }
     let expected = matrix::plain(1).run(|| grow(0x9e37_79b9_7f4a_7c15, 9));
     assert!(expected > 100, "the tree is too small: {expected}");

@@ -8,9 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 /// Queue lengths around every limit: `run_next`, the ring, one overflow, several.
-const COUNTS: [u32; 14] = [
-    1, 2, 3, 10, 64, 256, 257, 258, 259, 300, 400, 520, 1000, 3000,
-];
+const COUNTS: [u32; 14] = [1, 2, 3, 10, 64, 256, 257, 258, 259, 300, 400, 520, 1000, 3000];
 /// The goroutine that spawns, in the model.
 const MAIN: u32 = u32::MAX;
 
@@ -25,10 +23,7 @@ struct Model {
 
 impl Model {
     fn at(tick: u32) -> Self {
-        Self {
-            tick,
-            ..Self::default()
-        }
+        Self { tick, ..Self::default() }
     }
 
     fn spawn(&mut self, id: u32) {
@@ -59,11 +54,7 @@ impl Model {
                 self.ring.extend(self.global.drain(..batch));
             }
         }
-        let queue = if in_turn {
-            &mut self.global
-        } else {
-            &mut self.ring
-        };
+        let queue = if in_turn { &mut self.global } else { &mut self.ring };
         let id = queue.pop_front()?;
         self.tick = self.tick.wrapping_add(1);
         Some(id)
@@ -120,10 +111,7 @@ fn spawned_goroutines_run_in_the_golden_order() {
                 let mut model = Model::at(tick);
                 (0..n).for_each(|id| model.spawn(id));
                 let order = rt.run(|| observed(n, tick));
-                assert!(
-                    order == model.drain(),
-                    "n={n} tick={tick} {policy:?}: {order:?}"
-                );
+                assert!(order == model.drain(), "n={n} tick={tick} {policy:?}: {order:?}");
             }
         }
     }

@@ -25,27 +25,15 @@ trait Load: Send + 'static {
 }
 
 /// Fits into the record.
-struct Small(
-    #[expect(dead_code, reason = "counts its drop")] Counted,
-    u32,
-);
+struct Small(#[expect(dead_code, reason = "counts its drop")] Counted, u32);
 
 /// Fills the record to the last byte.
-struct Exact(
-    #[expect(dead_code, reason = "counts its drop")] Counted,
-    [u64; 6],
-);
+struct Exact(#[expect(dead_code, reason = "counts its drop")] Counted, [u64; 6]);
 
 /// One word too many.
-struct Large(
-    #[expect(dead_code, reason = "counts its drop")] Counted,
-    [u64; 7],
-);
+struct Large(#[expect(dead_code, reason = "counts its drop")] Counted, [u64; 7]);
 
-struct Huge(
-    #[expect(dead_code, reason = "counts its drop")] Counted,
-    [u64; 1000],
-);
+struct Huge(#[expect(dead_code, reason = "counts its drop")] Counted, [u64; 1000]);
 
 /// Small, but with an alignment the record does not have.
 #[repr(align(64))]
@@ -367,10 +355,7 @@ fn an_error_says_what_happened() {
         assert_eq!(error.id(), id);
         assert!(error.is_panic() && !error.is_cancelled() && !error.is_exited());
         assert_eq!(error.panic_message(), Some("no luck"));
-        assert_eq!(
-            error.to_string(),
-            format!("goroutine {id} panicked: no luck")
-        );
+        assert_eq!(error.to_string(), format!("goroutine {id} panicked: no luck"));
 
         let error = JoinHandle::<()>::join(go(|| heist::exit_current())).unwrap_err();
         assert!(error.is_exited() && !error.is_panic());

@@ -19,14 +19,8 @@ fn names_are_unique_sorted_and_documented() {
     for metric in metrics.iter() {
         let name = metric.description.name;
         let (path, unit) = name.rsplit_once(':').expect("a unit");
-        assert!(
-            path.starts_with("/sched/") || path.starts_with("/heist/"),
-            "{name}"
-        );
-        assert!(
-            !unit.is_empty() && metric.description.unit() == unit,
-            "{name}"
-        );
+        assert!(path.starts_with("/sched/") || path.starts_with("/heist/"), "{name}");
+        assert!(!unit.is_empty() && metric.description.unit() == unit, "{name}");
         let plain = |c: char| c.is_ascii_lowercase() || "/-:".contains(c);
         assert!(name.chars().all(plain), "{name}");
         let help = metric.description.help;
@@ -84,10 +78,7 @@ fn one_processor_at_rest_runs_one() {
     let rt = matrix::plain(1);
     let metrics = rt.run(|| rt.metrics());
     let state = |name: &str| value(&metrics, &format!("/sched/goroutines/{name}:goroutines"));
-    assert_eq!(
-        (state("running"), state("runnable"), state("waiting")),
-        (1, 0, 0)
-    );
+    assert_eq!((state("running"), state("runnable"), state("waiting")), (1, 0, 0));
 }
 
 /// MT-07: on one processor, goroutines that are ready and do not get it are counted as runnable.
@@ -121,10 +112,7 @@ fn spawns_are_counted_exactly() {
         });
         // The ten, and the one that spawned them.
         assert_eq!(created() - before, 11);
-        for handle in (0..10)
-            .map(|_| rt.handle().spawn(|| ()))
-            .collect::<Vec<_>>()
-        {
+        for handle in (0..10).map(|_| rt.handle().spawn(|| ())).collect::<Vec<_>>() {
             handle.join().unwrap();
         }
         assert_eq!(created() - before, 21);
@@ -216,10 +204,7 @@ fn the_prometheus_text_can_be_parsed() {
         };
         let (name, value) = sample.split_once(' ').unwrap();
         assert!(name.starts_with("heist_"), "{name}");
-        assert!(
-            name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'),
-            "{name}"
-        );
+        assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{name}");
         assert!(seen.insert(name), "{name} twice");
         assert_eq!(value.parse::<u64>().unwrap(), metric.value);
         assert_eq!(*help, format!("# HELP {name} {}", metric.description.help));
@@ -245,18 +230,10 @@ fn processors_add_up() {
         matrix::eventually("rest", || rt.per_proc().iter().all(|pp| pp.idle));
         let per_proc = rt.per_proc();
         assert_eq!(per_proc.len(), case.procs);
-        assert!(
-            per_proc
-                .iter()
-                .enumerate()
-                .all(|(i, pp)| pp.id as usize == i)
-        );
+        assert!(per_proc.iter().enumerate().all(|(i, pp)| pp.id as usize == i));
         assert!(per_proc.iter().all(|pp| pp.queued == 0));
         let executed: u64 = per_proc.iter().map(|pp| pp.executed).sum();
-        assert_eq!(
-            executed,
-            value(&rt.metrics(), "/heist/sched/executed:events")
-        );
+        assert_eq!(executed, value(&rt.metrics(), "/heist/sched/executed:events"));
         // Each of the 201 ran, and each of the 200 once more after its yield.
         assert!(executed >= 401, "{executed}");
     });

@@ -20,11 +20,7 @@ fn forever(n: u64) -> u64 {
 
 /// How many in a row. The whole promise in a long run.
 fn times() -> usize {
-    if matrix::stress_time().is_some() {
-        20_000
-    } else {
-        1000
-    }
+    if matrix::stress_time().is_some() { 20_000 } else { 1000 }
 }
 
 /// A goroutine that recurses for ever dies alone, a thousand times in a row, while two processors
@@ -50,10 +46,7 @@ fn overflowing_goroutines_die_alone() {
                 .collect();
             for n in 0..times() {
                 let error = go(|| forever(0)).join().unwrap_err();
-                assert!(
-                    error.is_stack_overflow() && !error.is_panic(),
-                    "{n}: {error}"
-                );
+                assert!(error.is_stack_overflow() && !error.is_panic(), "{n}: {error}");
                 let text = format!("goroutine {} overflowed its stack", error.id());
                 assert_eq!(error.to_string(), text);
             }
@@ -250,11 +243,7 @@ fn a_panic_near_the_end_of_the_stack_comes_through() {
                     let mut texts = std::collections::BTreeSet::new();
                     for depth in (0..1500).step_by(3) {
                         let sized = Builder::new().stack_size(256 << 10);
-                        let error = sized
-                            .spawn(move || down(depth))
-                            .unwrap()
-                            .join()
-                            .unwrap_err();
+                        let error = sized.spawn(move || down(depth)).unwrap().join().unwrap_err();
                         assert!(error.is_panic() || error.is_stack_overflow());
                         texts.extend(error.panic_message().map(str::to_owned));
                     }

@@ -60,24 +60,17 @@ fn a_panic_is_reported_with_its_goroutine() {
 /// `panic: ` and the text, the goroutine, exit code 2. Others do not go on.
 #[test]
 fn an_uncaught_panic_ends_the_process_if_so_configured() {
-    let ended = child::run(
-        "an_uncaught_panic_ends_the_process_if_so_configured",
-        || {
-            let builder = Runtime::builder().panic_policy(PanicPolicy::Abort);
-            matrix::start(builder.procs(2)).run(|| {
-                assert!(std::panic::catch_unwind(|| panic!("caught")).is_err());
-                let handle = go(|| panic!("nobody {}", "catches me"));
-                drop(heist::JoinHandle::<()>::join(handle));
-                eprintln!("went on");
-            });
-        },
-    );
+    let ended = child::run("an_uncaught_panic_ends_the_process_if_so_configured", || {
+        let builder = Runtime::builder().panic_policy(PanicPolicy::Abort);
+        matrix::start(builder.procs(2)).run(|| {
+            assert!(std::panic::catch_unwind(|| panic!("caught")).is_err());
+            let handle = go(|| panic!("nobody {}", "catches me"));
+            drop(heist::JoinHandle::<()>::join(handle));
+            eprintln!("went on");
+        });
+    });
     ended.exited(2);
-    assert!(
-        ended.stderr.starts_with("panic: nobody catches me\n"),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.starts_with("panic: nobody catches me\n"), "{}", ended.stderr);
     ended.said("[running]");
     ended.said("created by goroutine 1 at ");
     assert!(!ended.stderr.contains("went on"));
@@ -260,9 +253,7 @@ fn many_goroutines_may_be_panicking_at_once() {
         matrix::yield_until("all of them wait", || inside.load(Ordering::SeqCst) == 20);
         gate.done();
         for (i, handle) in handles.into_iter().enumerate() {
-            let payload = heist::JoinHandle::<()>::join(handle)
-                .unwrap_err()
-                .into_panic();
+            let payload = heist::JoinHandle::<()>::join(handle).unwrap_err().into_panic();
             assert_eq!(*payload.unwrap().downcast::<usize>().unwrap(), i);
         }
     });
@@ -287,10 +278,6 @@ fn a_guard_is_done_although_its_goroutine_panics() {
             std::panic::resume_unwind(Box::new("after all"));
         });
         group.wait();
-        assert!(
-            heist::JoinHandle::<()>::join(handle)
-                .unwrap_err()
-                .is_panic()
-        );
+        assert!(heist::JoinHandle::<()>::join(handle).unwrap_err().is_panic());
     });
 }

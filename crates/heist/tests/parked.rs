@@ -91,10 +91,7 @@ fn stacks_are_reused_over_rounds() {
                 assert_eq!(mapped_now, mapped, "procs={procs} round={round}");
                 let grown = resident_now.saturating_sub(resident);
                 // Stacks that a processor kept to itself in one round may be touched in another.
-                assert!(
-                    grown <= resident / 20,
-                    "procs={procs} round={round}: {grown} KiB"
-                );
+                assert!(grown <= resident / 20, "procs={procs} round={round}: {grown} KiB");
             }
         }
     });

@@ -19,12 +19,7 @@ fn numbers_are_unique_and_start_at_one() {
                 std::thread::spawn(move || {
                     let mut ids = Vec::new();
                     for _ in 0..50 {
-                        ids.push(
-                            handle
-                                .spawn(|| heist::current_id().unwrap())
-                                .join()
-                                .unwrap(),
-                        );
+                        ids.push(handle.spawn(|| heist::current_id().unwrap()).join().unwrap());
                     }
                     ids
                 })
@@ -57,12 +52,8 @@ fn numbers_are_unique_and_start_at_one() {
 #[test]
 fn numbers_come_in_blocks() {
     let rt = matrix::plain(1);
-    let ids: Vec<u64> = rt.run(|| {
-        (0..100)
-            .map(|_| go(|| ()))
-            .map(|handle| handle.id().as_u64())
-            .collect()
-    });
+    let ids: Vec<u64> =
+        rt.run(|| (0..100).map(|_| go(|| ())).map(|handle| handle.id().as_u64()).collect());
     let base = ids[0];
     assert!(ids.iter().copied().eq(base..base + 100), "{ids:?}");
     // Main took number 1 alone; the processor's first block begins right after.

@@ -12,10 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Sets the soft limit of a resource and returns what it was.
 fn set_limit(resource: libc::__rlimit_resource_t, soft: u64) -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid place for the answer, and then a valid limit.
     unsafe {
         assert_eq!(libc::getrlimit(resource, &raw mut limit), 0);
@@ -36,10 +33,7 @@ fn refuse_threads() -> u64 {
             assert_eq!(libc::setuid(65534), 0);
         }
     }
-    assert!(
-        std::thread::Builder::new().spawn(|| ()).is_err(),
-        "the limit has no effect"
-    );
+    assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "the limit has no effect");
     before
 }
 
@@ -111,10 +105,7 @@ fn a_runtime_without_any_thread_is_refused() {
         // SAFETY: nothing is run.
         let error = unsafe { Runtime::builder().procs(2).build() }.unwrap_err();
         let text = error.to_string();
-        assert!(
-            text.starts_with("the system refuses to start a runtime: "),
-            "{text}"
-        );
+        assert!(text.starts_with("the system refuses to start a runtime: "), "{text}");
         assert!(std::error::Error::source(&error).is_some());
         set_limit(libc::RLIMIT_NPROC, before);
         let rt = matrix::plain(2);
@@ -171,10 +162,7 @@ fn spawning_without_memory_is_an_error() {
                     assert!(list.len() > 100, "only {}", list.len());
                     let text = catch_unwind(AssertUnwindSafe(|| drop(go(|| ())))).unwrap_err();
                     let text = text.downcast_ref::<String>().unwrap();
-                    assert!(
-                        text.starts_with("heist::go: the system has no memory"),
-                        "{text}"
-                    );
+                    assert!(text.starts_with("heist::go: the system has no memory"), "{text}");
                 });
                 gate.done();
                 for (i, handle) in handles.drain(..).enumerate() {

@@ -107,10 +107,7 @@ fn destructors_may_park_during_the_shutdown() {
 fn a_running_goroutine_may_finish() {
     for procs in [1, 2, 4] {
         let rt = matrix::plain(procs);
-        let (began, ended) = (
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(AtomicBool::new(false)),
-        );
+        let (began, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (tell, told) = (Arc::clone(&began), Arc::clone(&ended));
         let handle = rt.handle().spawn(move || {
             tell.store(true, Ordering::SeqCst);

@@ -47,11 +47,7 @@ fn sampled(rt: &Runtime, rounds: u64, mut look: impl FnMut(Sample)) {
 /// they may not stay there, and there are never more than processors.
 #[test]
 fn at_most_half_of_the_busy_processors_spin() {
-    let cases = [2, 4, 16].map(|procs| Case {
-        procs,
-        policy: Policy::Go,
-        chaos: None,
-    });
+    let cases = [2, 4, 16].map(|procs| Case { procs, policy: Policy::Go, chaos: None });
     matrix::each_of(&cases, |case, rt| {
         let (mut n, mut above) = (0_u64, 0_u64);
         sampled(rt, 20, |sample| {
@@ -61,10 +57,7 @@ fn at_most_half_of_the_busy_processors_spin() {
             // One more than the half may have been woken by a submitter.
             above += u64::from(sample.n_spinning > busy.div_ceil(2) + 1);
         });
-        assert!(
-            above <= n / 20 + 1,
-            "{case}: {above} of {n} samples show too many spinners"
-        );
+        assert!(above <= n / 20 + 1, "{case}: {above} of {n} samples show too many spinners");
     });
 }
 
@@ -73,10 +66,7 @@ fn at_most_half_of_the_busy_processors_spin() {
 /// own processor, so only Go's policy promises it.
 #[test]
 fn work_does_not_wait_beside_a_processor_at_rest() {
-    for case in matrix::cases()
-        .into_iter()
-        .filter(|c| c.policy == Policy::Go)
-    {
+    for case in matrix::cases().into_iter().filter(|c| c.policy == Policy::Go) {
         matrix::each_of(&[case], |case, rt| {
             let mut since: Option<Instant> = None;
             sampled(rt, 3, |sample| {
@@ -134,10 +124,8 @@ fn meet(procs: usize) -> HashSet<u32> {
 /// wakes the next. They wait for each other without parking, so one that is missing is a hang.
 #[test]
 fn one_submitter_sets_all_processors_going() {
-    let cases = matrix::cases()
-        .into_iter()
-        .filter(|case| case.policy == Policy::Go)
-        .collect::<Vec<_>>();
+    let cases =
+        matrix::cases().into_iter().filter(|case| case.policy == Policy::Go).collect::<Vec<_>>();
     matrix::each_of(&cases, |case, rt| {
         for _ in 0..10 {
             let ran_on = rt.run(|| meet(case.procs));
@@ -150,11 +138,7 @@ fn one_submitter_sets_all_processors_going() {
 #[test]
 fn idle_processors_rob_busy_ones() {
     for policy in [Policy::Go, Policy::Gentle] {
-        let case = Case {
-            procs: 2,
-            policy,
-            chaos: None,
-        };
+        let case = Case { procs: 2, policy, chaos: None };
         matrix::each_of(&[case], |_, rt| {
             matrix::eventually("a steal", || {
                 rt.run(|| load(100));

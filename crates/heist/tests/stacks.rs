@@ -58,10 +58,7 @@ fn a_large_stack_is_as_large_as_asked() {
 #[test]
 fn the_runtime_sets_the_size_for_all() {
     let rt = matrix::start(Runtime::builder().procs(2).stack_size(8 << 20));
-    assert_eq!(
-        rt.run(|| go(|| intact(10_000, 5000)).join().unwrap()),
-        10_000
-    );
+    assert_eq!(rt.run(|| go(|| intact(10_000, 5000)).join().unwrap()), 10_000);
     let rt = matrix::start(Runtime::builder().procs(2).stack_size(32 << 10));
     assert_eq!(rt.run(|| go(|| intact(20, 5)).join().unwrap()), 20);
 }
@@ -137,10 +134,7 @@ fn stack_memory_is_bounded_over_batches() {
             assert!(mapped <= 128 << 20, "{case}: {mapped} bytes for 33 stacks");
             let grown = child::own_status("VmRSS").saturating_sub(resident);
             let kept = case.procs as u64 * KEPT_KIB;
-            assert!(
-                grown <= LIMIT_KIB.max(kept),
-                "{case}: {grown} KiB of memory"
-            );
+            assert!(grown <= LIMIT_KIB.max(kept), "{case}: {grown} KiB of memory");
         }
     });
     ended.succeeded();
@@ -187,9 +181,7 @@ fn stacks_of_all_sizes_mix() {
                 .map(|i| {
                     let bytes = (32 << 10) << (i % 6);
                     let sized = Builder::new().stack_size(bytes);
-                    sized
-                        .spawn(move || intact(20 << (i % 6), 9 + round))
-                        .unwrap()
+                    sized.spawn(move || intact(20 << (i % 6), 9 + round)).unwrap()
                 })
                 .collect();
             for (i, handle) in handles.into_iter().enumerate() {

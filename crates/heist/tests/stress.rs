@@ -83,10 +83,7 @@ fn watched(rt: &Runtime, what: &str, steps: &AtomicU64, body: impl FnOnce() + Se
                     (seen, since) = (now, Instant::now());
                 }
                 if since.elapsed() > STALL {
-                    eprintln!(
-                        "{what} stalls after {seen} steps: {:?}",
-                        testing::sample(rt)
-                    );
+                    eprintln!("{what} stalls after {seen} steps: {:?}", testing::sample(rt));
                     std::process::abort();
                 }
                 std::thread::park_timeout(Duration::from_millis(50));
@@ -105,16 +102,8 @@ fn watched(rt: &Runtime, what: &str, steps: &AtomicU64, body: impl FnOnce() + Se
 fn stress_cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for procs in [2, 4, 16] {
-        for (policy, chaos) in [
-            (Policy::Go, None),
-            (Policy::Gentle, None),
-            (Policy::Go, Some(7)),
-        ] {
-            cases.push(Case {
-                procs,
-                policy,
-                chaos,
-            });
+        for (policy, chaos) in [(Policy::Go, None), (Policy::Gentle, None), (Policy::Go, Some(7))] {
+            cases.push(Case { procs, policy, chaos });
         }
     }
     cases

@@ -110,9 +110,6 @@ fn a_negative_count_panics() {
     assert_eq!(*text, "sync: negative WaitGroup counter");
     matrix::run(|| {
         let error = go(|| WaitGroup::new().done()).join().unwrap_err();
-        assert_eq!(
-            error.panic_message(),
-            Some("sync: negative WaitGroup counter")
-        );
+        assert_eq!(error.panic_message(), Some("sync: negative WaitGroup counter"));
     });
 }

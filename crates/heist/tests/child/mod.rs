@@ -19,43 +19,22 @@ pub struct Ended {
 impl Ended {
     #[track_caller]
     pub fn succeeded(&self) {
-        assert!(
-            self.status.success(),
-            "{}\n{}",
-            self.status,
-            self.last_lines()
-        );
+        assert!(self.status.success(), "{}\n{}", self.status, self.last_lines());
     }
 
     #[track_caller]
     pub fn exited(&self, code: i32) {
-        assert_eq!(
-            self.status.code(),
-            Some(code),
-            "{}\n{}",
-            self.status,
-            self.last_lines()
-        );
+        assert_eq!(self.status.code(), Some(code), "{}\n{}", self.status, self.last_lines());
     }
 
     #[track_caller]
     pub fn was_killed_by(&self, signal: i32) {
-        assert_eq!(
-            self.status.signal(),
-            Some(signal),
-            "{}\n{}",
-            self.status,
-            self.last_lines()
-        );
+        assert_eq!(self.status.signal(), Some(signal), "{}\n{}", self.status, self.last_lines());
     }
 
     #[track_caller]
     pub fn said(&self, text: &str) {
-        assert!(
-            self.stderr.contains(text),
-            "{text:?} is not in:\n{}",
-            self.last_lines()
-        );
+        assert!(self.stderr.contains(text), "{text:?} is not in:\n{}", self.last_lines());
     }
 
     /// The end of what it wrote: a child may write a lot.
@@ -81,15 +60,10 @@ pub fn run_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnc
     }
     let program = std::env::current_exe().expect("a test knows its own program");
     let mut command = Command::new(program);
-    command
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(ROLE, test);
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ROLE, test);
     prepare(&mut command);
     let output = command.output().expect("the child starts");
-    Ended {
-        status: output.status,
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    Ended { status: output.status, stderr: String::from_utf8_lossy(&output.stderr).into_owned() }
 }
 
 /// A number of `/proc/self/status`, in KiB where it is a size.
@@ -105,7 +79,5 @@ pub fn own_status(field: &str) -> u64 {
 
 /// Threads of this process.
 pub fn own_threads() -> usize {
-    std::fs::read_dir("/proc/self/task")
-        .expect("proc is mounted")
-        .count()
+    std::fs::read_dir("/proc/self/task").expect("proc is mounted").count()
 }

@@ -33,11 +33,7 @@ pub enum Policy {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            procs,
-            policy,
-            chaos,
-        } = self;
+        let Self { procs, policy, chaos } = self;
         write!(f, "procs={procs} policy={policy:?} chaos={chaos:?}")
     }
 }
@@ -90,11 +86,7 @@ pub fn cases_with(procs: &[usize]) -> Vec<Case> {
     for &procs in procs {
         for policy in [Policy::Go, Policy::Gentle] {
             for chaos in [None, Some(1), Some(0xfeed), Some(fresh_seed())] {
-                cases.push(Case {
-                    procs,
-                    policy,
-                    chaos,
-                });
+                cases.push(Case { procs, policy, chaos });
             }
         }
     }
@@ -116,9 +108,7 @@ pub fn each_of(cases: &[Case], body: impl Fn(&Case, &Runtime)) {
     for case in cases {
         let rt = Arc::new(case.runtime());
         let watched = Arc::clone(&rt);
-        let watchdog = Watchdog::new(PATIENCE, move || {
-            format!("{:#?}", testing::sample(&watched))
-        });
+        let watchdog = Watchdog::new(PATIENCE, move || format!("{:#?}", testing::sample(&watched)));
         named(case, || body(case, &rt));
         drop(watchdog);
         let rt = Arc::into_inner(rt).expect("the watchdog has ended");
@@ -159,16 +149,10 @@ impl Watchdog {
                 .wait_timeout_while(guard, patience, |ended| !*ended)
                 .expect("no holder panics");
             if !*guard {
-                give_up(&format!(
-                    "{test} hangs: no end after {patience:?}\n{}",
-                    report()
-                ));
+                give_up(&format!("{test} hangs: no end after {patience:?}\n{}", report()));
             }
         });
-        Self {
-            ended,
-            thread: Some(thread),
-        }
+        Self { ended, thread: Some(thread) }
     }
 }
 
