@@ -129,6 +129,9 @@ fn stack_memory_is_bounded_over_batches() {
                 });
             };
             (0..256).for_each(|_| batch());
+            matrix::eventually("no stack in use", || {
+                rt.metrics().get("/heist/stacks/in-use:stacks") == Some(0)
+            });
             // A slab, and another if the last one of the case before was not enough.
             let mapped = mapped_bytes(&rt) - before;
             assert!(mapped <= 128 << 20, "{case}: {mapped} bytes for 33 stacks");
