@@ -26,19 +26,11 @@ pub struct Workload {
 }
 
 const fn low(name: &'static str, unit: &'static str) -> RowSpec {
-    RowSpec {
-        name,
-        unit,
-        better: Better::Lower,
-    }
+    RowSpec { name, unit, better: Better::Lower }
 }
 
 const fn high(name: &'static str, unit: &'static str) -> RowSpec {
-    RowSpec {
-        name,
-        unit,
-        better: Better::Higher,
-    }
+    RowSpec { name, unit, better: Better::Higher }
 }
 
 const fn work(name: &'static str, about: &'static str, rows: &'static [RowSpec]) -> Workload {
@@ -61,11 +53,7 @@ pub static WORKLOADS: &[Workload] = &[
         "fib(27): a task per fork, the other branch inline, no sequential cut-off",
         &[low("fib_join", "ns/fork")],
     ),
-    work(
-        "yield",
-        "2 tasks per proc, each yielding 1,000,000 times",
-        &[low("yield", "ns/yield")],
-    ),
+    work("yield", "2 tasks per proc, each yielding 1,000,000 times", &[low("yield", "ns/yield")]),
     work(
         "ping_pong",
         "two tasks, two unbuffered channels, a token to and fro",
@@ -147,11 +135,7 @@ pub static WORKLOADS: &[Workload] = &[
     work(
         "hogs",
         "a 1 ms ticker next to 4 endless CPU loops for 3 s, every missed tick counted",
-        &[
-            low("hogs_late_p50", "ms"),
-            low("hogs_late_p99", "ms"),
-            low("hogs_late_max", "ms"),
-        ],
+        &[low("hogs_late_p50", "ms"), low("hogs_late_p99", "ms"), low("hogs_late_max", "ms")],
     ),
     work(
         "blocking",
@@ -194,11 +178,7 @@ pub static WORKLOADS: &[Workload] = &[
     work(
         "http",
         "keep-alive HTTP/1.1 hello server under wrk with 64 connections",
-        &[
-            high("http", "req/s"),
-            low("http_p50", "us"),
-            low("http_p99", "us"),
-        ],
+        &[high("http", "req/s"), low("http_p50", "us"), low("http_p99", "us")],
     ),
     work(
         "idle_cpu",
@@ -224,10 +204,7 @@ pub fn workload(name: &str) -> Option<&'static Workload> {
 
 fn is_named_by(workload: &Workload, name: &str) -> bool {
     let group = |full: &str| {
-        full == name
-            || full
-                .strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with('_'))
+        full == name || full.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'))
     };
     group(workload.name) || workload.rows.iter().any(|r| group(r.name))
 }
@@ -243,16 +220,10 @@ pub fn select(names: &[String]) -> Result<Vec<&'static Workload>, String> {
     for name in names {
         if !WORKLOADS.iter().any(|w| is_named_by(w, name)) {
             let known: Vec<_> = WORKLOADS.iter().map(|w| w.name).collect();
-            return Err(format!(
-                "unknown workload '{name}'; known: {}",
-                known.join(", ")
-            ));
+            return Err(format!("unknown workload '{name}'; known: {}", known.join(", ")));
         }
     }
-    Ok(WORKLOADS
-        .iter()
-        .filter(|w| names.iter().any(|n| is_named_by(w, n)))
-        .collect())
+    Ok(WORKLOADS.iter().filter(|w| names.iter().any(|n| is_named_by(w, n))).collect())
 }
 
 #[cfg(test)]
@@ -283,14 +254,8 @@ mod tests {
     fn a_group_selects_all_below_it() {
         assert_eq!(pick(&["parked"]).unwrap(), ["parked_100k", "parked_1m"]);
         assert_eq!(pick(&["hogs_late"]).unwrap(), ["hogs"]);
-        assert_eq!(
-            pick(&["chan"]).unwrap(),
-            ["chan_mpmc", "chan_mpsc", "chan_spsc"]
-        );
-        assert_eq!(
-            pick(&["tcp_echo"]).unwrap(),
-            ["tcp_echo_64", "tcp_echo_1000"]
-        );
+        assert_eq!(pick(&["chan"]).unwrap(), ["chan_mpmc", "chan_mpsc", "chan_spsc"]);
+        assert_eq!(pick(&["tcp_echo"]).unwrap(), ["tcp_echo_64", "tcp_echo_1000"]);
     }
 
     #[test]
@@ -301,19 +266,12 @@ mod tests {
     #[test]
     fn an_unknown_name_lists_the_known_ones() {
         let message = pick(&["yield", "nonsense"]).unwrap_err();
-        assert!(
-            message.contains("'nonsense'") && message.contains("skynet"),
-            "{message}"
-        );
+        assert!(message.contains("'nonsense'") && message.contains("skynet"), "{message}");
     }
 
     #[test]
     fn row_names_are_unique() {
-        let mut all: Vec<_> = WORKLOADS
-            .iter()
-            .flat_map(|w| w.rows)
-            .map(|r| r.name)
-            .collect();
+        let mut all: Vec<_> = WORKLOADS.iter().flat_map(|w| w.rows).map(|r| r.name).collect();
         let n_all = all.len();
         all.sort_unstable();
         all.dedup();

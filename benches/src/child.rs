@@ -36,12 +36,7 @@ pub fn measure(command: &mut Command, deadline: Duration) -> Finished {
     // The kernel counts the machine in ticks and processes exactly, so the difference can
     // come out a tick below zero.
     let other_cpu_s = (sys::machine_busy_s() - busy_before_s - ours.as_secs_f64()).max(0.0);
-    Finished {
-        result,
-        own_cpu_s,
-        other_cpu_s,
-        wall_s,
-    }
+    Finished { result, own_cpu_s, other_cpu_s, wall_s }
 }
 
 fn collect(command: &mut Command, deadline: Duration) -> Result<Vec<Reading>, String> {
@@ -62,16 +57,11 @@ fn collect(command: &mut Command, deadline: Duration) -> Result<Vec<Reading>, St
     if received.is_err() {
         sys::kill_group(pid);
     }
-    waiter
-        .join()
-        .map_err(|_| "the waiting thread panicked".to_owned())?;
+    waiter.join().map_err(|_| "the waiting thread panicked".to_owned())?;
     match received {
         Ok(Ok(output)) => judge(&output),
         Ok(Err(e)) => Err(format!("cannot wait: {e}")),
-        Err(_) => Err(format!(
-            "no result within {} s, killed",
-            deadline.as_secs_f64()
-        )),
+        Err(_) => Err(format!("no result within {} s, killed", deadline.as_secs_f64())),
     }
 }
 
@@ -86,10 +76,7 @@ fn judge(output: &Output) -> Result<Vec<Reading>, String> {
 
 /// The line that says what happened: of a panic the message and not the place.
 fn gist(stderr: &str) -> &str {
-    let mut lines = stderr
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty());
+    let mut lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty());
     match lines.next() {
         Some(place) if place.contains("panicked at") => lines.next().unwrap_or(place),
         Some(line) => line,
@@ -110,10 +97,7 @@ mod tests {
     #[test]
     fn readings_come_back() {
         let line = r#"{"workload":"yield","value":3.5,"unit":"ns/yield"}"#;
-        let finished = measure(
-            &mut shell(&format!("echo '{line}'")),
-            Duration::from_secs(10),
-        );
+        let finished = measure(&mut shell(&format!("echo '{line}'")), Duration::from_secs(10));
         assert_eq!(finished.result.unwrap()[0].value, Some(3.5));
     }
 
@@ -134,14 +118,8 @@ mod tests {
 
     #[test]
     fn a_failure_carries_what_was_said() {
-        let finished = measure(
-            &mut shell("echo broken >&2; exit 3"),
-            Duration::from_secs(10),
-        );
+        let finished = measure(&mut shell("echo broken >&2; exit 3"), Duration::from_secs(10));
         let message = finished.result.unwrap_err();
-        assert!(
-            message.contains('3') && message.contains("broken"),
-            "{message}"
-        );
+        assert!(message.contains('3') && message.contains("broken"), "{message}");
     }
 }

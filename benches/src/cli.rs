@@ -62,10 +62,7 @@ enum Command {
     },
     /// The load generator of tcp_echo_*.
     #[command(hide = true)]
-    Load {
-        address: SocketAddr,
-        n_connections: usize,
-    },
+    Load { address: SocketAddr, n_connections: usize },
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -81,14 +78,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// What went wrong, in words for the person at the terminal.
 pub fn dispatch() -> Result<(), String> {
     match Cli::parse().command {
-        Command::Run {
-            workloads,
-            peers,
-            reps,
-            procs,
-            json,
-            timeout,
-        } => {
+        Command::Run { workloads, peers, reps, procs, json, timeout } => {
             let plan = run::Plan {
                 workloads: catalog::select(&workloads)?,
                 peers: peers::select(&peers)?,
@@ -98,17 +88,12 @@ pub fn dispatch() -> Result<(), String> {
                 json,
             };
             let file = run::run(&plan)?;
-            print!(
-                "{}",
-                report::table::render(&report::Comparison::of(&[file]))
-            );
+            print!("{}", report::table::render(&report::Comparison::of(&[file])));
             Ok(())
         }
         Command::Report { files, html } => {
-            let files = files
-                .iter()
-                .map(|path| RunFile::read(path))
-                .collect::<Result<Vec<_>, _>>()?;
+            let files =
+                files.iter().map(|path| RunFile::read(path)).collect::<Result<Vec<_>, _>>()?;
             let comparison = report::Comparison::of(&files);
             print!("{}", report::table::render(&comparison));
             if let Some(path) = html {
@@ -121,20 +106,10 @@ pub fn dispatch() -> Result<(), String> {
             list();
             Ok(())
         }
-        Command::One {
-            peer,
-            workload,
-            procs,
-        } => one::one(&peer, &workload, procs),
-        Command::Load {
-            address,
-            n_connections,
-        } => {
+        Command::One { peer, workload, procs } => one::one(&peer, &workload, procs),
+        Command::Load { address, n_connections } => {
             let result = load::generate(address, n_connections).map_err(|e| e.to_string())?;
-            println!(
-                "{}",
-                serde_json::to_string(&result).map_err(|e| e.to_string())?
-            );
+            println!("{}", serde_json::to_string(&result).map_err(|e| e.to_string())?);
             Ok(())
         }
     }
@@ -143,18 +118,8 @@ pub fn dispatch() -> Result<(), String> {
 fn list() {
     println!("workloads (rows in brackets):");
     for workload in catalog::WORKLOADS {
-        let rows: Vec<_> = workload
-            .rows
-            .iter()
-            .map(|r| format!("{} {}", r.name, r.unit))
-            .collect();
-        println!(
-            "  {:14} {}\n  {:14} [{}]",
-            workload.name,
-            workload.about,
-            "",
-            rows.join(", ")
-        );
+        let rows: Vec<_> = workload.rows.iter().map(|r| format!("{} {}", r.name, r.unit)).collect();
+        println!("  {:14} {}\n  {:14} [{}]", workload.name, workload.about, "", rows.join(", "));
     }
     println!("\npeers (allocator {ALLOCATOR_NAME}):");
     for peer in peers::PEERS {

@@ -23,11 +23,7 @@ impl GoTwin {
         let (program, hello) = (out_dir.join("go-twin"), out_dir.join("go-hello"));
         compile(&tool, ".", &program)?;
         compile(&tool, "./hello", &hello)?;
-        Ok(Self {
-            program,
-            hello,
-            version,
-        })
+        Ok(Self { program, hello, version })
     }
 }
 

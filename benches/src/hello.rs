@@ -25,9 +25,7 @@ pub fn sizes(peers: &[&'static Peer], go: Option<&GoTwin>, out_dir: &Path) -> Si
     let size = |peer: &Peer| match peer.kind {
         Kind::Go => kib(&go.ok_or("no Go twin")?.hello),
         _ => {
-            let program = built
-                .clone()?
-                .join(format!("hello_{}", peer.name.replace('-', "_")));
+            let program = built.clone()?.join(format!("hello_{}", peer.name.replace('-', "_")));
             if !program.exists() {
                 return Err("a channel, not a runtime".to_owned());
             }
@@ -39,25 +37,12 @@ pub fn sizes(peers: &[&'static Peer], go: Option<&GoTwin>, out_dir: &Path) -> Si
 
 /// Builds the hello programs and returns the directory they are in.
 fn build(out_dir: &Path) -> Result<PathBuf, String> {
-    let target_dir = out_dir
-        .parent()
-        .ok_or("this program lies in no target directory")?;
-    let features: Vec<_> = FEATURES
-        .iter()
-        .filter(|(_, on)| *on)
-        .map(|(name, _)| *name)
-        .collect();
+    let target_dir = out_dir.parent().ok_or("this program lies in no target directory")?;
+    let features: Vec<_> = FEATURES.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(&cargo)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args([
-            "build",
-            "--release",
-            "--package",
-            "heist-bench",
-            "--bins",
-            "--features",
-        ])
+        .args(["build", "--release", "--package", "heist-bench", "--bins", "--features"])
         .arg(features.join(","))
         .arg("--target-dir")
         // A directory of its own: a build with other features must not replace the running
@@ -80,11 +65,7 @@ fn strip(program: &Path) -> Result<PathBuf, String> {
         .arg(program)
         .status()
         .map_err(|e| format!("cannot start strip: {e}"))?;
-    if status.success() {
-        Ok(stripped)
-    } else {
-        Err(format!("strip: {status}"))
-    }
+    if status.success() { Ok(stripped) } else { Err(format!("strip: {status}")) }
 }
 
 fn kib(program: &Path) -> Result<f64, String> {

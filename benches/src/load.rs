@@ -41,10 +41,7 @@ pub struct LoadResult {
 
 impl EchoLoad {
     pub fn new(address: SocketAddr, n_connections: usize) -> Self {
-        Self {
-            address,
-            n_connections,
-        }
+        Self { address, n_connections }
     }
 }
 
@@ -54,12 +51,7 @@ pub fn measure(load: &EchoLoad) -> Outcome {
     let result = run_elsewhere(load).map_err(Cannot)?;
     let cpu = sys::cpu_time(Who::Myself) - cpu_before;
     let cpu_us = cpu.as_secs_f64() * 1e6 / result.n_requests as f64;
-    Ok(Figures::many(vec![
-        result.requests_per_s,
-        result.p50_us,
-        result.p99_us,
-        cpu_us,
-    ]))
+    Ok(Figures::many(vec![result.requests_per_s, result.p50_us, result.p99_us, cpu_us]))
 }
 
 fn run_elsewhere(load: &EchoLoad) -> Result<LoadResult, String> {
@@ -67,18 +59,11 @@ fn run_elsewhere(load: &EchoLoad) -> Result<LoadResult, String> {
         .map_or_else(std::env::current_exe, |path| Ok(path.into()))
         .map_err(|e| format!("cannot find the load generator: {e}"))?;
     let output = Command::new(program)
-        .args([
-            "load",
-            &load.address.to_string(),
-            &load.n_connections.to_string(),
-        ])
+        .args(["load", &load.address.to_string(), &load.n_connections.to_string()])
         .output()
         .map_err(|e| format!("cannot start the load generator: {e}"))?;
     if !output.status.success() {
-        return Err(format!(
-            "load generator: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        ));
+        return Err(format!("load generator: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }
     serde_json::from_slice(&output.stdout).map_err(|e| format!("load generator: {e}"))
 }
@@ -95,11 +80,7 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         let stream = TcpStream::from_std(stream);
-        Ok(Self {
-            stream,
-            sent_at: Instant::now(),
-            n_awaited: 0,
-        })
+        Ok(Self { stream, sent_at: Instant::now(), n_awaited: 0 })
     }
 
     fn send(&mut self) -> io::Result<()> {
@@ -135,8 +116,7 @@ pub fn generate(address: SocketAddr, n_connections: usize) -> io::Result<LoadRes
     let mut connections = Vec::with_capacity(n_connections);
     for index in 0..n_connections {
         let mut connection = Connection::open(address)?;
-        poll.registry()
-            .register(&mut connection.stream, Token(index), Interest::READABLE)?;
+        poll.registry().register(&mut connection.stream, Token(index), Interest::READABLE)?;
         connections.push(connection);
     }
     for connection in &mut connections {
@@ -148,10 +128,7 @@ pub fn generate(address: SocketAddr, n_connections: usize) -> io::Result<LoadRes
     let mut n_warm_up: u64 = 0;
     let mut events = Events::with_capacity(1024);
     loop {
-        poll.poll(
-            &mut events,
-            Some(end.saturating_duration_since(Instant::now())),
-        )?;
+        poll.poll(&mut events, Some(end.saturating_duration_since(Instant::now())))?;
         let now = Instant::now();
         if now >= end {
             break;

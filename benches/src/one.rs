@@ -37,10 +37,7 @@ pub fn one(peer: &str, workload: &str, procs: usize) -> Result<(), String> {
         lines.push('\n');
     }
     let mut stdout = std::io::stdout().lock();
-    stdout
-        .write_all(lines.as_bytes())
-        .and_then(|()| stdout.flush())
-        .map_err(|e| e.to_string())?;
+    stdout.write_all(lines.as_bytes()).and_then(|()| stdout.flush()).map_err(|e| e.to_string())?;
     // Servers and idle runtimes are still running on their threads; nothing waits for them.
     std::process::exit(0);
 }

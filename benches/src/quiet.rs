@@ -16,11 +16,7 @@ pub fn is_disturbed(row: &Row) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     Quiet,
-    Disturbed {
-        n_disturbed: usize,
-        n_rows: usize,
-        worst_share: f64,
-    },
+    Disturbed { n_disturbed: usize, n_rows: usize, worst_share: f64 },
 }
 
 /// Judges a run; a single disturbed measurement is enough, since nobody can tell which
@@ -31,27 +27,15 @@ pub fn verdict(rows: &[Row]) -> Verdict {
         return Verdict::Quiet;
     }
     let share = |r: &Row| r.other_cpu_s / r.wall_s.max(f64::EPSILON);
-    let worst_share = rows
-        .iter()
-        .filter(|r| is_disturbed(r))
-        .map(share)
-        .fold(0.0, f64::max);
-    Verdict::Disturbed {
-        n_disturbed,
-        n_rows: rows.len(),
-        worst_share,
-    }
+    let worst_share = rows.iter().filter(|r| is_disturbed(r)).map(share).fold(0.0, f64::max);
+    Verdict::Disturbed { n_disturbed, n_rows: rows.len(), worst_share }
 }
 
 impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Quiet => write!(f, "quiet: nobody else used the CPU"),
-            Self::Disturbed {
-                n_disturbed,
-                n_rows,
-                worst_share,
-            } => write!(
+            Self::Disturbed { n_disturbed, n_rows, worst_share } => write!(
                 f,
                 "NOT QUIET: others used the CPU in {n_disturbed} of {n_rows} rows (at worst \
                  {:.0} % of a CPU); do not quote these figures",
@@ -78,14 +62,7 @@ mod tests {
         let mut rows = vec![sample("yield", "go", 0, 1.0); 3];
         rows[1].other_cpu_s = 0.5;
         let verdict = verdict(&rows);
-        assert_eq!(
-            verdict,
-            Verdict::Disturbed {
-                n_disturbed: 1,
-                n_rows: 3,
-                worst_share: 0.5
-            }
-        );
+        assert_eq!(verdict, Verdict::Disturbed { n_disturbed: 1, n_rows: 3, worst_share: 0.5 });
         assert!(verdict.to_string().contains("NOT QUIET"));
     }
 }

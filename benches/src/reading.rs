@@ -30,10 +30,7 @@ pub struct Figures {
 
 impl Figures {
     pub fn one(value: f64) -> Self {
-        Self {
-            values: vec![value],
-            note: None,
-        }
+        Self { values: vec![value], note: None }
     }
 
     pub fn many(values: Vec<f64>) -> Self {
@@ -53,12 +50,7 @@ pub type Outcome = Result<Figures, Cannot>;
 pub fn readings(workload: &crate::catalog::Workload, outcome: Outcome) -> Vec<Reading> {
     let (values, note) = match outcome {
         Ok(figures) => {
-            assert_eq!(
-                figures.values.len(),
-                workload.rows.len(),
-                "{}",
-                workload.name
-            );
+            assert_eq!(figures.values.len(), workload.rows.len(), "{}", workload.name);
             (figures.values.into_iter().map(Some).collect(), figures.note)
         }
         Err(Cannot(why)) => (vec![None; workload.rows.len()], Some(why)),
@@ -92,14 +84,8 @@ mod tests {
 
     #[test]
     fn readings_survive_the_pipe() {
-        let sent = readings(
-            workload("timers").unwrap(),
-            Ok(Figures::many(vec![1.5, 2.5])),
-        );
-        let text: String = sent
-            .iter()
-            .map(|r| serde_json::to_string(r).unwrap() + "\n")
-            .collect();
+        let sent = readings(workload("timers").unwrap(), Ok(Figures::many(vec![1.5, 2.5])));
+        let text: String = sent.iter().map(|r| serde_json::to_string(r).unwrap() + "\n").collect();
         assert_eq!(parse(&text).unwrap(), sent);
         assert_eq!(sent[1].workload, "timers_cpu");
     }
@@ -109,10 +95,7 @@ mod tests {
         let rows = readings(workload("steal_hot").unwrap(), cannot("no stealing"));
         assert_eq!(rows.len(), 2);
         assert!(rows.iter().all(|r| r.value.is_none()));
-        assert!(
-            rows.iter()
-                .all(|r| r.note.as_deref() == Some("no stealing"))
-        );
+        assert!(rows.iter().all(|r| r.note.as_deref() == Some("no stealing")));
     }
 
     #[test]

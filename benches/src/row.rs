@@ -68,20 +68,10 @@ impl Machine {
         let cpu_model = cpuinfo
             .lines()
             .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
-            .map_or_else(
-                || "unknown".to_owned(),
-                |(_, model)| model.trim().to_owned(),
-            );
+            .map_or_else(|| "unknown".to_owned(), |(_, model)| model.trim().to_owned());
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let n_cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            cpu_model,
-            n_cpus,
-            kernel: kernel.trim().to_owned(),
-            procs,
-            reps,
-            go_version,
-        }
+        Self { cpu_model, n_cpus, kernel: kernel.trim().to_owned(), procs, reps, go_version }
     }
 }
 
@@ -111,10 +101,7 @@ mod tests {
         let row = sample("yield", "go", 2, 109.0);
         let text = serde_json::to_string(&row).unwrap();
         assert!(text.contains(r#""workload":"yield","peer":"go""#), "{text}");
-        assert!(
-            !text.contains("error"),
-            "absent fields are left out: {text}"
-        );
+        assert!(!text.contains("error"), "absent fields are left out: {text}");
         assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
     }
 

@@ -67,8 +67,7 @@ pub fn run(plan: &Plan) -> Result<RunFile, String> {
                     peer.name
                 ));
                 let finished = measure(plan, &field, &this_program, workload, peer);
-                file.rows
-                    .extend(rows(finished, workload, peer, rep, &progress));
+                file.rows.extend(rows(finished, workload, peer, rep, &progress));
                 progress.inc(1);
             }
         }
@@ -85,12 +84,8 @@ fn write(plan: &Plan, file: &RunFile) -> Result<(), String> {
 
 fn muster(plan: &Plan, this_program: &Path) -> Field {
     let out_dir = this_program.parent().unwrap_or(Path::new("."));
-    let mut field = Field {
-        peers: Vec::new(),
-        go: None,
-        sizes: hello::Sizes::new(),
-        skipped: Vec::new(),
-    };
+    let mut field =
+        Field { peers: Vec::new(), go: None, sizes: hello::Sizes::new(), skipped: Vec::new() };
     for peer in &plan.peers {
         let missing = match peer.kind {
             Kind::Built(_) => None,
@@ -132,19 +127,10 @@ fn measure(
     peer: &Peer,
 ) -> Finished {
     if workload.name == "binary_size" {
-        let size = field
-            .sizes
-            .get(peer.name)
-            .cloned()
-            .unwrap_or_else(|| Err("not built".into()));
+        let size = field.sizes.get(peer.name).cloned().unwrap_or_else(|| Err("not built".into()));
         let outcome = size.map(Figures::one).map_err(Cannot);
         let readings = reading::readings(workload, outcome);
-        return Finished {
-            result: Ok(readings),
-            own_cpu_s: 0.0,
-            other_cpu_s: 0.0,
-            wall_s: 0.0,
-        };
+        return Finished { result: Ok(readings), own_cpu_s: 0.0, other_cpu_s: 0.0, wall_s: 0.0 };
     }
     let mut command = match (peer.kind, &field.go) {
         (Kind::Go, Some(twin)) => {
@@ -159,12 +145,7 @@ fn measure(
             command
         }
     };
-    command.args([
-        "--workload",
-        workload.name,
-        "--procs",
-        &plan.procs.to_string(),
-    ]);
+    command.args(["--workload", workload.name, "--procs", &plan.procs.to_string()]);
     child::measure(&mut command, plan.deadline)
 }
 
@@ -186,11 +167,7 @@ fn rows(
     // A failure still gives every row of the workload its place in the table.
     let readings =
         readings.unwrap_or_else(|| reading::readings(workload, Err(Cannot(String::new()))));
-    let allocator = if matches!(peer.kind, Kind::Go) {
-        "go"
-    } else {
-        ALLOCATOR_NAME
-    };
+    let allocator = if matches!(peer.kind, Kind::Go) { "go" } else { ALLOCATOR_NAME };
     let row = |reading: reading::Reading| Row {
         workload: reading.workload,
         peer: peer.name.to_owned(),

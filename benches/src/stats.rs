@@ -25,13 +25,7 @@ impl Summary {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
-        Some(Self {
-            n: sorted.len(),
-            median: median(&sorted),
-            min,
-            max,
-            ci_half: ci_half(&sorted),
-        })
+        Some(Self { n: sorted.len(), median: median(&sorted), min, max, ci_half: ci_half(&sorted) })
     }
 }
 

@@ -32,11 +32,7 @@ pub fn cpu_time(who: Who) -> Duration {
 /// Resident bytes of this process.
 pub fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = statm
-        .split_whitespace()
-        .nth(1)
-        .and_then(|s| s.parse().ok())
-        .unwrap_or(0);
+    let pages: u64 = statm.split_whitespace().nth(1).and_then(|s| s.parse().ok()).unwrap_or(0);
     // SAFETY: sysconf has no preconditions.
     let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     pages * page_bytes.unsigned_abs()
@@ -44,10 +40,7 @@ pub fn resident_bytes() -> u64 {
 
 /// Allows as many open files as the hard limit permits; a thousand connections need it.
 pub fn raise_file_limit() {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a live rlimit that the call only writes.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 {
         limit.rlim_cur = limit.rlim_max;
@@ -79,15 +72,9 @@ fn busy_ticks(stat: &str) -> u64 {
     let Some(line) = stat.lines().find_map(|l| l.strip_prefix("cpu ")) else {
         return 0;
     };
-    let field: Vec<u64> = line
-        .split_whitespace()
-        .filter_map(|s| s.parse().ok())
-        .collect();
+    let field: Vec<u64> = line.split_whitespace().filter_map(|s| s.parse().ok()).collect();
     // user nice system idle iowait irq softirq steal; guest time is already within user.
-    [0, 1, 2, 5, 6, 7]
-        .iter()
-        .filter_map(|&i| field.get(i))
-        .sum()
+    [0, 1, 2, 5, 6, 7].iter().filter_map(|&i| field.get(i)).sum()
 }
 
 #[cfg(test)]

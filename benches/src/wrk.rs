@@ -22,12 +22,7 @@ pub fn measure(address: SocketAddr) -> Outcome {
 
 fn run(address: SocketAddr, length_s: u32) -> Result<String, Cannot> {
     let output = Command::new("wrk")
-        .args([
-            "-t1",
-            &format!("-c{N_CONNECTIONS}"),
-            &format!("-d{length_s}s"),
-            "--latency",
-        ])
+        .args(["-t1", &format!("-c{N_CONNECTIONS}"), &format!("-d{length_s}s"), "--latency"])
         .arg(format!("http://{address}/"))
         .output()
         .map_err(|e| Cannot(format!("cannot start wrk: {e}")))?;
@@ -40,18 +35,11 @@ fn run(address: SocketAddr, length_s: u32) -> Result<String, Cannot> {
 
 fn parse(report: &str) -> Option<Figures> {
     let field = |label: &str| {
-        let line = report
-            .lines()
-            .map(str::trim)
-            .find(|l| l.starts_with(label))?;
+        let line = report.lines().map(str::trim).find(|l| l.starts_with(label))?;
         line.strip_prefix(label).map(str::trim)
     };
     let requests_per_s = field("Requests/sec:")?.parse().ok()?;
-    let values = vec![
-        requests_per_s,
-        microseconds(field("50%")?)?,
-        microseconds(field("99%")?)?,
-    ];
+    let values = vec![requests_per_s, microseconds(field("50%")?)?, microseconds(field("99%")?)?];
     Some(Figures::many(values))
 }
 

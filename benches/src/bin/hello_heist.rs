@@ -3,9 +3,5 @@
 fn main() {
     // SAFETY: nothing here is bound to a thread.
     let runtime = unsafe { heist::Runtime::builder().build() }.expect("heist runtime");
-    runtime.run(|| {
-        heist::go(|| println!("hello"))
-            .join()
-            .expect("goroutine panicked")
-    });
+    runtime.run(|| heist::go(|| println!("hello")).join().expect("goroutine panicked"));
 }

@@ -50,23 +50,16 @@ impl Select for Crossbeam {
                 recv(b) -> message => message,
             }
         };
-        (0..n)
-            .map(|_| next().expect("select: channel closed"))
-            .sum()
+        (0..n).map(|_| next().expect("select: channel closed")).sum()
     }
 }
 
 impl Select for Flume {
     fn select_sum(a: Self::Rx<u64>, b: Self::Rx<u64>, n: u64) -> u64 {
         let next = || {
-            flume::Selector::new()
-                .recv(&a, |message| message)
-                .recv(&b, |message| message)
-                .wait()
+            flume::Selector::new().recv(&a, |message| message).recv(&b, |message| message).wait()
         };
-        (0..n)
-            .map(|_| next().expect("select: channel closed"))
-            .sum()
+        (0..n).map(|_| next().expect("select: channel closed")).sum()
     }
 }
 

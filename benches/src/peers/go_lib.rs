@@ -39,9 +39,7 @@ impl Tasks for GoLib {
 
     fn run<T: Send + 'static>(_procs: usize, main: impl FnOnce() -> T + Send + 'static) -> T {
         let (tx, rx) = mpsc::channel();
-        enter(Box::new(move || {
-            tx.send(main()).expect("nobody waits for the result")
-        }));
+        enter(Box::new(move || tx.send(main()).expect("nobody waits for the result")));
         rx.recv().expect("goroutine panicked")
     }
 
@@ -226,12 +224,7 @@ pub fn run(workload: &str, procs: usize) -> Outcome {
         "blocking" => stalls::blocking::<GoLib>(procs),
         "unannounced" => stalls::unannounced::<GoLib>(procs),
         "tcp_echo_64" => servers::blocking::<GoLib>(procs, Service::Echo { n_connections: 64 }),
-        "tcp_echo_1000" => servers::blocking::<GoLib>(
-            procs,
-            Service::Echo {
-                n_connections: 1000,
-            },
-        ),
+        "tcp_echo_1000" => servers::blocking::<GoLib>(procs, Service::Echo { n_connections: 1000 }),
         "http" => servers::blocking::<GoLib>(procs, Service::Http),
         "idle_cpu" => idle_cpu::blocking::<GoLib>(procs),
         "start_stop" => cannot("go-lib's scheduler is global and never stops"),

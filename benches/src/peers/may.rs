@@ -188,12 +188,7 @@ pub fn run(workload: &str, procs: usize) -> Outcome {
         "blocking" => cannot("may has no way to announce a blocking call"),
         "unannounced" => stalls::unannounced::<May>(procs),
         "tcp_echo_64" => servers::blocking::<May>(procs, Service::Echo { n_connections: 64 }),
-        "tcp_echo_1000" => servers::blocking::<May>(
-            procs,
-            Service::Echo {
-                n_connections: 1000,
-            },
-        ),
+        "tcp_echo_1000" => servers::blocking::<May>(procs, Service::Echo { n_connections: 1000 }),
         "http" => servers::blocking::<May>(procs, Service::Http),
         "idle_cpu" => idle_cpu::blocking::<May>(procs),
         "start_stop" => cannot("may's scheduler is global and never stops"),

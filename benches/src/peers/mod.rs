@@ -29,10 +29,7 @@ pub enum Kind {
     /// Compiled into this program.
     Built(RunWorkload),
     /// Left out of this build; the feature that brings it in.
-    #[cfg_attr(
-        feature = "peers",
-        allow(dead_code, reason = "then nobody is left out")
-    )]
+    #[cfg_attr(feature = "peers", allow(dead_code, reason = "then nobody is left out"))]
     LeftOut { feature: &'static str },
     /// The Go twin, a program of its own.
     Go,
@@ -46,10 +43,7 @@ pub struct Peer {
 
 macro_rules! peer {
     ($name:literal, $run:path) => {
-        Peer {
-            name: $name,
-            kind: Kind::Built($run),
-        }
+        Peer { name: $name, kind: Kind::Built($run) }
     };
     ($name:literal, $feature:literal, $run:path) => {{
         #[cfg(feature = $feature)]
@@ -62,10 +56,7 @@ macro_rules! peer {
 
 pub static PEERS: &[Peer] = &[
     peer!("heist", heist::run),
-    Peer {
-        name: "go",
-        kind: Kind::Go,
-    },
+    Peer { name: "go", kind: Kind::Go },
     peer!("tokio", "peer-tokio", tokio::run),
     peer!("smol", "peer-smol", smol::run),
     peer!("may", "peer-may", may::run),
@@ -94,10 +85,7 @@ pub fn peer(name: &str) -> Option<&'static Peer> {
 pub fn select(names: &[String]) -> Result<Vec<&'static Peer>, String> {
     if let Some(unknown) = names.iter().find(|n| peer(n).is_none()) {
         let known: Vec<_> = PEERS.iter().map(|p| p.name).collect();
-        return Err(format!(
-            "unknown peer '{unknown}'; known: {}",
-            known.join(", ")
-        ));
+        return Err(format!("unknown peer '{unknown}'; known: {}", known.join(", ")));
     }
     let wanted = |p: &&Peer| names.is_empty() || names.iter().any(|n| n == p.name);
     Ok(PEERS.iter().filter(wanted).collect())
@@ -118,10 +106,7 @@ mod tests {
     #[test]
     fn an_unknown_peer_lists_the_known_ones() {
         let message = select(&["tokyo".to_owned()]).unwrap_err();
-        assert!(
-            message.contains("'tokyo'") && message.contains("tokio"),
-            "{message}"
-        );
+        assert!(message.contains("'tokyo'") && message.contains("tokio"), "{message}");
     }
 
     /// Every built peer must know every workload, if only to say that it cannot.

@@ -17,10 +17,7 @@ use crate::workloads::{idle_cpu, ms, ns_each, start_stop};
 const FORK_JOIN_ONLY: &str = "a fork-join pool: its tasks must not block";
 
 fn pool(procs: usize) -> ThreadPool {
-    ThreadPoolBuilder::new()
-        .num_threads(procs)
-        .build()
-        .expect("rayon pool")
+    ThreadPoolBuilder::new().num_threads(procs).build().expect("rayon pool")
 }
 
 fn spawn_join(procs: usize) -> Outcome {

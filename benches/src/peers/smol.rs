@@ -132,9 +132,7 @@ impl Channels for Smol {
     async fn select_sum(a: Self::Rx<u64>, b: Self::Rx<u64>, n: u64) -> u64 {
         let mut sum = 0;
         for _ in 0..n {
-            sum += future::race(a.recv(), b.recv())
-                .await
-                .expect("select: channel closed");
+            sum += future::race(a.recv(), b.recv()).await.expect("select: channel closed");
         }
         sum
     }
@@ -268,12 +266,7 @@ pub fn run(workload: &str, procs: usize) -> Outcome {
         "blocking" => stalls::blocking_futures::<Smol>(procs),
         "unannounced" => stalls::unannounced_futures::<Smol>(procs),
         "tcp_echo_64" => servers::futures::<Smol>(procs, Service::Echo { n_connections: 64 }),
-        "tcp_echo_1000" => servers::futures::<Smol>(
-            procs,
-            Service::Echo {
-                n_connections: 1000,
-            },
-        ),
+        "tcp_echo_1000" => servers::futures::<Smol>(procs, Service::Echo { n_connections: 1000 }),
         "http" => servers::futures::<Smol>(procs, Service::Http),
         "idle_cpu" => idle_cpu::futures::<Smol>(procs),
         "start_stop" => start_stop(procs),

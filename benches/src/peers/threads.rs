@@ -70,11 +70,7 @@ impl Group for ThreadGroup {
     fn wait(&self) {
         let (count, changed) = &*self.0;
         let count = count.lock().expect("poisoned");
-        drop(
-            changed
-                .wait_while(count, |count| *count > 0)
-                .expect("poisoned"),
-        );
+        drop(changed.wait_while(count, |count| *count > 0).expect("poisoned"));
     }
 }
 
@@ -194,12 +190,9 @@ pub fn run(workload: &str, procs: usize) -> Outcome {
         "blocking" => stalls::blocking::<Threads>(procs),
         "unannounced" => stalls::unannounced::<Threads>(procs),
         "tcp_echo_64" => servers::blocking::<Threads>(procs, Service::Echo { n_connections: 64 }),
-        "tcp_echo_1000" => servers::blocking::<Threads>(
-            procs,
-            Service::Echo {
-                n_connections: 1000,
-            },
-        ),
+        "tcp_echo_1000" => {
+            servers::blocking::<Threads>(procs, Service::Echo { n_connections: 1000 })
+        }
         "http" => servers::blocking::<Threads>(procs, Service::Http),
         "idle_cpu" => idle_cpu::blocking::<Threads>(procs),
         "start_stop" => {

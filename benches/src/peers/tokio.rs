@@ -30,11 +30,7 @@ use crate::workloads::{
 pub struct Tokio;
 
 fn runtime(procs: usize) -> Runtime {
-    Builder::new_multi_thread()
-        .worker_threads(procs)
-        .enable_all()
-        .build()
-        .expect("tokio runtime")
+    Builder::new_multi_thread().worker_threads(procs).enable_all().build().expect("tokio runtime")
 }
 
 impl Tasks for Tokio {
@@ -181,9 +177,7 @@ impl Timers for Tokio {
 
 impl Announce for Tokio {
     async fn blocking(call: impl FnOnce() + Send + 'static) {
-        tokio::task::spawn_blocking(call)
-            .await
-            .expect("call panicked");
+        tokio::task::spawn_blocking(call).await.expect("call panicked");
     }
 }
 
@@ -213,9 +207,7 @@ impl Net for Tokio {
 
     async fn serve_http(stream: TcpStream) {
         async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-            Ok(Response::new(Full::new(Bytes::from_static(
-                b"Hello, World!",
-            ))))
+            Ok(Response::new(Full::new(Bytes::from_static(b"Hello, World!"))))
         }
         // A connection that breaks ends its task, as in any server.
         let _ = hyper::server::conn::http1::Builder::new()
@@ -248,12 +240,7 @@ pub fn run(workload: &str, procs: usize) -> Outcome {
         "blocking" => stalls::blocking_futures::<Tokio>(procs),
         "unannounced" => stalls::unannounced_futures::<Tokio>(procs),
         "tcp_echo_64" => servers::futures::<Tokio>(procs, Service::Echo { n_connections: 64 }),
-        "tcp_echo_1000" => servers::futures::<Tokio>(
-            procs,
-            Service::Echo {
-                n_connections: 1000,
-            },
-        ),
+        "tcp_echo_1000" => servers::futures::<Tokio>(procs, Service::Echo { n_connections: 1000 }),
         "http" => servers::futures::<Tokio>(procs, Service::Http),
         "idle_cpu" => idle_cpu::futures::<Tokio>(procs),
         "start_stop" => start_stop::measure(|| {

@@ -25,10 +25,7 @@ pub fn render(comparison: &Comparison) -> String {
     let class = if quiet { "calm" } else { "loud" };
     let mut page = String::from("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n");
     // Writing to a String cannot fail; the results are dropped for that reason.
-    let _ = writeln!(
-        page,
-        "<title>heist and its peers</title><style>{STYLE}</style>"
-    );
+    let _ = writeln!(page, "<title>heist and its peers</title><style>{STYLE}</style>");
     let _ = writeln!(page, "<h1>heist and its peers</h1>");
     let _ = writeln!(
         page,
@@ -41,11 +38,7 @@ pub fn render(comparison: &Comparison) -> String {
         machine.procs,
         machine.reps
     );
-    let _ = writeln!(
-        page,
-        "<p class=\"{class}\">{}</p>",
-        escape(&comparison.verdict.to_string())
-    );
+    let _ = writeln!(page, "<p class=\"{class}\">{}</p>", escape(&comparison.verdict.to_string()));
     for line in &comparison.skipped {
         let _ = writeln!(page, "<p><small>skipped: {}</small></p>", escape(line));
     }
@@ -73,12 +66,8 @@ fn chart(page: &mut String, block: &Block) {
         "<svg width=\"{WIDTH_PX}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">",
         block.spec.name
     );
-    let greatest = block
-        .entries
-        .iter()
-        .filter_map(|e| e.summary)
-        .map(|s| s.max)
-        .fold(0.0, f64::max);
+    let greatest =
+        block.entries.iter().filter_map(|e| e.summary).map(|s| s.max).fold(0.0, f64::max);
     for (index, entry) in block.entries.iter().enumerate() {
         bar(page, entry, index as f64 * ROW_PX, greatest);
     }
@@ -87,11 +76,7 @@ fn chart(page: &mut String, block: &Block) {
 
 fn bar(page: &mut String, entry: &Entry, top: f64, greatest: f64) {
     let baseline = top + 15.0;
-    let _ = writeln!(
-        page,
-        "<text x=\"0\" y=\"{baseline}\">{}</text>",
-        escape(&entry.peer)
-    );
+    let _ = writeln!(page, "<text x=\"0\" y=\"{baseline}\">{}</text>", escape(&entry.peer));
     let remark = entry.remark.as_deref().unwrap_or("");
     let Some(summary) = entry.summary else {
         let _ = writeln!(
@@ -102,11 +87,7 @@ fn bar(page: &mut String, entry: &Entry, top: f64, greatest: f64) {
         return;
     };
     let px = |value: f64| {
-        if greatest > 0.0 {
-            value / greatest * BAR_PX
-        } else {
-            0.0
-        }
+        if greatest > 0.0 { value / greatest * BAR_PX } else { 0.0 }
     };
     let class = if entry.peer == OURS { "ours" } else { "bar" };
     let _ = writeln!(
@@ -115,10 +96,7 @@ fn bar(page: &mut String, entry: &Entry, top: f64, greatest: f64) {
          <title>{}</title></rect>",
         top + 3.0,
         px(summary.median).max(1.0),
-        escape(&format!(
-            "{} values, {} to {}. {remark}",
-            summary.n, summary.min, summary.max
-        ))
+        escape(&format!("{} values, {} to {}. {remark}", summary.n, summary.min, summary.max))
     );
     let middle = top + 11.0;
     let _ = writeln!(
@@ -129,9 +107,9 @@ fn bar(page: &mut String, entry: &Entry, top: f64, greatest: f64) {
     );
     let times =
         |label, r: Option<f64>| r.map_or_else(String::new, |r| format!(" · {r:.2}x {label}"));
-    let second = entry.on_mimalloc.map_or_else(String::new, |s| {
-        format!(" · {} on mimalloc", figure(s.median))
-    });
+    let second = entry
+        .on_mimalloc
+        .map_or_else(String::new, |s| format!(" · {} on mimalloc", figure(s.median)));
     let label = format!(
         "{}{}{}{second}",
         figure(summary.median),
@@ -147,10 +125,7 @@ fn bar(page: &mut String, entry: &Entry, top: f64, greatest: f64) {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -162,21 +137,11 @@ mod tests {
     fn a_page_has_a_bar_per_peer_and_stands_alone() {
         let mut noted = sample("yield", "kanal", 0, 1.0);
         (noted.value, noted.note) = (None, Some("a <channel> & no runtime".to_owned()));
-        let rows = vec![
-            sample("yield", "heist", 0, 10.0),
-            sample("yield", "go", 0, 20.0),
-            noted,
-        ];
-        let page = super::render(&Comparison::of(&[RunFile {
-            rows,
-            ..RunFile::default()
-        }]));
+        let rows = vec![sample("yield", "heist", 0, 10.0), sample("yield", "go", 0, 20.0), noted];
+        let page = super::render(&Comparison::of(&[RunFile { rows, ..RunFile::default() }]));
         assert_eq!(page.matches("<rect").count(), 2);
         assert!(page.contains("class=\"ours\""));
         assert!(page.contains("a &lt;channel&gt; &amp; no runtime"));
-        assert!(
-            !page.contains("http://") && !page.contains("https://"),
-            "it needs no network"
-        );
+        assert!(!page.contains("http://") && !page.contains("https://"), "it needs no network");
     }
 }

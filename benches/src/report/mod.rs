@@ -77,10 +77,8 @@ fn block(spec: &'static RowSpec, rows: &[&Row], two_allocators: bool) -> Block {
     for row in rows.iter().filter(|r| r.workload == spec.name) {
         by_peer.entry(&row.peer).or_default().push(row);
     }
-    let mut entries: Vec<Entry> = by_peer
-        .into_iter()
-        .map(|(peer, rows)| entry(peer, &rows, two_allocators))
-        .collect();
+    let mut entries: Vec<Entry> =
+        by_peer.into_iter().map(|(peer, rows)| entry(peer, &rows, two_allocators)).collect();
     let median = |e: &Entry| e.summary.map(|s| s.median);
     let best = entries
         .iter()
@@ -103,11 +101,7 @@ fn block(spec: &'static RowSpec, rows: &[&Row], two_allocators: bool) -> Block {
 
 fn entry(peer: &str, rows: &[&Row], two_allocators: bool) -> Entry {
     let summary = |wanted: &dyn Fn(&Row) -> bool| {
-        let values: Vec<f64> = rows
-            .iter()
-            .filter(|r| wanted(r))
-            .filter_map(|r| r.value)
-            .collect();
+        let values: Vec<f64> = rows.iter().filter(|r| wanted(r)).filter_map(|r| r.value).collect();
         Summary::of(&values)
     };
     let is_second = |r: &Row| two_allocators && r.allocator == MIMALLOC;
@@ -173,10 +167,7 @@ mod tests {
     use crate::row::sample;
 
     fn file(rows: Vec<Row>) -> RunFile {
-        RunFile {
-            rows,
-            ..RunFile::default()
-        }
+        RunFile { rows, ..RunFile::default() }
     }
 
     fn find<'a>(block: &'a Block, peer: &str) -> &'a Entry {
@@ -220,10 +211,7 @@ mod tests {
         assert_eq!(entry.summary.unwrap().median, 80.0);
         assert_eq!(entry.on_mimalloc.unwrap().median, 60.0);
         let alone = Comparison::of(&[file(vec![second])]);
-        assert_eq!(
-            find(&alone.blocks[0], "tokio").summary.unwrap().median,
-            60.0
-        );
+        assert_eq!(find(&alone.blocks[0], "tokio").summary.unwrap().median, 60.0);
     }
 
     #[test]
@@ -234,15 +222,9 @@ mod tests {
         noted.note = Some("differs".to_owned());
         let comparison = Comparison::of(&[file(vec![failed, noted])]);
         let block = &comparison.blocks[0];
-        assert_eq!(
-            find(block, "may").remark.as_deref(),
-            Some("failed 1 of 1: killed")
-        );
+        assert_eq!(find(block, "may").remark.as_deref(), Some("failed 1 of 1: killed"));
         assert_eq!(find(block, "rayon").remark.as_deref(), Some("differs"));
-        assert_eq!(
-            block.entries[0].peer, "rayon",
-            "those without a figure come last"
-        );
+        assert_eq!(block.entries[0].peer, "rayon", "those without a figure come last");
     }
 
     #[test]

@@ -22,11 +22,7 @@ pub fn render(comparison: &Comparison) -> String {
     for line in &comparison.skipped {
         let _ = writeln!(out, "skipped: {line}");
     }
-    let second = comparison
-        .blocks
-        .iter()
-        .flat_map(|b| &b.entries)
-        .any(|e| e.on_mimalloc.is_some());
+    let second = comparison.blocks.iter().flat_map(|b| &b.entries).any(|e| e.on_mimalloc.is_some());
     for block in &comparison.blocks {
         out.push('\n');
         render_block(&mut out, block, second);
@@ -39,16 +35,8 @@ fn render_block(out: &mut String, block: &Block, second: bool) {
         Better::Lower => "lower is better",
         Better::Higher => "higher is better",
     };
-    let _ = writeln!(
-        out,
-        "{} ({}, {direction})",
-        block.spec.name, block.spec.unit
-    );
-    let mimalloc = if second {
-        format!(" {:>12}", "mimalloc")
-    } else {
-        String::new()
-    };
+    let _ = writeln!(out, "{} ({}, {direction})", block.spec.name, block.spec.unit);
+    let mimalloc = if second { format!(" {:>12}", "mimalloc") } else { String::new() };
     let _ = writeln!(
         out,
         "  {:<10} {:>12}{mimalloc} {:>24} {:>12} {:>7} {:>7}",
@@ -74,19 +62,15 @@ fn absent(block: &Block) -> BTreeMap<&str, Vec<&str>> {
 
 fn line(entry: &Entry, second: bool) -> String {
     let median = |s: Option<Summary>| s.map_or_else(|| "-".to_owned(), |s| figure(s.median));
-    let range = entry.summary.map_or_else(String::new, |s| {
-        format!("{}..{}", figure(s.min), figure(s.max))
-    });
+    let range =
+        entry.summary.map_or_else(String::new, |s| format!("{}..{}", figure(s.min), figure(s.max)));
     let interval = entry
         .summary
         .and_then(|s| s.ci_half)
         .map_or_else(String::new, |half| format!("±{}", figure(half)));
     let times = |r: Option<f64>| r.map_or_else(String::new, |r| format!("{r:.2}"));
-    let mimalloc = if second {
-        format!(" {:>12}", median(entry.on_mimalloc))
-    } else {
-        String::new()
-    };
+    let mimalloc =
+        if second { format!(" {:>12}", median(entry.on_mimalloc)) } else { String::new() };
     let remark = entry.remark.as_deref().unwrap_or("");
     let text = format!(
         "{:<10} {:>12}{mimalloc} {range:>24} {interval:>12} {:>7} {:>7}  {remark}",
@@ -105,19 +89,11 @@ mod tests {
 
     #[test]
     fn the_table_shows_median_range_interval_and_ratios() {
-        let mut rows: Vec<_> = [9.0, 11.0, 10.0]
-            .iter()
-            .map(|&v| sample("yield", "heist", 0, v))
-            .collect();
+        let mut rows: Vec<_> =
+            [9.0, 11.0, 10.0].iter().map(|&v| sample("yield", "heist", 0, v)).collect();
         rows.push(sample("yield", "go", 0, 20.0));
-        let text = super::render(&Comparison::of(&[RunFile {
-            rows,
-            ..RunFile::default()
-        }]));
-        let line = text
-            .lines()
-            .find(|l| l.trim_start().starts_with("heist"))
-            .unwrap();
+        let text = super::render(&Comparison::of(&[RunFile { rows, ..RunFile::default() }]));
+        let line = text.lines().find(|l| l.trim_start().starts_with("heist")).unwrap();
         for part in ["10.0", "9.00..11.0", "±2.48", "0.50"] {
             assert!(line.contains(part), "{part} is missing in: {line}");
         }
@@ -133,24 +109,16 @@ mod tests {
             row
         };
         let rows = vec![without("kanal", "a channel"), without("flume", "a channel")];
-        let text = super::render(&Comparison::of(&[RunFile {
-            rows,
-            ..RunFile::default()
-        }]));
-        assert!(
-            text.contains("no figure: flume, kanal: a channel\n"),
-            "{text}"
-        );
+        let text = super::render(&Comparison::of(&[RunFile { rows, ..RunFile::default() }]));
+        assert!(text.contains("no figure: flume, kanal: a channel\n"), "{text}");
     }
 
     #[test]
     fn a_disturbed_run_says_so_on_top() {
         let mut row = sample("yield", "go", 0, 20.0);
         row.other_cpu_s = 1.0;
-        let text = super::render(&Comparison::of(&[RunFile {
-            rows: vec![row],
-            ..RunFile::default()
-        }]));
+        let text =
+            super::render(&Comparison::of(&[RunFile { rows: vec![row], ..RunFile::default() }]));
         assert!(text.lines().nth(1).unwrap().starts_with("NOT QUIET"));
     }
 }

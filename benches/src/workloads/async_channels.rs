@@ -72,9 +72,8 @@ pub fn mpmc<R: Tasks, C: SharedReceiver>(procs: usize) -> Outcome {
         const SIDE: usize = 4;
         let start = Instant::now();
         let (tx, rx) = C::channel(CAPACITY);
-        let receivers: Vec<_> = (0..SIDE)
-            .map(|_| R::fork(receive_all::<C>(C::share(&rx))))
-            .collect();
+        let receivers: Vec<_> =
+            (0..SIDE).map(|_| R::fork(receive_all::<C>(C::share(&rx)))).collect();
         send_share::<R, C>(&tx, SIDE, n / SIDE);
         drop(tx);
         let mut n_received = 0;

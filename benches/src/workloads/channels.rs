@@ -157,11 +157,7 @@ pub fn ring<R: Tasks, C: Channels>(procs: usize) -> Outcome {
         });
     }
     // A hop between OS threads takes so long that fewer tell as much.
-    let rounds = if R::MAX_TASKS < 30_000 {
-        RING_ROUNDS / 10
-    } else {
-        RING_ROUNDS
-    };
+    let rounds = if R::MAX_TASKS < 30_000 { RING_ROUNDS / 10 } else { RING_ROUNDS };
     let ns = R::run(procs, move || {
         round::<R, C>(rounds / 10);
         round::<R, C>(rounds)

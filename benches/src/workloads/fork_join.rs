@@ -30,10 +30,7 @@ pub fn n_forks(n: u32) -> usize {
 
 /// The largest fib argument, up to ours, whose forks a peer can afford.
 fn affordable_fib(max_tasks: usize) -> u32 {
-    (2..=FIB_N)
-        .rev()
-        .find(|&n| n_forks(n) <= max_tasks)
-        .unwrap_or(2)
+    (2..=FIB_N).rev().find(|&n| n_forks(n) <= max_tasks).unwrap_or(2)
 }
 
 pub fn skynet_blocking<R: blocking::Tasks>(procs: usize) -> Outcome {
@@ -88,10 +85,7 @@ mod stackless {
     use crate::contract::futures::Tasks;
 
     pub fn skynet_futures<R: Tasks>(procs: usize) -> Outcome {
-        #[expect(
-            clippy::manual_async_fn,
-            reason = "the recursion needs Send spelled out"
-        )]
+        #[expect(clippy::manual_async_fn, reason = "the recursion needs Send spelled out")]
         fn node<R: Tasks>(first: u64, leaves: u64) -> impl Future<Output = u64> + Send {
             async move {
                 if leaves == 1 {
@@ -110,21 +104,14 @@ mod stackless {
         let took = R::run(procs, async {
             node::<R>(0, LEAVES / 100).await;
             let start = Instant::now();
-            assert_eq!(
-                node::<R>(0, LEAVES).await,
-                leaf_sum(LEAVES),
-                "skynet: wrong sum"
-            );
+            assert_eq!(node::<R>(0, LEAVES).await, leaf_sum(LEAVES), "skynet: wrong sum");
             start.elapsed()
         });
         Ok(Figures::one(ms(took)))
     }
 
     pub fn fib_futures<R: Tasks>(procs: usize) -> Outcome {
-        #[expect(
-            clippy::manual_async_fn,
-            reason = "the recursion needs Send spelled out"
-        )]
+        #[expect(clippy::manual_async_fn, reason = "the recursion needs Send spelled out")]
         fn node<R: Tasks>(n: u32) -> impl Future<Output = u64> + Send {
             async move {
                 if n < 2 {
@@ -153,11 +140,7 @@ mod tests {
     #[test]
     fn forks_are_counted_right() {
         fn forks(n: u32) -> usize {
-            if n < 2 {
-                0
-            } else {
-                1 + forks(n - 1) + forks(n - 2)
-            }
+            if n < 2 { 0 } else { 1 + forks(n - 1) + forks(n - 2) }
         }
         for n in 0..15 {
             assert_eq!(n_forks(n), forks(n));

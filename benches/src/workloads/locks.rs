@@ -32,9 +32,7 @@ pub fn mutex<R: Tasks, L: Locks>(procs: usize) -> Outcome {
         let mutex = Arc::new(L::mutex());
         let shared = mutex.clone();
         let ns = timed::<R>(n_locks, move |_| L::lock(&shared, |count| *count += 1));
-        L::lock(&mutex, |count| {
-            assert_eq!(*count as usize, N_TASKS * n_locks, "mutex: lost")
-        });
+        L::lock(&mutex, |count| assert_eq!(*count as usize, N_TASKS * n_locks, "mutex: lost"));
         ns
     }
     let ns = R::run(procs, || {

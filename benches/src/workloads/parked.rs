@@ -55,11 +55,7 @@ pub fn blocking<R: Tasks>(procs: usize, n: usize) -> Outcome {
         let start = Instant::now();
         gate.open();
         group.wait();
-        Ok(Figures::many(vec![
-            rss,
-            spawn_ns,
-            ns_each(start.elapsed(), n),
-        ]))
+        Ok(Figures::many(vec![rss, spawn_ns, ns_each(start.elapsed(), n)]))
     })
 }
 
@@ -91,10 +87,6 @@ pub fn futures<R: crate::contract::futures::Tasks>(procs: usize, n: usize) -> Ou
         let start = Instant::now();
         gate.open();
         group.wait().await;
-        Ok(Figures::many(vec![
-            rss,
-            spawn_ns,
-            ns_each(start.elapsed(), n),
-        ]))
+        Ok(Figures::many(vec![rss, spawn_ns, ns_each(start.elapsed(), n)]))
     })
 }

@@ -16,9 +16,7 @@ pub struct Probe {
 
 impl Probe {
     pub fn new() -> Self {
-        Self {
-            epoch: Instant::now(),
-        }
+        Self { epoch: Instant::now() }
     }
 
     pub fn now_ns(&self) -> u64 {

@@ -129,9 +129,7 @@ pub fn futures<R: crate::contract::futures::Net>(procs: usize, service: Service)
             }
         }
     }
-    under_load(service, move |listening| {
-        R::run(procs, serve::<R>(service, listening))
-    })
+    under_load(service, move |listening| R::run(procs, serve::<R>(service, listening)))
 }
 
 #[cfg(test)]
@@ -140,10 +138,7 @@ mod tests {
 
     #[test]
     fn heads_are_found_only_when_complete() {
-        assert_eq!(
-            request_head(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET").unwrap(),
-            Some(27)
-        );
+        assert_eq!(request_head(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET").unwrap(), Some(27));
         assert_eq!(request_head(b"GET / HTTP/1.1\r\nHo").unwrap(), None);
         assert!(request_head(b"\x00\x01 nonsense").is_err());
     }

@@ -101,9 +101,7 @@ fn sleepers<R: Tasks + Timers>(procs: usize, nap: fn()) -> Figures {
 }
 
 pub fn blocking<R: Timers + Announce>(procs: usize) -> Outcome {
-    Ok(sleepers::<R>(procs, || {
-        R::blocking(|| thread::sleep(SLEEP))
-    }))
+    Ok(sleepers::<R>(procs, || R::blocking(|| thread::sleep(SLEEP))))
 }
 
 pub fn unannounced<R: Timers>(procs: usize) -> Outcome {
@@ -176,9 +174,7 @@ mod stackless {
     }
 
     pub fn blocking_futures<R: Timers + Announce>(procs: usize) -> Outcome {
-        Ok(sleepers::<R, _>(procs, || {
-            R::blocking(|| thread::sleep(SLEEP))
-        }))
+        Ok(sleepers::<R, _>(procs, || R::blocking(|| thread::sleep(SLEEP))))
     }
 
     pub fn unannounced_futures<R: Timers>(procs: usize) -> Outcome {

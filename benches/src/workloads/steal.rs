@@ -70,10 +70,7 @@ impl Tally {
             return Err(Cannot(missed.unwrap_or_else(|| "no samples".to_owned())));
         }
         let us = |q, samples: &mut [u64]| quantile(samples, q) as f64 / 1e3;
-        let (p50, p99) = (
-            us(0.5, &mut self.latencies_ns),
-            us(0.99, &mut self.latencies_ns),
-        );
+        let (p50, p99) = (us(0.5, &mut self.latencies_ns), us(0.99, &mut self.latencies_ns));
         Ok(Figures::many(vec![p50, p99]).with_note(missed.as_deref()))
     }
 }
@@ -105,14 +102,7 @@ pub fn blocking<R: blocking::Tasks>(procs: usize, thief: Thief) -> Outcome {
         return crate::reading::cannot("needs two procs");
     }
     R::run(procs, move || {
-        let round = |n| {
-            tally(
-                thief,
-                n,
-                |probe| R::spawn(move || probe.ran()),
-                R::yield_now,
-            )
-        };
+        let round = |n| tally(thief, n, |probe| R::spawn(move || probe.ran()), R::yield_now);
         round(thief.n_samples() / 10);
         round(thief.n_samples()).into_outcome()
     })
@@ -167,9 +157,7 @@ mod tests {
         while tally.wants_more(1000) {
             tally.miss();
         }
-        let Err(Cannot(why)) = tally.into_outcome() else {
-            panic!("no refusal")
-        };
+        let Err(Cannot(why)) = tally.into_outcome() else { panic!("no refusal") };
         assert!(why.contains("50 of 50"), "{why}");
     }
 

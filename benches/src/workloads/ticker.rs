@@ -24,11 +24,7 @@ impl Ticker {
     /// Starts now and ticks for `length`.
     pub fn new(length: Duration) -> Self {
         let n_ticks = (length.as_nanos() / PERIOD.as_nanos()) as usize;
-        Self {
-            start: Instant::now(),
-            n_ticks,
-            late_ns: Vec::with_capacity(n_ticks),
-        }
+        Self { start: Instant::now(), n_ticks, late_ns: Vec::with_capacity(n_ticks) }
     }
 
     fn due(&self, tick: usize) -> Instant {
@@ -69,10 +65,7 @@ mod tests {
     fn a_late_wake_up_counts_every_tick_it_missed() {
         let mut ticker = Ticker::new(Duration::from_millis(10));
         ticker.count_until(ticker.start + Duration::from_micros(5500));
-        assert_eq!(
-            ticker.late_ns,
-            [4_500_000, 3_500_000, 2_500_000, 1_500_000, 500_000]
-        );
+        assert_eq!(ticker.late_ns, [4_500_000, 3_500_000, 2_500_000, 1_500_000, 500_000]);
     }
 
     #[test]

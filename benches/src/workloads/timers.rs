@@ -22,10 +22,7 @@ struct Watch {
 
 impl Watch {
     fn start() -> Self {
-        Self {
-            start: Instant::now(),
-            cpu: sys::cpu_time(Who::Myself),
-        }
+        Self { start: Instant::now(), cpu: sys::cpu_time(Who::Myself) }
     }
 
     fn stop(self) -> Figures {
@@ -92,9 +89,6 @@ mod tests {
         let mut seen: Vec<_> = (0..1000).map(nap).collect();
         seen.sort_unstable();
         seen.dedup();
-        assert_eq!(
-            (seen.len(), seen[0], seen[999]),
-            (1000, Duration::from_millis(1), LONGEST)
-        );
+        assert_eq!((seen.len(), seen[0], seen[999]), (1000, Duration::from_millis(1), LONGEST));
     }
 }

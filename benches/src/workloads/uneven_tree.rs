@@ -33,11 +33,7 @@ pub fn visit(seed: u64) -> u64 {
         state = mix(state);
     }
     black_box(state);
-    if mix(seed) % 1000 < FERTILE_PER_MILLE {
-        CHILDREN
-    } else {
-        0
-    }
+    if mix(seed) % 1000 < FERTILE_PER_MILLE { CHILDREN } else { 0 }
 }
 
 pub fn child_seed(seed: u64, index: u64) -> u64 {
@@ -76,10 +72,7 @@ pub fn futures<R: crate::contract::futures::Tasks>(procs: usize) -> Outcome {
 
     use crate::contract::futures::{Group as _, Tasks};
 
-    #[expect(
-        clippy::manual_async_fn,
-        reason = "the recursion needs Send spelled out"
-    )]
+    #[expect(clippy::manual_async_fn, reason = "the recursion needs Send spelled out")]
     fn node<R: Tasks>(group: R::Group, seed: u64) -> impl Future<Output = ()> + Send {
         async move {
             grow::<R>(&group, seed, visit(seed));
@@ -114,13 +107,9 @@ mod tests {
     #[test]
     fn the_tree_is_the_one_we_know() {
         fn count(seed: u64) -> u64 {
-            (0..visit(seed))
-                .map(|i| 1 + count(child_seed(seed, i)))
-                .sum()
+            (0..visit(seed)).map(|i| 1 + count(child_seed(seed, i))).sum()
         }
-        let nodes: u64 = (0..ROOT_CHILDREN)
-            .map(|i| 1 + count(child_seed(1, i)))
-            .sum();
+        let nodes: u64 = (0..ROOT_CHILDREN).map(|i| 1 + count(child_seed(1, i))).sum();
         assert_eq!(nodes, N_NODES);
     }
 

@@ -42,10 +42,7 @@ fn verdicts(table: &str) -> Vec<(String, String)> {
 fn every_step_of_the_quick_demo_is_ok() {
     let output = heist(&["demo", "--quick"]);
     let table = stdout(&output);
-    let expected: Vec<_> = known_steps()
-        .into_iter()
-        .map(|step| (step, "OK".to_owned()))
-        .collect();
+    let expected: Vec<_> = known_steps().into_iter().map(|step| (step, "OK".to_owned())).collect();
     assert!(expected.len() >= 5);
     assert_eq!(verdicts(&table), expected, "{table}{}", stderr(&output));
     assert_eq!(output.status.code(), Some(0), "{table}");

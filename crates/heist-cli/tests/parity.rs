@@ -44,10 +44,7 @@ struct Test {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .expect("the root exists")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the root exists")
 }
 
 fn page() -> Page {
@@ -55,28 +52,19 @@ fn page() -> Page {
 }
 
 fn parse_page(text: &str) -> Page {
-    let mut page = Page {
-        ids: Vec::new(),
-        rows: Vec::new(),
-    };
+    let mut page = Page { ids: Vec::new(), rows: Vec::new() };
     for (line, content) in (1..).zip(text.lines()) {
         if let Some(list) = content.strip_prefix("Ids:") {
             page.ids.extend(ids_in(list));
         } else if content.starts_with("| ") {
-            let cells: Vec<_> = content
-                .trim_matches('|')
-                .split('|')
-                .map(str::trim)
-                .collect();
+            let cells: Vec<_> = content.trim_matches('|').split('|').map(str::trim).collect();
             let [id, status, tests, note] = cells[..] else {
                 continue;
             };
             if parse_id(id).is_none_or(|(_, rest)| !rest.is_empty()) {
                 continue;
             }
-            let tests = tests
-                .split("<br>")
-                .map(|test| test.trim().trim_matches('`').to_owned());
+            let tests = tests.split("<br>").map(|test| test.trim().trim_matches('`').to_owned());
             page.rows.push(Row {
                 line,
                 id: id.to_owned(),
@@ -113,9 +101,7 @@ fn ids_in(text: &str) -> Vec<Id> {
             continue;
         };
         let mut last = first;
-        if let Some(end) = after
-            .strip_prefix("..")
-            .map(|end| end.trim_start_matches('='))
+        if let Some(end) = after.strip_prefix("..").map(|end| end.trim_start_matches('='))
             && let Some(((end_area, number), rest)) = parse_id(end)
             && end_area == area
         {
@@ -139,11 +125,7 @@ fn tests_in(text: &str) -> Vec<Test> {
             continue;
         }
         let ids = |wanted: fn(&str) -> bool| {
-            above
-                .iter()
-                .filter(|line| wanted(line))
-                .flat_map(|line| ids_in(line))
-                .collect()
+            above.iter().filter(|line| wanted(line)).flat_map(|line| ids_in(line)).collect()
         };
         tests.push(Test {
             line: number + 1,
@@ -202,10 +184,7 @@ fn tests_of_the_crates() -> BTreeMap<String, Vec<Test>> {
     }
     let mut tests = BTreeMap::new();
     for path in files {
-        let name = path
-            .strip_prefix(&root)
-            .expect("found below the root")
-            .to_str();
+        let name = path.strip_prefix(&root).expect("found below the root").to_str();
         // A file can vanish while another build writes beside us; then it has no tests.
         if let (Some(name), Ok(text)) = (name, fs::read_to_string(&path)) {
             tests.insert(name.to_owned(), tests_in(&text));
@@ -228,12 +207,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 }
 
 fn refuse(problems: &[String]) {
-    assert!(
-        problems.is_empty(),
-        "\n{}\n{} problems",
-        problems.join("\n"),
-        problems.len()
-    );
+    assert!(problems.is_empty(), "\n{}\n{} problems", problems.join("\n"), problems.len());
 }
 
 fn row_problems(page: &Page) -> Vec<String> {
@@ -244,9 +218,7 @@ fn row_problems(page: &Page) -> Vec<String> {
     }
     let mut seen = BTreeSet::new();
     for row in &page.rows {
-        let Row {
-            line, id, status, ..
-        } = row;
+        let Row { line, id, status, .. } = row;
         if !known.contains(id) {
             problems.push(format!("{PAGE}:{line}: {id} is in no `Ids:` line"));
         }
@@ -256,9 +228,7 @@ fn row_problems(page: &Page) -> Vec<String> {
         match status.as_str() {
             "covered" => {}
             "partly" | "not yet" | "n.a." if row.note.is_empty() => {
-                problems.push(format!(
-                    "{PAGE}:{line}: {id} is `{status}` and does not say why"
-                ));
+                problems.push(format!("{PAGE}:{line}: {id} is `{status}` and does not say why"));
             }
             "partly" | "not yet" | "n.a." => {}
             _ => problems.push(format!(
@@ -285,21 +255,12 @@ fn page_problems(page: &Page, tests: &BTreeMap<String, Vec<Test>>) -> Vec<String
         let Row { line, id, .. } = row;
         for named in &row.tests {
             let (file, name) = split_test(named);
-            let mut found = tests
-                .get(file)
-                .into_iter()
-                .flatten()
-                .filter(|t| t.name == name);
+            let mut found = tests.get(file).into_iter().flatten().filter(|t| t.name == name);
             let Some(first) = found.next() else {
-                problems.push(format!(
-                    "{PAGE}:{line}: {id} names `{named}`, which is no test"
-                ));
+                problems.push(format!("{PAGE}:{line}: {id} names `{named}`, which is no test"));
                 continue;
             };
-            if !std::iter::once(first)
-                .chain(found)
-                .any(|test| test.mentioned.contains(id))
-            {
+            if !std::iter::once(first).chain(found).any(|test| test.mentioned.contains(id)) {
                 problems.push(format!(
                     "{file}:{}: `{name}` covers {id} on the page; write the id in its doc comment",
                     first.line
@@ -314,17 +275,11 @@ fn test_problems(page: &Page, tests: &BTreeMap<String, Vec<Test>>) -> Vec<String
     let rows: BTreeMap<_, _> = page.rows.iter().map(|row| (&row.id, row)).collect();
     let areas: BTreeSet<_> = page.ids.iter().map(|id| &id[..2]).collect();
     let mut problems = Vec::new();
-    for (file, test) in tests
-        .iter()
-        .flat_map(|(file, tests)| tests.iter().map(move |t| (file, t)))
+    for (file, test) in tests.iter().flat_map(|(file, tests)| tests.iter().map(move |t| (file, t)))
     {
         for id in test.documented.iter().filter(|id| areas.contains(&id[..2])) {
             let place = format!("{file}:{}: `{}` carries {id}", test.line, test.name);
-            let named = |row: &Row| {
-                row.tests
-                    .iter()
-                    .any(|t| split_test(t) == (file, &test.name))
-            };
+            let named = |row: &Row| row.tests.iter().any(|t| split_test(t) == (file, &test.name));
             match rows.get(id) {
                 None => problems.push(format!("{place}, which {PAGE} does not know")),
                 Some(row) if row.is_shown_by_tests() && named(row) => {}
@@ -372,11 +327,7 @@ fn split_test(named: &str) -> (&str, &str) {
 #[test]
 fn every_id_has_one_row_that_makes_sense() {
     let page = page();
-    assert!(
-        page.ids.len() > 300,
-        "the page lists only {} ids",
-        page.ids.len()
-    );
+    assert!(page.ids.len() > 300, "the page lists only {} ids", page.ids.len());
     refuse(&row_problems(&page));
 }
 
@@ -402,29 +353,20 @@ fn ids_and_ranges_are_read() {
         ids_in("RQ-01, IN-08..IN-11 and (SP-31)."),
         ["RQ-01", "IN-08", "IN-09", "IN-10", "IN-11", "SP-31"]
     );
-    assert_eq!(
-        ids_in("CVE-2024-01, XRQ-01, RQ-001, rq-01, utf-16, é RQ-02"),
-        ["RQ-02"]
-    );
+    assert_eq!(ids_in("CVE-2024-01, XRQ-01, RQ-001, rq-01, utf-16, é RQ-02"), ["RQ-02"]);
 }
 
 #[test]
 fn tests_and_their_comments_are_read() {
     let text = "/// Far away: RQ-09.\n\n/// Golden order (RQ-01).\n// see also RQ-02\n#[heist::test(\n    unsafe,\n    procs = 1\n)]\n#[should_panic]\nfn a() {}\n\n/// RQ-03\nfn plain() {}\n    #[test]\n    /// RQ-04..RQ-06\n    fn b() {}\n";
-    let found: Vec<_> = tests_in(text)
-        .into_iter()
-        .map(|t| (t.name, t.documented, t.mentioned))
-        .collect();
+    let found: Vec<_> =
+        tests_in(text).into_iter().map(|t| (t.name, t.documented, t.mentioned)).collect();
     let ids = |list: &[&str]| list.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
     assert_eq!(
         found,
         [
             ("a".to_owned(), ids(&["RQ-01"]), ids(&["RQ-01", "RQ-02"])),
-            (
-                "b".to_owned(),
-                ids(&["RQ-04", "RQ-05", "RQ-06"]),
-                ids(&["RQ-04", "RQ-05", "RQ-06"])
-            ),
+            ("b".to_owned(), ids(&["RQ-04", "RQ-05", "RQ-06"]), ids(&["RQ-04", "RQ-05", "RQ-06"])),
         ]
     );
 }

@@ -25,11 +25,7 @@ impl ProcMask {
     /// A mask for up to `capacity` Ps, all clear.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
-        Self {
-            words: (0..capacity.div_ceil(64))
-                .map(|_| AtomicU64::new(0))
-                .collect(),
-        }
+        Self { words: (0..capacity.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// Whether the bit of `id` is set.
@@ -52,10 +48,7 @@ impl ProcMask {
     /// How many bits are set.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.words
-            .iter()
-            .map(|word| word.load(Ordering::SeqCst).count_ones())
-            .sum()
+        self.words.iter().map(|word| word.load(Ordering::SeqCst).count_ones()).sum()
     }
 }
 
@@ -101,9 +94,7 @@ impl IdleProcs {
     /// An empty stack with room for `capacity` Ps.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
-        Self {
-            stack: Vec::with_capacity(capacity as usize),
-        }
+        Self { stack: Vec::with_capacity(capacity as usize) }
     }
 
     /// Puts a P to rest. `has_timers` says whether its timer bit must stay.

@@ -106,32 +106,22 @@ impl JoinWord {
     /// Leaves the address of a waiter. False if the result is there already: do not wait.
     #[must_use]
     pub fn register(&self, waiter: NonZeroUsize) -> bool {
-        debug_assert!(
-            waiter.get() & FLAGS == 0,
-            "JoinWord::register: unaligned waiter"
-        );
+        debug_assert!(waiter.get() & FLAGS == 0, "JoinWord::register: unaligned waiter");
         // There is one handle and it is borrowed by the one who waits, so nobody else registers.
-        self.0
-            .compare_exchange(0, waiter.get(), Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        self.0.compare_exchange(0, waiter.get(), Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Takes the waiter back, because it was cancelled or timed out. False if the finishing
     /// goroutine has seen it and is waking it up.
     #[must_use]
     pub fn unregister(&self, waiter: NonZeroUsize) -> bool {
-        self.0
-            .compare_exchange(waiter.get(), 0, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        self.0.compare_exchange(waiter.get(), 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// The handle is dropped without a join. Who waited with it has unregistered before.
     #[inline]
     pub fn drop_handle(&self) -> Dropped {
-        match self
-            .0
-            .compare_exchange(0, HANDLE_GONE, Ordering::AcqRel, Ordering::Acquire)
-        {
+        match self.0.compare_exchange(0, HANDLE_GONE, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Dropped::Detached,
             Err(now) if now & RESULT != 0 => Dropped::HasResult,
             Err(now) => {

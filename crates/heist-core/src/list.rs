@@ -57,11 +57,7 @@ impl<T: Linked> List<T> {
     /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            head: None,
-            tail: None,
-            len: 0,
-        }
+        Self { head: None, tail: None, len: 0 }
     }
 
     /// How many elements there are.
@@ -184,11 +180,7 @@ impl<T> DoubleLink<T> {
     /// Links that are in no list.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            next: Cell::new(None),
-            prev: Cell::new(None),
-            listed: Cell::new(false),
-        }
+        Self { next: Cell::new(None), prev: Cell::new(None), listed: Cell::new(false) }
     }
 
     /// Whether the element is in a list.
@@ -257,10 +249,7 @@ impl<T: DoublyLinked> DoubleList<T> {
         link.next.set(self.head);
         if let Some(head) = self.head.replace(element) {
             // SAFETY: elements of the list are valid.
-            unsafe { head.as_ref() }
-                .double_link()
-                .prev
-                .set(Some(element));
+            unsafe { head.as_ref() }.double_link().prev.set(Some(element));
         }
         self.len += 1;
     }

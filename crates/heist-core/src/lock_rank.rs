@@ -67,10 +67,7 @@ const fn closure() -> [u16; N_RANKS] {
     }
     let mut rank = 0;
     while rank < N_RANKS {
-        assert!(
-            before[rank] & (1 << rank) == 0,
-            "the lock order has a cycle"
-        );
+        assert!(before[rank] & (1 << rank) == 0, "the lock order has a cycle");
         rank += 1;
     }
     before

@@ -103,13 +103,8 @@ impl Note {
             }
             let Some(left) = remaining() else {
                 let up =
-                    self.0
-                        .compare_exchange(ASLEEP, CLEAR, Ordering::Acquire, Ordering::Acquire);
-                return if up.is_ok() {
-                    Woken::TimedOut
-                } else {
-                    Woken::Noted
-                };
+                    self.0.compare_exchange(ASLEEP, CLEAR, Ordering::Acquire, Ordering::Acquire);
+                return if up.is_ok() { Woken::TimedOut } else { Woken::Noted };
             };
             futex.wait(&self.0, ASLEEP, Some(left));
         }
@@ -117,10 +112,7 @@ impl Note {
 
     /// False if the wake-up is there already.
     fn fall_asleep(&self) -> bool {
-        match self
-            .0
-            .compare_exchange(CLEAR, ASLEEP, Ordering::Acquire, Ordering::Acquire)
-        {
+        match self.0.compare_exchange(CLEAR, ASLEEP, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => true,
             Err(NOTED) => false,
             Err(_) => crate::throw!("Note::sleep: two sleepers"),

@@ -58,11 +58,7 @@ pub const fn global_first(tick: u32) -> bool {
 pub const fn global_batch(size: u32, procs: u32) -> u32 {
     let share = size / procs + 1;
     let share = if share < size { share } else { size };
-    if share < GLOBAL_BATCH_MAX {
-        share
-    } else {
-        GLOBAL_BATCH_MAX
-    }
+    if share < GLOBAL_BATCH_MAX { share } else { GLOBAL_BATCH_MAX }
 }
 
 /// Whether one more M may start to spin: at most half of the busy Ps' Ms look for work, so that

@@ -16,9 +16,7 @@ impl Rng {
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         // Neighbouring seeds (P ids) must not give neighbouring streams.
-        Self {
-            state: (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd1b5_4a32_d192_ed03),
-        }
+        Self { state: (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd1b5_4a32_d192_ed03) }
     }
 
     /// The next number.

@@ -169,11 +169,7 @@ impl<T> RunQueue<T> {
         let next = u32::from(!self.owner_side.run_next.load(Ordering::Relaxed).is_null());
         // Head first: a later tail may be too far from it, an earlier one would be behind it.
         let head = self.head.load(Ordering::Acquire);
-        let ring = self
-            .owner_side
-            .tail
-            .load(Ordering::Relaxed)
-            .wrapping_sub(head);
+        let ring = self.owner_side.tail.load(Ordering::Relaxed).wrapping_sub(head);
         ring.min(RING_CAPACITY) + next
     }
 
@@ -203,11 +199,7 @@ impl<T> Owner<'_, T> {
         match slot {
             Slot::Tail => self.push_tail(gp, overflow),
             Slot::Next => {
-                let kicked = self
-                    .0
-                    .owner_side
-                    .run_next
-                    .swap(gp.as_ptr(), Ordering::SeqCst);
+                let kicked = self.0.owner_side.run_next.swap(gp.as_ptr(), Ordering::SeqCst);
                 keep_seq_cst();
                 if let Some(kicked) = NonNull::new(kicked) {
                     self.push_tail(kicked, overflow);
@@ -223,10 +215,7 @@ impl<T> Owner<'_, T> {
             let tail = self.0.owner_side.tail.load(Ordering::Relaxed);
             if tail.wrapping_sub(head) < RING_CAPACITY {
                 self.0.slot(tail).store(gp.as_ptr(), Ordering::Relaxed);
-                self.0
-                    .owner_side
-                    .tail
-                    .store(tail.wrapping_add(1), Ordering::Release);
+                self.0.owner_side.tail.store(tail.wrapping_add(1), Ordering::Release);
                 return;
             }
             if let Some(mut batch) = self.push_overflow(gp, head, tail) {
@@ -251,10 +240,7 @@ impl<T> Owner<'_, T> {
         }
         let mut batch = [gp; OVERFLOW];
         for (i, place) in batch[..OVERFLOW - 1].iter_mut().enumerate() {
-            let found = self
-                .0
-                .slot(head.wrapping_add(i as u32))
-                .load(Ordering::Relaxed);
+            let found = self.0.slot(head.wrapping_add(i as u32)).load(Ordering::Relaxed);
             let Some(found) = NonNull::new(found) else {
                 crate::throw!("RunQueue::push_overflow: an empty slot in a full ring");
             };
@@ -382,10 +368,7 @@ impl<T> Thief<'_, T> {
             }
             for i in 0..n {
                 let gp = self.0.slot(head.wrapping_add(i)).load(Ordering::Relaxed);
-                thief
-                    .0
-                    .slot(their_tail.wrapping_add(i))
-                    .store(gp, Ordering::Relaxed);
+                thief.0.slot(their_tail.wrapping_add(i)).store(gp, Ordering::Relaxed);
             }
             let taken = head.wrapping_add(n);
             if self
@@ -421,10 +404,7 @@ enum RunNextFound<T> {
 impl<T> Owner<'_, T> {
     /// Makes `n` goroutines visible that a theft copied behind `tail`, but for the last.
     fn keep_stolen(&self, tail: u32, n: u32) -> Stolen<T> {
-        let last = self
-            .0
-            .slot(tail.wrapping_add(n - 1))
-            .load(Ordering::Relaxed);
+        let last = self.0.slot(tail.wrapping_add(n - 1)).load(Ordering::Relaxed);
         let Some(run) = NonNull::new(last) else {
             crate::throw!("RunQueue::steal_into: an empty slot was stolen");
         };
@@ -433,10 +413,7 @@ impl<T> Owner<'_, T> {
             crate::throw!("RunQueue::steal_into: overflow after a steal");
         }
         if n > 1 {
-            self.0
-                .owner_side
-                .tail
-                .store(tail.wrapping_add(n - 1), Ordering::Release);
+            self.0.owner_side.tail.store(tail.wrapping_add(n - 1), Ordering::Release);
         }
         Stolen::Batch { run, n }
     }

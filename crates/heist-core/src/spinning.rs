@@ -50,10 +50,7 @@ impl Spinning {
     /// Nobody spins.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            n: CachePadded::new(AtomicU32::new(0)),
-            need: CachePadded::new(AtomicU32::new(0)),
-        }
+        Self { n: CachePadded::new(AtomicU32::new(0)), need: CachePadded::new(AtomicU32::new(0)) }
     }
 
     /// How many Ms spin.
@@ -79,11 +76,7 @@ impl Spinning {
 
     #[inline]
     fn raise_from_zero(&self) -> bool {
-        self.n() == 0
-            && self
-                .n
-                .compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst)
-                .is_ok()
+        self.n() == 0 && self.n.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// One more M spins. Answers the request, if there was one.

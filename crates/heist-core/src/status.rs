@@ -13,6 +13,14 @@
 //! claim. Of several wakers (two channels of a select, a timeout, a cancellation) exactly one
 //! wins, and a waker that comes after the wait is over cannot hit the next one.
 //!
+//! # Sealed waits
+//! A goroutine that parks is published to its wakers by a commit function, after it began to wait.
+//! Who holds the ticket is one of them and may claim it from then on. A canceller has no ticket: it
+//! asks the word, and could claim the goroutine while the commit function is still running, on
+//! behalf of a goroutine that is already somewhere else. Commit functions that only release a lock
+//! which the goroutine takes again do not mind. For all others the wait begins sealed: the word
+//! does not tell the ticket until the commit is over.
+//!
 //! # Who owns the goroutine
 //! - `Runnable`: the queue it is in, or the thread that is moving it.
 //! - `Running`: the M that runs it. Only that M leaves this state, by a plain store.
@@ -50,14 +58,8 @@ pub enum Status {
 
 impl Status {
     /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::Dead,
-        Self::Runnable,
-        Self::Running,
-        Self::Waiting,
-        Self::Syscall,
-        Self::Preempted,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Dead, Self::Runnable, Self::Running, Self::Waiting, Self::Syscall, Self::Preempted];
 
     /// Whether a goroutine may go from this status to `to`.
     #[must_use]
@@ -88,7 +90,7 @@ impl Status {
     }
 
     const fn from_bits(bits: u64) -> Self {
-        Self::ALL[(bits & STATUS_MASK) as usize]
+        Self::ALL[(bits & STATUS_MASK & !SEALED) as usize]
     }
 }
 
@@ -102,6 +104,8 @@ impl Ticket {
 }
 
 const STATUS_MASK: u64 = 0xff;
+/// Set in the status byte of a wait whose ticket is not told.
+const SEALED: u64 = 0x80;
 const TICKET_ONE: u64 = 0x100;
 
 /// The status of a goroutine with the ticket of its latest wait.
@@ -122,13 +126,13 @@ impl StatusWord {
         Status::from_bits(self.0.load(Ordering::Acquire))
     }
 
-    /// The status and, if it waits, the ticket to claim it with.
+    /// If it waits, and not sealed, the ticket to claim it with.
     #[inline]
     #[must_use]
     pub fn waiting(&self) -> Option<Ticket> {
         keep_seq_cst();
         let word = self.0.load(Ordering::SeqCst);
-        (Status::from_bits(word) == Status::Waiting).then_some(Ticket(word & !STATUS_MASK))
+        (word & STATUS_MASK == Status::Waiting as u64).then_some(Ticket(word & !STATUS_MASK))
     }
 
     /// Moves on. The caller owns the goroutine, so nobody else changes the word meanwhile. Nobody
@@ -144,10 +148,9 @@ impl StatusWord {
         if from == Status::Waiting {
             self.claim_sole();
         } else if to == Status::Waiting {
-            self.enter_waiting(word);
+            self.enter_waiting(word, 0);
         } else {
-            self.0
-                .store(word & !STATUS_MASK | to as u64, Ordering::Release);
+            self.0.store(word & !STATUS_MASK | to as u64, Ordering::Release);
         }
     }
 
@@ -159,16 +162,37 @@ impl StatusWord {
         if now != Status::Running {
             bad_transition(now, Status::Running, Status::Waiting);
         }
-        self.enter_waiting(word)
+        self.enter_waiting(word, 0)
+    }
+
+    /// As [`StatusWord::begin_wait`], but the word does not tell the ticket until
+    /// [`StatusWord::unseal`].
+    #[inline]
+    pub fn begin_sealed_wait(&self) -> Ticket {
+        let word = self.0.load(Ordering::Relaxed);
+        let now = Status::from_bits(word);
+        if now != Status::Running {
+            bad_transition(now, Status::Running, Status::Waiting);
+        }
+        self.enter_waiting(word, SEALED)
+    }
+
+    /// The commit is over. Does nothing if somebody with the ticket was faster.
+    #[inline]
+    pub fn unseal(&self, ticket: Ticket) {
+        let waiting = ticket.0 | Status::Waiting as u64;
+        // SeqCst, as entering the wait: the look at the cancel flag comes after it.
+        let _ =
+            self.0.compare_exchange(waiting | SEALED, waiting, Ordering::SeqCst, Ordering::Relaxed);
+        keep_seq_cst();
     }
 
     /// Every wait has its own ticket, however it began: a waker of an earlier one, or of an earlier
     /// goroutine with the same record, must not hit it.
     #[inline]
-    fn enter_waiting(&self, word: u64) -> Ticket {
+    fn enter_waiting(&self, word: u64, sealed: u64) -> Ticket {
         let ticket = (word & !STATUS_MASK).wrapping_add(TICKET_ONE);
-        self.0
-            .swap(ticket | Status::Waiting as u64, Ordering::SeqCst);
+        self.0.swap(ticket | Status::Waiting as u64 | sealed, Ordering::SeqCst);
         keep_seq_cst();
         Ticket(ticket)
     }
@@ -186,14 +210,16 @@ impl StatusWord {
     #[inline]
     #[must_use]
     pub fn claim(&self, ticket: Ticket) -> bool {
-        self.0
-            .compare_exchange(
-                ticket.0 | Status::Waiting as u64,
-                ticket.0 | Status::Runnable as u64,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            )
-            .is_ok()
+        let mut waiting = ticket.0 | Status::Waiting as u64;
+        loop {
+            let runnable = ticket.0 | Status::Runnable as u64;
+            match self.0.compare_exchange(waiting, runnable, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                // Sealed, or unsealed between two looks.
+                Err(now) if now & !SEALED == waiting & !SEALED => waiting = now,
+                Err(_) => return false,
+            }
+        }
     }
 
     /// Claims a goroutine that must be waiting for this caller alone.

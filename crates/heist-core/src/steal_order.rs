@@ -23,10 +23,7 @@ impl StealOrder {
     #[must_use]
     pub fn new(count: u32) -> Self {
         assert!(count > 0, "StealOrder::new: no Ps to walk");
-        Self {
-            count,
-            coprimes: (1..=count).filter(|&step| gcd(step, count) == 1).collect(),
-        }
+        Self { count, coprimes: (1..=count).filter(|&step| gcd(step, count) == 1).collect() }
     }
 
     /// How many different steps there are.
@@ -42,12 +39,7 @@ impl StealOrder {
             Order::Ring => 1,
             Order::Coprime => self.coprimes[(seed / self.count) as usize % self.coprimes.len()],
         };
-        Walk {
-            left: self.count,
-            count: self.count,
-            position: seed % self.count,
-            step,
-        }
+        Walk { left: self.count, count: self.count, position: seed % self.count, step }
     }
 }
 

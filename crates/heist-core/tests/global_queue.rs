@@ -20,12 +20,7 @@ unsafe impl Linked for Job {
 }
 
 fn jobs(n: u32) -> Box<[Job]> {
-    (0..n)
-        .map(|id| Job {
-            id,
-            link: Link::new(),
-        })
-        .collect()
+    (0..n).map(|id| Job { id, link: Link::new() }).collect()
 }
 
 fn id(gp: NonNull<Job>) -> u32 {
@@ -67,26 +62,13 @@ fn pop_takes_exactly_one() {
 #[test]
 fn share_comes_in_order() {
     let jobs = jobs(1000);
-    for (size, procs, share) in [
-        (0, 1, 0),
-        (1, 4, 1),
-        (10, 4, 3),
-        (10, 1, 10),
-        (1000, 2, 128),
-    ] {
+    for (size, procs, share) in [(0, 1, 0), (1, 4, 1), (10, 4, 3), (10, 1, 10), (1000, 2, 128)] {
         let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
         queue.append(&len, &mut list(&jobs[..size]));
         let batch: Vec<u32> = queue.pop_batch(&len, procs).map(id).collect();
-        assert_eq!(
-            batch,
-            (0..share).collect::<Vec<_>>(),
-            "{size} among {procs}"
-        );
+        assert_eq!(batch, (0..share).collect::<Vec<_>>(), "{size} among {procs}");
         assert_eq!(len.get(), size as u32 - share);
-        assert_eq!(
-            pop_all(&mut queue, &len),
-            (share..size as u32).collect::<Vec<_>>()
-        );
+        assert_eq!(pop_all(&mut queue, &len), (share..size as u32).collect::<Vec<_>>());
     }
 }
 
@@ -112,13 +94,9 @@ fn drained_p_comes_first_and_in_order() {
     // SAFETY: one thread.
     let owner = unsafe { local.owner() };
     for job in &jobs[1..4] {
-        owner.push(NonNull::from(job), Slot::Tail, |_| {
-            unreachable!("there is room")
-        });
+        owner.push(NonNull::from(job), Slot::Tail, |_| unreachable!("there is room"));
     }
-    owner.push(NonNull::from(&jobs[0]), Slot::Next, |_| {
-        unreachable!("there is room")
-    });
+    owner.push(NonNull::from(&jobs[0]), Slot::Next, |_| unreachable!("there is room"));
     global.prepend(&len, &mut owner.drain());
     assert_eq!(pop_all(&mut global, &len), (0..6).collect::<Vec<_>>());
 }

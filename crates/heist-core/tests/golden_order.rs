@@ -86,9 +86,7 @@ impl OneProc {
         let mut proc = Self::new(tick);
         jobs.iter().for_each(|job| proc.spawn(job));
         // SAFETY: the caller keeps the jobs.
-        std::iter::from_fn(|| proc.find_runnable())
-            .map(|gp| unsafe { gp.as_ref() }.id)
-            .collect()
+        std::iter::from_fn(|| proc.find_runnable()).map(|gp| unsafe { gp.as_ref() }.id).collect()
     }
 }
 
@@ -130,20 +128,12 @@ fn model_order(n: u32, mut tick: u32) -> Vec<u32> {
 }
 
 fn jobs(n: u32) -> Box<[Job]> {
-    (0..n)
-        .map(|id| Job {
-            id,
-            link: Link::new(),
-        })
-        .collect()
+    (0..n).map(|id| Job { id, link: Link::new() }).collect()
 }
 
 fn check(jobs: &[Job], n: u32, tick: u32) {
     let order = OneProc::order(&jobs[..n as usize], tick);
-    assert!(
-        order == model_order(n, tick),
-        "{n} spawned, starting at tick {tick}"
-    );
+    assert!(order == model_order(n, tick), "{n} spawned, starting at tick {tick}");
     assert_eq!(order.len(), n as usize);
 }
 
@@ -154,10 +144,7 @@ fn last_spawned_runs_first_then_in_order() {
     for n in 1..=257 {
         for tick in 0..61 {
             let expected: Vec<u32> = [n - 1].into_iter().chain(0..n - 1).collect();
-            assert!(
-                OneProc::order(&jobs[..n as usize], tick) == expected,
-                "{n} at tick {tick}"
-            );
+            assert!(OneProc::order(&jobs[..n as usize], tick) == expected, "{n} at tick {tick}");
         }
     }
 }
@@ -175,9 +162,7 @@ fn every_number_of_spawns_follows_the_model() {
 #[test]
 fn every_phase_follows_the_model() {
     let jobs = jobs(3000);
-    for n in [
-        256, 257, 258, 259, 300, 385, 386, 387, 400, 515, 516, 520, 1000, 3000,
-    ] {
+    for n in [256, 257, 258, 259, 300, 385, 386, 387, 400, 515, 516, 520, 1000, 3000] {
         for tick in (0..61).chain([u32::MAX - 300, u32::MAX - 61, u32::MAX]) {
             check(&jobs, n, tick);
         }

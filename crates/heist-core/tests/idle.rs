@@ -19,10 +19,7 @@ fn idle_ps_are_last_in_first_out() {
         assert_eq!(idle.take(&view), Some(id));
         assert!(!view.idle.contains(id));
     }
-    assert_eq!(
-        (idle.take(&view), view.count(), view.idle.count()),
-        (None, 0, 0)
-    );
+    assert_eq!((idle.take(&view), view.count(), view.idle.count()), (None, 0, 0));
 }
 
 /// IN-20: the timer bit is cleared only if the P has no timers, and set when it is taken.

@@ -47,10 +47,7 @@ fn handle_dropped_after_the_finish_has_a_result() {
     let word = JoinWord::new();
     assert_eq!(word.finish(), Finished::Published);
     assert_eq!(word.drop_handle(), Dropped::HasResult);
-    assert!(
-        !word.is_detached(),
-        "the handle still has to take the result"
-    );
+    assert!(!word.is_detached(), "the handle still has to take the result");
     assert!(!word.release_handle());
     assert!(word.release_runtime());
 }

@@ -29,11 +29,7 @@ unsafe impl DoublyLinked for Node {
 const N_NODES: usize = 24;
 
 fn nodes() -> Box<[Node]> {
-    let node = |id| Node {
-        id,
-        link: Link::new(),
-        double_link: DoubleLink::new(),
-    };
+    let node = |id| Node { id, link: Link::new(), double_link: DoubleLink::new() };
     (0..N_NODES).map(node).collect()
 }
 
@@ -82,11 +78,7 @@ fn double_step() -> impl Strategy<Value = DoubleStep> {
 }
 
 fn config() -> ProptestConfig {
-    ProptestConfig {
-        cases: 256,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
+    ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {

@@ -25,11 +25,7 @@ unsafe impl DoublyLinked for Node {
 }
 
 fn nodes(n: u32) -> Box<[Node]> {
-    let node = |id| Node {
-        id,
-        link: Link::new(),
-        double_link: DoubleLink::new(),
-    };
+    let node = |id| Node { id, link: Link::new(), double_link: DoubleLink::new() };
     (0..n).map(node).collect()
 }
 
@@ -171,14 +167,7 @@ fn any_element_can_be_removed() {
 #[test]
 fn all_elements_can_be_removed_in_any_order() {
     let nodes = nodes(3);
-    for order in [
-        [0, 1, 2],
-        [0, 2, 1],
-        [1, 0, 2],
-        [1, 2, 0],
-        [2, 0, 1],
-        [2, 1, 0],
-    ] {
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let mut list = double_list(&nodes);
         for at in order {
             // SAFETY: the node is in this list.

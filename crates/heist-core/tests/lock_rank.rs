@@ -18,9 +18,7 @@ const RANKS: [Rank; 9] = [
 
 /// Whether the written order leads from `a` to `b`, found by following it.
 fn comes_before(a: Rank, b: Rank) -> bool {
-    ORDER
-        .iter()
-        .any(|&(from, to)| from == a && (to == b || comes_before(to, b)))
+    ORDER.iter().any(|&(from, to)| from == a && (to == b || comes_before(to, b)))
 }
 
 fn throws(act: impl FnOnce()) -> bool {
@@ -40,10 +38,7 @@ fn order_has_no_cycle() {
     assert!(!RANKS.iter().any(|&rank| comes_before(rank, rank)));
     for (at, &(a, b)) in ORDER.iter().enumerate() {
         assert!(!comes_before(b, a), "{a:?} and {b:?}");
-        assert!(
-            !ORDER[..at].contains(&(a, b)),
-            "{a:?} before {b:?} is written twice"
-        );
+        assert!(!ORDER[..at].contains(&(a, b)), "{a:?} before {b:?} is written twice");
     }
 }
 
@@ -55,11 +50,7 @@ fn pairs_follow_the_order() {
         for b in RANKS {
             let held = Held::new();
             held.acquire(a);
-            assert_eq!(
-                throws(|| held.acquire(b)),
-                !comes_before(a, b),
-                "{a:?} then {b:?}"
-            );
+            assert_eq!(throws(|| held.acquire(b)), !comes_before(a, b), "{a:?} then {b:?}");
         }
     }
 }
@@ -99,10 +90,7 @@ fn release_is_in_any_order() {
         let held = Held::new();
         chain.into_iter().for_each(|rank| held.acquire(rank));
         held.release(first);
-        chain
-            .into_iter()
-            .filter(|&rank| rank != first)
-            .for_each(|rank| held.release(rank));
+        chain.into_iter().filter(|&rank| rank != first).for_each(|rank| held.release(rank));
         assert!(held.is_empty());
         held.acquire(Rank::World);
     }

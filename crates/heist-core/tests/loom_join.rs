@@ -41,10 +41,7 @@ impl Waiter {
     }
 
     fn wake(&self) {
-        assert!(
-            !std::mem::replace(&mut *self.woken.lock().unwrap(), true),
-            "woken twice"
-        );
+        assert!(!std::mem::replace(&mut *self.woken.lock().unwrap(), true), "woken twice");
         self.changed.notify_one();
     }
 }
@@ -86,8 +83,7 @@ impl Record {
             part.with_mut(|place| unsafe { *place = u32::MAX });
         }
         // SAFETY: as above.
-        self.result
-            .with(|place| assert_eq!(unsafe { *place }, None, "leaked"));
+        self.result.with(|place| assert_eq!(unsafe { *place }, None, "leaked"));
         self.word.reset();
         self.n_recycled.fetch_add(1, Ordering::Relaxed);
     }
@@ -95,8 +91,7 @@ impl Record {
     /// The goroutine's last steps, and the runtime's after it left its stack.
     fn run(&self) {
         // SAFETY: nobody looks at the result before `finish`; loom checks.
-        self.result
-            .with_mut(|place| unsafe { *place = Some(ANSWER) });
+        self.result.with_mut(|place| unsafe { *place = Some(ANSWER) });
         match self.word.finish() {
             Finished::Published => {}
             Finished::Wake(waiter) => {
@@ -180,11 +175,7 @@ fn check(handle: impl Fn(&Record) + Clone + Send + Sync + 'static) {
             let handle = handle.clone();
             race(starts, move || runs.run(), move || handle(&joins));
             let (n_taken, n_recycled) = (&record.n_taken, &record.n_recycled);
-            assert_eq!(
-                n_taken.load(Ordering::Relaxed),
-                1,
-                "results taken or dropped"
-            );
+            assert_eq!(n_taken.load(Ordering::Relaxed), 1, "results taken or dropped");
             assert_eq!(n_recycled.load(Ordering::Relaxed), 1, "times recycled");
         });
     }

@@ -55,11 +55,7 @@ struct World {
 
 impl World {
     fn new() -> Arc<Self> {
-        Arc::new(Self {
-            note: Note::new(),
-            kernel: Kernel::default(),
-            handed: UnsafeCell::new(0),
-        })
+        Arc::new(Self { note: Note::new(), kernel: Kernel::default(), handed: UnsafeCell::new(0) })
     }
 
     fn hand_over(&self, what: u32) {

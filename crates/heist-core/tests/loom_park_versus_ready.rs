@@ -52,8 +52,7 @@ impl World {
         if won {
             // SAFETY: the claimer owns the goroutine; loom checks. Nothing but the claim itself may
             // order it, so this comes before any other look at the status.
-            self.parked_with
-                .with(|place| assert_ne!(unsafe { *place }, 0));
+            self.parked_with.with(|place| assert_ne!(unsafe { *place }, 0));
             assert_eq!(self.status.get(), Status::Runnable);
         }
         won
@@ -123,11 +122,7 @@ fn one_of_two_claimers_wins() {
         let found: Vec<bool> = found.into_iter().flatten().collect();
         let n_won = found.iter().filter(|&&won| won).count();
         assert_eq!(n_won, usize::from(!found.is_empty()), "claims: {found:?}");
-        let now = if found.is_empty() {
-            Status::Waiting
-        } else {
-            Status::Runnable
-        };
+        let now = if found.is_empty() { Status::Waiting } else { Status::Runnable };
         assert_eq!(world.status.get(), now);
     });
 }
@@ -141,11 +136,7 @@ fn claimer_sees_what_the_goroutine_wrote() {
         let [parks, claims] = [world.clone(), world.clone()];
         let (parked, won) = race(starts, move || parks.park(1), move || claims.claim(ticket));
         assert_eq!(parked, ticket);
-        let now = if won {
-            Status::Runnable
-        } else {
-            Status::Waiting
-        };
+        let now = if won { Status::Runnable } else { Status::Waiting };
         assert_eq!(world.status.get(), now);
     });
 }
@@ -171,16 +162,8 @@ fn late_claimer(go_on: impl Fn(&World) + Clone + Send + Sync + 'static) {
             move || late.claim(ticket),
         );
         assert!(won != late_won, "one wait is claimed once");
-        let now = if won {
-            Status::Waiting
-        } else {
-            Status::Runnable
-        };
-        assert_eq!(
-            world.status.get(),
-            now,
-            "the next wait was claimed with an old ticket"
-        );
+        let now = if won { Status::Waiting } else { Status::Runnable };
+        assert_eq!(world.status.get(), now, "the next wait was claimed with an old ticket");
     });
 }
 
@@ -219,10 +202,7 @@ fn cancelled_while_it_parks(before: impl Fn(&World) + Clone + Send + Sync + 'sta
             },
             move || {
                 cancels.cancelled.store(1, Ordering::SeqCst);
-                cancels
-                    .status
-                    .waiting()
-                    .is_some_and(|ticket| cancels.claim(ticket))
+                cancels.status.waiting().is_some_and(|ticket| cancels.claim(ticket))
             },
         );
         assert!(woke_itself || was_woken, "cancelled, and it sleeps");

@@ -39,11 +39,7 @@ impl World {
         Arc::new(Self {
             victim: RunQueue::starting_at(START),
             robbers: [RunQueue::starting_at(START), RunQueue::starting_at(START)],
-            jobs: (0..N_JOBS)
-                .map(|_| Job {
-                    id: UnsafeCell::new(u32::MAX),
-                })
-                .collect(),
+            jobs: (0..N_JOBS).map(|_| Job { id: UnsafeCell::new(u32::MAX) }).collect(),
         })
     }
 
@@ -63,9 +59,7 @@ impl World {
 
     fn pop(&self) -> Option<u32> {
         // SAFETY: as for `push`.
-        unsafe { self.victim.owner() }
-            .pop()
-            .map(|popped| read(popped.goroutine()))
+        unsafe { self.victim.owner() }.pop().map(|popped| read(popped.goroutine()))
     }
 
     fn steal(&self, robber: usize, run_next: RunNext) -> Option<u32> {
@@ -75,10 +69,7 @@ impl World {
     fn steal_from(&self, victim: &RunQueue<Job>, robber: usize, run_next: RunNext) -> Option<u32> {
         // SAFETY: each model gives a robber's queue to one thread.
         let home = unsafe { self.robbers[robber].owner() };
-        match victim
-            .thief()
-            .steal_into(&home, Share::CeilHalf, run_next, || ())
-        {
+        match victim.thief().steal_into(&home, Share::CeilHalf, run_next, || ()) {
             Stolen::Nothing => None,
             Stolen::Batch { run, .. } | Stolen::RunNext(run) => Some(read(run)),
         }
@@ -128,10 +119,7 @@ fn race(main: usize, parts: impl IntoIterator<Item = Part>) -> Vec<Vec<u32>> {
         }
     }
     let seen = on_main.expect("one part is on the main thread")();
-    let mut all: Vec<_> = threads
-        .into_iter()
-        .map(|part| part.join().unwrap())
-        .collect();
+    let mut all: Vec<_> = threads.into_iter().map(|part| part.join().unwrap()).collect();
     all.insert(main, seen);
     all
 }
@@ -150,9 +138,7 @@ fn part(world: &Arc<World>, act: impl FnOnce(&World) -> Vec<u32> + 'static) -> P
 }
 
 fn thief(world: &Arc<World>, robber: usize, run_next: RunNext) -> Part {
-    part(world, move |world| {
-        world.steal(robber, run_next).into_iter().collect()
-    })
+    part(world, move |world| world.steal(robber, run_next).into_iter().collect())
 }
 
 /// Runs the parts, then checks that each of `n_jobs` was seen once or is still in a queue.
@@ -183,12 +169,7 @@ fn owner_and_thief_take_every_goroutine_once() {
             seen.extend(world.pop());
             seen
         });
-        every_job_once(
-            &world,
-            main,
-            3,
-            vec![owner, thief(&world, 0, RunNext::Leave)],
-        );
+        every_job_once(&world, main, 3, vec![owner, thief(&world, 0, RunNext::Leave)]);
     });
 }
 
@@ -217,12 +198,7 @@ fn overflow_and_thief_take_every_goroutine_once() {
             );
             seen
         });
-        every_job_once(
-            &world,
-            main,
-            5,
-            vec![owner, thief(&world, 0, RunNext::Leave)],
-        );
+        every_job_once(&world, main, 5, vec![owner, thief(&world, 0, RunNext::Leave)]);
     });
 }
 
@@ -239,12 +215,7 @@ fn reused_slot_is_not_stolen_twice() {
             }
             seen
         });
-        every_job_once(
-            &world,
-            main,
-            6,
-            vec![owner, thief(&world, 0, RunNext::Leave)],
-        );
+        every_job_once(&world, main, 6, vec![owner, thief(&world, 0, RunNext::Leave)]);
     });
 }
 
@@ -259,12 +230,7 @@ fn run_next_is_taken_once() {
             seen.extend(world.pop());
             seen
         });
-        every_job_once(
-            &world,
-            main,
-            2,
-            vec![owner, thief(&world, 0, RunNext::Take)],
-        );
+        every_job_once(&world, main, 2, vec![owner, thief(&world, 0, RunNext::Take)]);
     });
 }
 
@@ -275,12 +241,7 @@ fn run_next_kicked_into_a_full_ring_is_not_lost() {
         let world = filled(4);
         assert!(world.push(4, Slot::Next).is_empty());
         let owner = part(&world, |world| world.push(5, Slot::Next));
-        every_job_once(
-            &world,
-            main,
-            6,
-            vec![owner, thief(&world, 0, RunNext::Take)],
-        );
+        every_job_once(&world, main, 6, vec![owner, thief(&world, 0, RunNext::Take)]);
     });
 }
 
@@ -289,9 +250,8 @@ fn run_next_kicked_into_a_full_ring_is_not_lost() {
 fn stolen_goroutines_reach_a_second_thief() {
     check(3, |main| {
         let world = World::new();
-        let owner = part(&world, |world| {
-            (0..3).flat_map(|id| world.push(id, Slot::Tail)).collect()
-        });
+        let owner =
+            part(&world, |world| (0..3).flat_map(|id| world.push(id, Slot::Tail)).collect());
         let second = part(&world, |world| {
             let loot = world.steal_from(&world.robbers[0], 1, RunNext::Leave);
             loot.into_iter().collect()

@@ -87,10 +87,7 @@ impl World {
         let view = IdleView::new(N_PROCS);
         Arc::new(Self {
             queues: [RunQueue::new(), RunQueue::new()],
-            sched: Mutex::new(Sched {
-                idle: IdleProcs::new(N_PROCS),
-                global: GlobalQueue::new(),
-            }),
+            sched: Mutex::new(Sched { idle: IdleProcs::new(N_PROCS), global: GlobalQueue::new() }),
             global_len: GlobalLen::new(),
             view,
             spinning: Spinning::new(),
@@ -137,14 +134,7 @@ impl World {
         };
         drop(sched);
         let world = self.clone();
-        Some(thread::spawn(move || {
-            M {
-                world,
-                pp,
-                spins: true,
-            }
-            .run()
-        }))
+        Some(thread::spawn(move || M { world, pp, spins: true }.run()))
     }
 
     fn nobody_to_wake(&self) -> bool {
@@ -213,13 +203,7 @@ impl M {
         if self.world.global_len.get() == 0 {
             return false;
         }
-        self.world
-            .sched
-            .lock()
-            .unwrap()
-            .global
-            .pop(&self.world.global_len)
-            .is_some()
+        self.world.sched.lock().unwrap().global.pop(&self.world.global_len).is_some()
     }
 
     fn steal(&self) -> bool {
@@ -338,20 +322,15 @@ fn check(opening: Opening, n_jobs: usize, place: Where) {
 fn submit_and_park(world: &Arc<World>, opening: Opening, place: Where, starts: Starts) {
     let n_jobs = world.jobs.len();
     let submits = world.clone();
-    let mut m1 = M {
-        world: world.clone(),
-        pp: 1,
-        spins: opening == Opening::Spins,
-    };
+    let mut m1 = M { world: world.clone(), pp: 1, spins: opening == Opening::Spins };
     if m1.spins {
         world.spinning.start();
     }
     race(
         starts,
         move || {
-            let started: Vec<_> = (0..n_jobs)
-                .filter_map(|job| submits.submit(job, place))
-                .collect();
+            let started: Vec<_> =
+                (0..n_jobs).filter_map(|job| submits.submit(job, place)).collect();
             started.into_iter().for_each(|other| other.join().unwrap());
         },
         move || {
@@ -399,11 +378,7 @@ fn work_submitted_while_all_are_busy_is_not_missed() {
 /// sees the P or the M sees the request.
 #[test]
 fn work_that_meets_a_p_on_its_way_to_rest_is_not_missed() {
-    for place in [
-        Where::Local(Slot::Tail),
-        Where::Local(Slot::Next),
-        Where::Global,
-    ] {
+    for place in [Where::Local(Slot::Tail), Where::Local(Slot::Next), Where::Global] {
         check(Opening::DropsItsP, 1, place);
     }
 }

@@ -38,12 +38,7 @@ fn one_tick_in_61_is_global_first() {
     assert_eq!(GLOBAL_CHECK_TICKS, 61);
     assert!(global_first(0) && global_first(61) && global_first(122));
     for start in (0..1000).chain([u32::MAX - 61]) {
-        assert_eq!(
-            (start..start + 61)
-                .filter(|&tick| global_first(tick))
-                .count(),
-            1
-        );
+        assert_eq!((start..start + 61).filter(|&tick| global_first(tick)).count(), 1);
     }
 }
 

@@ -34,10 +34,7 @@ struct Arena(#[expect(clippy::vec_box, reason = "jobs must not move")] Vec<Box<J
 impl Arena {
     fn make(&mut self) -> NonNull<Job> {
         let id = self.0.len() as u32;
-        self.0.push(Box::new(Job {
-            id,
-            link: Link::new(),
-        }));
+        self.0.push(Box::new(Job { id, link: Link::new() }));
         NonNull::from(&**self.0.last().unwrap())
     }
 
@@ -84,21 +81,13 @@ impl Model {
 
     fn steal_into(&mut self, thief: &mut Self, share: Share, run_next: RunNext) -> Option<u32> {
         let len = self.ring.len();
-        let wanted = if share == Share::CeilHalf {
-            len.div_ceil(2)
-        } else {
-            len / 2
-        };
+        let wanted = if share == Share::CeilHalf { len.div_ceil(2) } else { len / 2 };
         let n = wanted.min(256 - thief.ring.len());
         if n > 0 {
             thief.ring.extend(self.ring.drain(..n));
             return thief.ring.pop_back();
         }
-        if len == 0 && run_next == RunNext::Take {
-            self.run_next.take()
-        } else {
-            None
-        }
+        if len == 0 && run_next == RunNext::Take { self.run_next.take() } else { None }
     }
 
     fn len(&self) -> u32 {
@@ -169,21 +158,17 @@ impl Pair {
         let mut overflown = Vec::new();
         // SAFETY: one thread.
         let owner = unsafe { self.queues[at].owner() };
-        owner.push(gp, slot, |batch| {
-            overflown.extend(batch.iter().map(|&gp| id(gp)))
-        });
+        owner.push(gp, slot, |batch| overflown.extend(batch.iter().map(|&gp| id(gp))));
         prop_assert_eq!(overflown, self.models[at].push(id(gp), slot));
         Ok(())
     }
 
     fn pop(&mut self, at: usize) -> Result<(), TestCaseError> {
         // SAFETY: one thread.
-        let popped = unsafe { self.queues[at].owner() }
-            .pop()
-            .map(|popped| match popped {
-                Popped::Inherits(gp) => (id(gp), true),
-                Popped::Fresh(gp) => (id(gp), false),
-            });
+        let popped = unsafe { self.queues[at].owner() }.pop().map(|popped| match popped {
+            Popped::Inherits(gp) => (id(gp), true),
+            Popped::Fresh(gp) => (id(gp), false),
+        });
         prop_assert_eq!(popped, self.models[at].pop());
         Ok(())
     }
@@ -197,15 +182,9 @@ impl Pair {
         let thief = 1 - victim;
         // SAFETY: one thread.
         let home = unsafe { self.queues[thief].owner() };
-        let stolen = self.queues[victim]
-            .thief()
-            .steal_into(&home, share, run_next, || ());
+        let stolen = self.queues[victim].thief().steal_into(&home, share, run_next, || ());
         let [first, second] = &mut self.models;
-        let (robbed, robber) = if victim == 0 {
-            (first, second)
-        } else {
-            (second, first)
-        };
+        let (robbed, robber) = if victim == 0 { (first, second) } else { (second, first) };
         let before = robbed.len();
         let expected = robbed.steal_into(robber, share, run_next);
         let (run, n) = match stolen {
@@ -238,11 +217,7 @@ fn global_step() -> impl Strategy<Value = GlobalStep> {
 }
 
 fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {

@@ -8,10 +8,7 @@ use std::collections::{HashMap, HashSet};
 fn chi_square(counts: &[u32]) -> f64 {
     let total: u32 = counts.iter().sum();
     let expected = f64::from(total) / counts.len() as f64;
-    counts
-        .iter()
-        .map(|&n| (f64::from(n) - expected).powi(2) / expected)
-        .sum()
+    counts.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum()
 }
 
 /// Far beyond chance for `cells` cells: mean plus six standard deviations.
@@ -31,10 +28,7 @@ fn numbers_below_a_bound_are_uniform() {
                 counts[rng.below(bound) as usize] += 1;
             }
             let chi = chi_square(&counts);
-            assert!(
-                chi < limit(counts.len()),
-                "bound {bound}, seed {seed}: {chi}"
-            );
+            assert!(chi < limit(counts.len()), "bound {bound}, seed {seed}: {chi}");
         }
     }
 }
@@ -44,10 +38,7 @@ fn numbers_below_a_bound_are_uniform() {
 fn numbers_stay_below_their_bound() {
     let mut rng = Rng::new(5);
     for bound in [1, 2, 3, 1 << 16, u32::MAX] {
-        assert!(
-            (0..10_000).all(|_| rng.below(bound) < bound),
-            "bound {bound}"
-        );
+        assert!((0..10_000).all(|_| rng.below(bound) < bound), "bound {bound}");
     }
 }
 
@@ -62,10 +53,7 @@ fn every_bit_is_fair() {
             *ones += number >> bit & 1;
         }
     }
-    assert!(
-        ones.iter().all(|&n| (9_500..10_500).contains(&n)),
-        "{ones:?}"
-    );
+    assert!(ones.iter().all(|&n| (9_500..10_500).contains(&n)), "{ones:?}");
 }
 
 /// The same seed gives the same numbers, and a clone goes on with the same.

@@ -19,12 +19,7 @@ unsafe impl Linked for Job {
 }
 
 fn jobs(n: u32) -> Box<[Job]> {
-    (0..n)
-        .map(|id| Job {
-            id,
-            link: Link::new(),
-        })
-        .collect()
+    (0..n).map(|id| Job { id, link: Link::new() }).collect()
 }
 
 fn id(gp: NonNull<Job>) -> u32 {
@@ -64,9 +59,7 @@ fn pop_all(queue: &RunQueue<Job>) -> Vec<u32> {
 }
 
 fn steal(victim: &RunQueue<Job>, thief: &RunQueue<Job>, run_next: RunNext) -> Stolen<Job> {
-    victim
-        .thief()
-        .steal_into(&owner(thief), Share::CeilHalf, run_next, || ())
+    victim.thief().steal_into(&owner(thief), Share::CeilHalf, run_next, || ())
 }
 
 /// RQ-01: for every fill level the same entries come out in the same order, round after round in
@@ -105,11 +98,7 @@ fn theft_takes_the_older_larger_half() {
         }
         let kept = (0..share.saturating_sub(1)).collect::<Vec<_>>();
         assert_eq!(pop_all(&thief), kept, "level {n}");
-        assert_eq!(
-            pop_all(&victim),
-            (share..n).collect::<Vec<_>>(),
-            "level {n}"
-        );
+        assert_eq!(pop_all(&victim), (share..n).collect::<Vec<_>>(), "level {n}");
     }
 }
 
@@ -123,11 +112,7 @@ fn run_next_is_stolen_last_and_with_permission() {
     push(&victim, &jobs[1], Slot::Next);
     let mut n_back_offs = 0;
     let mut steal = |run_next| {
-        victim
-            .thief()
-            .steal_into(&owner(&thief), Share::CeilHalf, run_next, || {
-                n_back_offs += 1
-            })
+        victim.thief().steal_into(&owner(&thief), Share::CeilHalf, run_next, || n_back_offs += 1)
     };
     assert!(matches!(steal(RunNext::Take), Stolen::Batch { run, n: 1 } if id(run) == 0));
     assert!(matches!(steal(RunNext::Leave), Stolen::Nothing));
@@ -144,11 +129,9 @@ fn thief_that_loses_run_next_looks_again() {
     let jobs = jobs(2);
     let (victim, thief) = (RunQueue::new(), RunQueue::new());
     push(&victim, &jobs[0], Slot::Next);
-    let stolen = victim
-        .thief()
-        .steal_into(&owner(&thief), Share::CeilHalf, RunNext::Take, || {
-            push(&victim, &jobs[1], Slot::Next);
-        });
+    let stolen = victim.thief().steal_into(&owner(&thief), Share::CeilHalf, RunNext::Take, || {
+        push(&victim, &jobs[1], Slot::Next);
+    });
     assert!(matches!(stolen, Stolen::Batch { run, n: 1 } if id(run) == 0));
     assert!(matches!(owner(&victim).pop(), Some(Popped::Inherits(gp)) if id(gp) == 1));
 }
@@ -168,10 +151,7 @@ fn theft_leaves_what_the_thief_cannot_hold() {
             Stolen::Batch { run, n } => assert_eq!((id(run), n), (room - 1, room)),
             Stolen::RunNext(_) => panic!("the ring is not empty"),
         }
-        assert_eq!(
-            victim.len() + thief.len() + u32::from(room > 0),
-            RING_CAPACITY + held
-        );
+        assert_eq!(victim.len() + thief.len() + u32::from(room > 0), RING_CAPACITY + held);
         let first_left = pop(&victim);
         assert_eq!(first_left, Some(room), "the older ones were taken");
     }
@@ -187,10 +167,7 @@ fn overflow_moves_the_older_half_and_the_newcomer() {
         let overflown = push(&queue, &jobs[RING_CAPACITY as usize], Slot::Tail);
         let expected: Vec<u32> = (0..OVERFLOW_BATCH).chain([RING_CAPACITY]).collect();
         assert_eq!(overflown, expected);
-        assert_eq!(
-            pop_all(&queue),
-            (OVERFLOW_BATCH..RING_CAPACITY).collect::<Vec<_>>()
-        );
+        assert_eq!(pop_all(&queue), (OVERFLOW_BATCH..RING_CAPACITY).collect::<Vec<_>>());
     }
     assert_eq!((RING_CAPACITY, OVERFLOW_BATCH), (256, 128));
 }
@@ -204,10 +181,7 @@ fn overflow_from_run_next_moves_the_kicked_one() {
     let (kicked, newcomer) = (RING_CAPACITY, RING_CAPACITY + 1);
     assert_eq!(push(&queue, &jobs[kicked as usize], Slot::Next), []);
     let overflown = push(&queue, &jobs[newcomer as usize], Slot::Next);
-    assert_eq!(
-        overflown,
-        (0..OVERFLOW_BATCH).chain([kicked]).collect::<Vec<_>>()
-    );
+    assert_eq!(overflown, (0..OVERFLOW_BATCH).chain([kicked]).collect::<Vec<_>>());
     assert!(matches!(owner(&queue).pop(), Some(Popped::Inherits(gp)) if id(gp) == newcomer));
 }
 
@@ -218,14 +192,10 @@ fn overflow_batch_can_be_reordered() {
     let queue = RunQueue::new();
     fill(&queue, &jobs[..RING_CAPACITY as usize]);
     let mut first = None;
-    owner(&queue).push(
-        NonNull::from(&jobs[RING_CAPACITY as usize]),
-        Slot::Tail,
-        |batch| {
-            batch.reverse();
-            first = batch.first().map(|&gp| id(gp));
-        },
-    );
+    owner(&queue).push(NonNull::from(&jobs[RING_CAPACITY as usize]), Slot::Tail, |batch| {
+        batch.reverse();
+        first = batch.first().map(|&gp| id(gp));
+    });
     assert_eq!(first, Some(RING_CAPACITY));
 }
 
@@ -274,10 +244,7 @@ fn batch_fills_the_ring_and_leaves_the_rest() {
         assert_eq!(list.len(), held);
         assert_eq!(pop_all(&queue), (0..RING_CAPACITY).collect::<Vec<_>>());
         let rest: Vec<u32> = list.map(id).collect();
-        assert_eq!(
-            rest,
-            (RING_CAPACITY..RING_CAPACITY + held).collect::<Vec<_>>()
-        );
+        assert_eq!(rest, (RING_CAPACITY..RING_CAPACITY + held).collect::<Vec<_>>());
     }
 }
 

@@ -16,9 +16,7 @@ const START: u32 = u32::MAX - 100;
 
 /// Calls `round` with seeds until the time is over, once if no time is given.
 fn stress(mut round: impl FnMut(u64)) {
-    let secs = std::env::var("HEIST_STRESS_SECS")
-        .ok()
-        .and_then(|secs| secs.parse().ok());
+    let secs = std::env::var("HEIST_STRESS_SECS").ok().and_then(|secs| secs.parse().ok());
     let end = Instant::now() + Duration::from_secs(secs.unwrap_or(0));
     let mut seed = 1;
     loop {
@@ -54,9 +52,7 @@ fn onlooker_never_sees_a_queue_empty_that_is_not() {
         let (queue, pocket) = (RunQueue::starting_at(START), RunQueue::<u32>::new());
         // SAFETY: only this thread uses the owner halves.
         let (owner, thief) = unsafe { (queue.owner(), pocket.owner()) };
-        owner.push(gp, Slot::Next, |_| {
-            unreachable!("two entries do not overflow")
-        });
+        owner.push(gp, Slot::Next, |_| unreachable!("two entries do not overflow"));
         let done = AtomicBool::new(false);
         let mut combinations = [[0; 2]; 2];
         let lied = thread::scope(|scope| {
@@ -70,19 +66,11 @@ fn onlooker_never_sees_a_queue_empty_that_is_not() {
             let mut rng = Rng::new(seed);
             let mut first = Slot::Next;
             for _ in 0..ROUNDS {
-                let second = if rng.below(2) == 0 {
-                    Slot::Next
-                } else {
-                    Slot::Tail
-                };
+                let second = if rng.below(2) == 0 { Slot::Next } else { Slot::Tail };
                 combinations[first as usize][second as usize] += 1;
                 owner.push(gp, second, |_| unreachable!("two entries do not overflow"));
                 let both_in_ring = first == Slot::Tail && second == Slot::Tail;
-                let taken = if rng.below(2) == 0 {
-                    Taken::Popped
-                } else {
-                    Taken::Robbed
-                };
+                let taken = if rng.below(2) == 0 { Taken::Popped } else { Taken::Robbed };
                 match taken {
                     Taken::Popped => assert!(owner.pop().is_some()),
                     Taken::Robbed => {
@@ -100,10 +88,7 @@ fn onlooker_never_sees_a_queue_empty_that_is_not() {
             onlooker.join().unwrap()
         });
         assert!(!lied, "seed {seed}");
-        assert!(
-            combinations.iter().flatten().all(|&n| n > ROUNDS / 100),
-            "{combinations:?}"
-        );
+        assert!(combinations.iter().flatten().all(|&n| n > ROUNDS / 100), "{combinations:?}");
     });
 }
 
@@ -116,10 +101,7 @@ fn rob(victim: &RunQueue<u32>, run_next: RunNext, done: &AtomicBool) -> Vec<u32>
     loop {
         // Read before the theft: if it finds nothing after the end, nothing is left.
         let last = done.load(Ordering::Acquire);
-        match victim
-            .thief()
-            .steal_into(&home, Share::CeilHalf, run_next, std::hint::spin_loop)
-        {
+        match victim.thief().steal_into(&home, Share::CeilHalf, run_next, std::hint::spin_loop) {
             Stolen::Nothing if last => return seen,
             Stolen::Nothing => thread::yield_now(),
             Stolen::RunNext(gp) => seen.push(id(gp)),
@@ -143,32 +125,21 @@ struct Worked {
 fn work(queue: &RunQueue<u32>, ids: &[u32], rng: &mut Rng, n_next_of_4: u32) -> Worked {
     // SAFETY: only this thread uses the owner half.
     let owner = unsafe { queue.owner() };
-    let mut worked = Worked {
-        seen: Vec::new(),
-        overflown: Vec::new(),
-    };
+    let mut worked = Worked { seen: Vec::new(), overflown: Vec::new() };
     let mut left = ids.iter();
     while !left.as_slice().is_empty() {
         for entry in left.by_ref().take(rng.below(2 * RING_CAPACITY) as usize) {
-            let slot = if rng.below(4) < n_next_of_4 {
-                Slot::Next
-            } else {
-                Slot::Tail
-            };
+            let slot = if rng.below(4) < n_next_of_4 { Slot::Next } else { Slot::Tail };
             owner.push(NonNull::from(entry), slot, |batch| {
                 worked.overflown.extend(batch.iter().map(|&gp| id(gp)));
             });
             assert!(queue.len() <= RING_CAPACITY + 1);
         }
         for _ in 0..rng.below(RING_CAPACITY) {
-            worked
-                .seen
-                .extend(owner.pop().map(|popped| id(popped.goroutine())));
+            worked.seen.extend(owner.pop().map(|popped| id(popped.goroutine())));
         }
     }
-    worked
-        .seen
-        .extend(std::iter::from_fn(|| owner.pop()).map(|popped| id(popped.goroutine())));
+    worked.seen.extend(std::iter::from_fn(|| owner.pop()).map(|popped| id(popped.goroutine())));
     worked
 }
 
@@ -178,15 +149,11 @@ fn run(seed: u64, n_thieves: u32, n_next_of_4: u32, run_next: RunNext) -> Vec<Ve
     let queue = RunQueue::starting_at(START);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let thieves: Vec<_> = (0..n_thieves)
-            .map(|_| scope.spawn(|| rob(&queue, run_next, &done)))
-            .collect();
+        let thieves: Vec<_> =
+            (0..n_thieves).map(|_| scope.spawn(|| rob(&queue, run_next, &done))).collect();
         let worked = work(&queue, &ids, &mut Rng::new(seed), n_next_of_4);
         done.store(true, Ordering::Release);
-        let mut taken: Vec<_> = thieves
-            .into_iter()
-            .map(|thief| thief.join().unwrap())
-            .collect();
+        let mut taken: Vec<_> = thieves.into_iter().map(|thief| thief.join().unwrap()).collect();
         taken.extend([worked.seen, worked.overflown]);
         let mut all: Vec<u32> = taken.iter().flatten().copied().collect();
         all.sort_unstable();
@@ -206,10 +173,7 @@ fn consumers_share_a_ring_in_order() {
             // An overflow takes the oldest but puts the newest behind them.
             taken.pop();
             for (consumer, seen) in taken.iter().enumerate() {
-                assert!(
-                    seen.is_sorted(),
-                    "consumer {consumer} of {n_thieves}, seed {seed}"
-                );
+                assert!(seen.is_sorted(), "consumer {consumer} of {n_thieves}, seed {seed}");
             }
         }
     });

@@ -49,10 +49,7 @@ fn stop_tells_how_many_are_left() {
     for _ in 0..3 {
         spinning.start();
     }
-    assert_eq!(
-        [spinning.stop(), spinning.stop(), spinning.stop()],
-        [2, 1, 0]
-    );
+    assert_eq!([spinning.stop(), spinning.stop(), spinning.stop()], [2, 1, 0]);
 }
 
 /// IN-19: the count is never negative.

@@ -74,9 +74,7 @@ fn transition_checks_where_the_goroutine_is() {
     for &(from, to) in LEGAL {
         for now in Status::ALL.into_iter().filter(|&now| now != from) {
             let word = goroutine_that_is(now);
-            assert!(throws(std::panic::AssertUnwindSafe(
-                || word.transition(from, to)
-            )));
+            assert!(throws(std::panic::AssertUnwindSafe(|| word.transition(from, to))));
             assert_eq!(word.get(), now);
         }
     }
@@ -92,10 +90,7 @@ fn ready_of_a_goroutine_that_does_not_wait_throws() {
     }
     let word = goroutine_that_is(Waiting);
     word.claim_sole();
-    assert!(
-        throws(std::panic::AssertUnwindSafe(|| word.claim_sole())),
-        "woken twice"
-    );
+    assert!(throws(std::panic::AssertUnwindSafe(|| word.claim_sole())), "woken twice");
 }
 
 /// IN-35: only a goroutine that runs can begin to wait.
@@ -166,15 +161,5 @@ fn no_ticket_claims_nothing() {
 #[test]
 fn statuses_have_the_names_of_reports() {
     let names = Status::ALL.map(Status::name);
-    assert_eq!(
-        names,
-        [
-            "dead",
-            "runnable",
-            "running",
-            "waiting",
-            "syscall",
-            "preempted"
-        ]
-    );
+    assert_eq!(names, ["dead", "runnable", "running", "waiting", "syscall", "preempted"]);
 }

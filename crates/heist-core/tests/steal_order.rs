@@ -18,11 +18,7 @@ fn walk_visits_every_p_once() {
                 let mut seen: Vec<u32> = walk.by_ref().collect();
                 assert_eq!(walk.next(), None, "a walk that ended goes on");
                 seen.sort_unstable();
-                assert_eq!(
-                    seen,
-                    (0..procs).collect::<Vec<_>>(),
-                    "{kind:?}, seed {seed}"
-                );
+                assert_eq!(seen, (0..procs).collect::<Vec<_>>(), "{kind:?}, seed {seed}");
             }
         }
     }
@@ -42,9 +38,8 @@ fn seeds_do_not_collapse() {
     for procs in PROCS.filter(|&procs| procs >= 2) {
         let order = StealOrder::new(procs);
         let n_pairs = procs * order.n_steps();
-        let pairs: HashSet<_> = (0..n_pairs)
-            .map(|seed| order.walk(Order::Coprime, seed).start_and_step())
-            .collect();
+        let pairs: HashSet<_> =
+            (0..n_pairs).map(|seed| order.walk(Order::Coprime, seed).start_and_step()).collect();
         assert_eq!(pairs.len() as u32, n_pairs, "{procs} Ps");
     }
 }
@@ -58,10 +53,7 @@ fn seed_picks_start_and_step() {
     for seed in [0, 1, 9, 10, 27, 39, 40, 12_345, u32::MAX] {
         let expected = (seed % 10, coprimes[(seed / 10) as usize % 4]);
         assert_eq!(order.walk(Order::Coprime, seed).start_and_step(), expected);
-        assert_eq!(
-            order.walk(Order::Ring, seed).start_and_step(),
-            (seed % 10, 1)
-        );
+        assert_eq!(order.walk(Order::Ring, seed).start_and_step(), (seed % 10, 1));
     }
 }
 

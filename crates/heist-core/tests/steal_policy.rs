@@ -23,9 +23,7 @@ fn rob(policy: StealPolicy, ring: u32, in_run_next: bool, held: u32) -> Robbery 
     let (theirs, mine) = unsafe { (victim.owner(), thief.owner()) };
     let mut unused = entries.iter().map(NonNull::from);
     let mut push = |to: &heist_core::run_queue::Owner<'_, u32>, slot| {
-        to.push(unused.next().unwrap(), slot, |_| {
-            unreachable!("there is room")
-        });
+        to.push(unused.next().unwrap(), slot, |_| unreachable!("there is room"));
     };
     (0..ring).for_each(|_| push(&theirs, Slot::Tail));
     (0..held).for_each(|_| push(&mine, Slot::Tail));
@@ -34,21 +32,14 @@ fn rob(policy: StealPolicy, ring: u32, in_run_next: bool, held: u32) -> Robbery 
     }
     let mut n_taken = 0;
     for pass in 0..policy.tries {
-        match victim
-            .thief()
-            .steal_into(&mine, policy.share, run_next(policy, pass), || ())
-        {
+        match victim.thief().steal_into(&mine, policy.share, run_next(policy, pass), || ()) {
             Stolen::Nothing => continue,
             Stolen::Batch { n, .. } => n_taken = n,
             Stolen::RunNext(_) => n_taken = 1,
         }
         break;
     }
-    Robbery {
-        n_taken,
-        left: victim.len(),
-        held: thief.len(),
-    }
+    Robbery { n_taken, left: victim.len(), held: thief.len() }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,14 +60,7 @@ fn go_takes_the_larger_half_and_run_next_last() {
             assert_eq!(rob(policy, ring, in_run_next, 0).n_taken, ring.div_ceil(2));
         }
     }
-    assert_eq!(
-        rob(policy, 0, true, 0),
-        Robbery {
-            n_taken: 1,
-            left: 0,
-            held: 0
-        }
-    );
+    assert_eq!(rob(policy, 0, true, 0), Robbery { n_taken: 1, left: 0, held: 0 });
     assert_eq!(rob(policy, 0, false, 0).n_taken, 0);
 }
 
@@ -84,10 +68,7 @@ fn go_takes_the_larger_half_and_run_next_last() {
 #[test]
 fn gentle_never_empties_its_victim() {
     let policy = StealPolicy::gentle();
-    assert_eq!(
-        (policy.order, policy.run_next),
-        (Order::Ring, RunNextTheft::Never)
-    );
+    assert_eq!((policy.order, policy.run_next), (Order::Ring, RunNextTheft::Never));
     for ring in 0..=RING_CAPACITY {
         for in_run_next in [false, true] {
             let robbery = rob(policy, ring, in_run_next, 0);
@@ -105,11 +86,7 @@ fn nobody_takes_more_than_it_can_hold() {
             for held in 0..=RING_CAPACITY {
                 let robbery = rob(policy, ring, false, held);
                 let wanted = policy.share.of(ring);
-                assert_eq!(
-                    robbery.n_taken,
-                    wanted.min(RING_CAPACITY - held),
-                    "holds {held}"
-                );
+                assert_eq!(robbery.n_taken, wanted.min(RING_CAPACITY - held), "holds {held}");
                 assert_eq!(robbery.left, ring - robbery.n_taken);
                 assert_eq!(robbery.held, held + robbery.n_taken.saturating_sub(1));
             }

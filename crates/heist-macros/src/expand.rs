@@ -133,10 +133,7 @@ struct Locals {
 impl Locals {
     fn new() -> Self {
         let local = |name| Ident::new(name, Span::mixed_site());
-        Locals {
-            runtime: local("runtime"),
-            n_procs: local("n_procs"),
-        }
+        Locals { runtime: local("runtime"), n_procs: local("n_procs") }
     }
 }
 
@@ -148,20 +145,12 @@ fn start_runtime(
     locals: &Locals,
 ) -> TokenStream {
     let procs = procs.map(|value| ("procs", value));
-    let stack_size = options
-        .stack_size
-        .as_ref()
-        .map(|value| ("stack_size", quote!(#value)));
+    let stack_size = options.stack_size.as_ref().map(|value| ("stack_size", quote!(#value)));
     let name = options.name.as_ref().map(|value| ("name", quote!(#value)));
     let given: Vec<_> = [procs, stack_size, name].into_iter().flatten().collect();
-    let methods: Vec<_> = given
-        .iter()
-        .map(|(name, _)| Ident::new(name, promise.span))
-        .collect();
-    let locals_of: Vec<_> = given
-        .iter()
-        .map(|(name, _)| Ident::new(name, Span::mixed_site()))
-        .collect();
+    let methods: Vec<_> = given.iter().map(|(name, _)| Ident::new(name, promise.span)).collect();
+    let locals_of: Vec<_> =
+        given.iter().map(|(name, _)| Ident::new(name, Span::mixed_site())).collect();
     let values = given.iter().map(|(_, value)| value);
     // SAFETY: the promise is the user's: this is the very word they wrote, with its span, so
     // that `#![forbid(unsafe_code)]` sees it too.
@@ -276,10 +265,7 @@ fn panic_each(
 }
 
 fn should_panic(function: &ItemFn) -> bool {
-    function
-        .attrs
-        .iter()
-        .any(|attr| attr.path().is_ident("should_panic"))
+    function.attrs.iter().any(|attr| attr.path().is_ident("should_panic"))
 }
 
 fn check_signature(attribute: Attribute, function: &ItemFn) -> Result<()> {
@@ -294,10 +280,7 @@ fn check_signature(attribute: Attribute, function: &ItemFn) -> Result<()> {
         ));
     }
     if let Some(word) = sig.constness.as_ref().map(Spanned::span) {
-        return Err(Error::new(
-            word,
-            format!("#[{name}] needs a plain `fn`; remove `const`"),
-        ));
+        return Err(Error::new(word, format!("#[{name}] needs a plain `fn`; remove `const`")));
     }
     if let Some(abi) = &sig.abi {
         return Err(Error::new_spanned(
@@ -360,10 +343,7 @@ fn refuse(attribute: Attribute, err: &Error, function: &ItemFn) -> TokenStream {
 }
 
 fn not_a_function(attribute: Attribute, item: TokenStream) -> TokenStream {
-    let message = format!(
-        "#[{}] can only be put on a function with a body",
-        attribute.name()
-    );
+    let message = format!("#[{}] can only be put on a function with a body", attribute.name());
     let error = Error::new_spanned(&item, message).to_compile_error();
     quote! {
         #error

@@ -53,12 +53,8 @@ impl Parse for Arg {
 impl Options {
     /// Parses the list; `attribute` decides whether `procs` may be a list.
     pub(crate) fn parse(attribute: Attribute, input: ParseStream<'_>) -> Result<Self> {
-        let mut options = Options {
-            promise: None,
-            procs: Procs::Default,
-            stack_size: None,
-            name: None,
-        };
+        let mut options =
+            Options { promise: None, procs: Procs::Default, stack_size: None, name: None };
         for arg in Punctuated::<Arg, Token![,]>::parse_terminated(input)? {
             match arg {
                 Arg::Promise(word) if options.promise.is_some() => {

@@ -79,11 +79,8 @@ fn without_options_the_builder_decides() {
 
 #[macros::test(unsafe, procs = 2, stack_size = SMALL_STACK * 2, name = "api",)]
 fn options_reach_the_builder() {
-    let expected = Builder {
-        procs: Some(2),
-        stack_size: Some(64 * 1024),
-        name: Some("api".to_owned()),
-    };
+    let expected =
+        Builder { procs: Some(2), stack_size: Some(64 * 1024), name: Some("api".to_owned()) };
     assert_eq!(started(), [expected]);
 }
 
@@ -189,11 +186,7 @@ mod child {
 
     #[macros::test(unsafe, procs = [1, 16, 2])]
     fn returns_an_error() -> Result<(), String> {
-        if in_child() && started().len() == 2 {
-            Err("the second run".to_owned())
-        } else {
-            Ok(())
-        }
+        if in_child() && started().len() == 2 { Err("the second run".to_owned()) } else { Ok(()) }
     }
 
     #[macros::test(unsafe, procs = [1, 16, 2])]
@@ -210,34 +203,19 @@ fn run_child(test: &str, variable: &str) -> (ExitCode, String) {
         .output()
         .unwrap();
     let code = u8::try_from(output.status.code().unwrap()).unwrap();
-    (
-        ExitCode::from(code),
-        String::from_utf8(output.stderr).unwrap(),
-    )
+    (ExitCode::from(code), String::from_utf8(output.stderr).unwrap())
 }
 
 #[test]
 fn a_failure_in_a_list_names_the_value() {
     for (test, line) in [
-        (
-            "child::panics",
-            "heist::test: `panics` failed with procs = 16",
-        ),
-        (
-            "child::returns_an_error",
-            "heist::test: `returns_an_error` failed with procs = 16",
-        ),
-        (
-            "child::survives",
-            "heist::test: `survives` did not panic with procs = 16",
-        ),
+        ("child::panics", "heist::test: `panics` failed with procs = 16"),
+        ("child::returns_an_error", "heist::test: `returns_an_error` failed with procs = 16"),
+        ("child::survives", "heist::test: `survives` did not panic with procs = 16"),
     ] {
         let (code, stderr) = run_child(test, "HEIST_MACROS_CHILD");
         assert_ne!(code, ExitCode::SUCCESS, "{test} must fail:\n{stderr}");
-        assert!(
-            stderr.lines().any(|l| l == line),
-            "{test} must print {line:?}:\n{stderr}"
-        );
+        assert!(stderr.lines().any(|l| l == line), "{test} must print {line:?}:\n{stderr}");
     }
 }
 
@@ -245,8 +223,5 @@ fn a_failure_in_a_list_names_the_value() {
 fn a_runtime_that_cannot_start_ends_the_process_with_code_2() {
     let (code, stderr) = run_child("a_result_is_handed_to_the_harness", "HEIST_MACROS_REFUSE");
     assert_eq!(code, ExitCode::from(2));
-    assert!(
-        stderr.lines().any(|l| l == "heist: no processors"),
-        "{stderr}"
-    );
+    assert!(stderr.lines().any(|l| l == "heist: no processors"), "{stderr}");
 }

@@ -14,10 +14,7 @@ const PIECE: usize = 50_000;
 
 fn sum(numbers: &Arc<Vec<u64>>, range: Range<usize>) -> u64 {
     if range.len() <= PIECE {
-        return numbers[range]
-            .iter()
-            .map(|n| n.count_ones() as u64 * n)
-            .sum();
+        return numbers[range].iter().map(|n| n.count_ones() as u64 * n).sum();
     }
     let middle = range.start + range.len() / 2;
     let left = {

@@ -30,10 +30,7 @@ impl Totals {
 }
 
 fn walk(directory: &Path) -> Totals {
-    let mut totals = Totals {
-        n_directories: 1,
-        ..Totals::default()
-    };
+    let mut totals = Totals { n_directories: 1, ..Totals::default() };
     let mut below = Vec::new();
     match fs::read_dir(directory) {
         Ok(entries) => {
@@ -61,9 +58,7 @@ fn walk(directory: &Path) -> Totals {
 
 #[heist::main(unsafe)]
 fn main() -> Result<(), Box<dyn Error>> {
-    let root = std::env::args_os()
-        .nth(1)
-        .map_or_else(|| PathBuf::from("."), PathBuf::from);
+    let root = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("."), PathBuf::from);
     let metadata = fs::metadata(&root).map_err(|error| format!("{}: {error}", root.display()))?;
     if !metadata.is_dir() {
         return Err(format!("{} is not a directory", root.display()).into());

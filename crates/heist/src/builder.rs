@@ -40,15 +40,8 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Option { option, problem } => write!(f, "{option}: {problem}"),
-            Self::Environment {
-                variable,
-                value,
-                expected,
-            } => {
-                write!(
-                    f,
-                    "{variable}={value:?} makes no sense: expected {expected}"
-                )
+            Self::Environment { variable, value, expected } => {
+                write!(f, "{variable}={value:?} makes no sense: expected {expected}")
             }
             Self::System(error) => write!(f, "the system refuses to start a runtime: {error}"),
         }
@@ -191,17 +184,9 @@ impl Builder {
         if let Some(procs) = parsed("HEIST_PROCS", "a number of processors, 1 or more", number)? {
             self.procs = Some(procs);
         }
-        let bytes = parsed(
-            "HEIST_STACK_SIZE",
-            "a size such as 262144, 256k or 1m",
-            size,
-        )?;
+        let bytes = parsed("HEIST_STACK_SIZE", "a size such as 262144, 256k or 1m", size)?;
         self.stack_bytes = bytes.unwrap_or(self.stack_bytes);
-        let threads = parsed(
-            "HEIST_MAX_THREADS",
-            "a number of threads, 1 or more",
-            number,
-        )?;
+        let threads = parsed("HEIST_MAX_THREADS", "a number of threads, 1 or more", number)?;
         self.max_threads = threads.unwrap_or(self.max_threads);
         let policy = parsed("HEIST_STEAL_POLICY", "go or gentle", |value| match value {
             "go" => Some(StealPolicy::go()),
@@ -247,10 +232,7 @@ impl Builder {
         }
         let Some(stack) = Class::for_bytes(self.stack_bytes) else {
             let (bytes, most) = (self.stack_bytes, stack::MAX_BYTES);
-            return wrong(
-                "stack_size",
-                format!("{bytes} bytes are more than the most, {most}"),
-            );
+            return wrong("stack_size", format!("{bytes} bytes are more than the most, {most}"));
         };
         if self.max_threads == 0 {
             return wrong("max_threads", "a runtime needs at least one thread".into());
@@ -259,10 +241,7 @@ impl Builder {
             return wrong("name", "a thread's name cannot contain a zero byte".into());
         }
         if self.steal.tries == 0 {
-            return wrong(
-                "steal_policy",
-                "with 0 tries nothing would ever be stolen".into(),
-            );
+            return wrong("steal_policy", "with 0 tries nothing would ever be stolen".into());
         }
         Ok(Config {
             name: self.name,
@@ -293,11 +272,7 @@ fn parsed<T>(
         "" => Ok(None),
         text => match parse(text) {
             Some(parsed) => Ok(Some(parsed)),
-            None => Err(BuildError::Environment {
-                variable,
-                value,
-                expected,
-            }),
+            None => Err(BuildError::Environment { variable, value, expected }),
         },
     }
 }

@@ -55,10 +55,7 @@ pub(crate) fn enter() -> Option<InRuntime> {
     let m = NonNull::new(m().cast_mut())?;
     // SAFETY: the M of the calling thread is alive.
     unsafe { m.as_ref() }.enter();
-    Some(InRuntime {
-        m,
-        _not_send: PhantomData,
-    })
+    Some(InRuntime { m, _not_send: PhantomData })
 }
 
 /// Evidence that the calling goroutine is inside the runtime: it holds a P and cannot be stopped.
@@ -76,10 +73,7 @@ impl InRuntime {
     /// `m` is the calling thread's M and its word says it is in the runtime.
     #[inline]
     pub(crate) const unsafe fn from_switch(m: NonNull<M>) -> Self {
-        Self {
-            m,
-            _not_send: PhantomData,
-        }
+        Self { m, _not_send: PhantomData }
     }
 
     /// The thread.

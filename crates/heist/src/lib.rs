@@ -36,7 +36,6 @@ mod sys;
 #[doc(hidden)]
 pub mod testing;
 mod throw;
-mod waiter;
 
 pub use builder::{BuildError, Builder};
 pub use goroutine::{

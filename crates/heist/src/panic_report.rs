@@ -43,10 +43,7 @@ fn report(info: &PanicHookInfo<'_>, before: &(dyn Fn(&PanicHookInfo<'_>) + Send 
     }
     before(info);
     let id = gp.id.get();
-    let name = gp
-        .name()
-        .map(|name| format!(" '{name}'"))
-        .unwrap_or_default();
+    let name = gp.name().map(|name| format!(" '{name}'")).unwrap_or_default();
     match gp.spawn_site() {
         Some(site) => eprintln!("note: in goroutine {id}{name}, spawned at {site}"),
         None => eprintln!("note: in goroutine {id}{name}"),

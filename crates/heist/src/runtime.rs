@@ -5,11 +5,12 @@ use crate::coro::overflow;
 use crate::current;
 use crate::goroutine::{self, JoinHandle, SpawnError};
 use crate::metrics::{Metrics, ProcStats};
+use crate::panic_report;
 use crate::sched::helper::Helper;
 use crate::sched::shutdown::Closed;
 use crate::sched::{Config, Sched};
 use crate::sys::{signal, thread};
-use crate::{panic_report, throw};
+use crate::throw;
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
@@ -40,10 +41,7 @@ impl Runtime {
         let sched = Arc::new(Sched::new(config));
         let helper = Helper::new(Arc::clone(&sched));
         let helper = thread::spawn(name, move || helper.run())?;
-        Ok(Self {
-            sched,
-            helper: Some(helper),
-        })
+        Ok(Self { sched, helper: Some(helper) })
     }
 
     pub(crate) fn sched(&self) -> &Sched {
@@ -92,9 +90,7 @@ impl Runtime {
     /// A handle by which any thread can spawn on this runtime.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle {
-            sched: Arc::clone(&self.sched),
-        }
+        Handle { sched: Arc::clone(&self.sched) }
     }
 
     /// What the scheduler has counted so far.
@@ -168,9 +164,7 @@ impl Handle {
         // SAFETY: a goroutine's runtime is alive and lives in an `Arc`; this takes one more share.
         unsafe {
             Arc::increment_strong_count(sched);
-            Some(Self {
-                sched: Arc::from_raw(sched),
-            })
+            Some(Self { sched: Arc::from_raw(sched) })
         }
     }
 
@@ -223,8 +217,6 @@ impl Handle {
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
-            .field("name", &self.sched.config.name)
-            .finish_non_exhaustive()
+        f.debug_struct("Handle").field("name", &self.sched.config.name).finish_non_exhaustive()
     }
 }

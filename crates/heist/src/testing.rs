@@ -33,11 +33,7 @@ pub fn sample(rt: &Runtime) -> Sample {
         need_spinning: sched.spinning.requested(),
         global: sched.global_len.get(),
         queued: sched.all_ps().iter().map(|pp| pp.queue.len()).collect(),
-        idle: sched
-            .all_ps()
-            .iter()
-            .map(|pp| sched.idle.idle.contains(pp.id))
-            .collect(),
+        idle: sched.all_ps().iter().map(|pp| sched.idle.idle.contains(pp.id)).collect(),
     }
 }
 

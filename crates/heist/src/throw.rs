@@ -17,11 +17,7 @@ fn report_and_abort(what: fmt::Arguments<'_>) -> ! {
     if let Some(m) = unsafe { current::m().as_ref() } {
         stderr::report(format_args!("\ton M{}", m.id));
         if m.has_p() {
-            stderr::report(format_args!(
-                ", P{} with {} queued",
-                m.p().id,
-                m.p().queue.len()
-            ));
+            stderr::report(format_args!(", P{} with {} queued", m.p().id, m.p().queue.len()));
         }
         if let Some(gp) = m.current() {
             let id = gp.id.get();

@@ -18,11 +18,7 @@ pub struct Lane {
 
 impl From<ProcStats> for Lane {
     fn from(stats: ProcStats) -> Self {
-        Self {
-            id: stats.id,
-            n_run: stats.executed,
-            n_stolen: stats.stolen,
-        }
+        Self { id: stats.id, n_run: stats.executed, n_stolen: stats.stolen }
     }
 }
 
@@ -72,11 +68,7 @@ fn lengths(lane: &Lane, most: u64) -> (usize, usize) {
 
 #[cfg(test)]
 fn lane(id: u32, n_run: u64, n_stolen: u64) -> Lane {
-    Lane {
-        id,
-        n_run,
-        n_stolen,
-    }
+    Lane { id, n_run, n_stolen }
 }
 
 #[test]

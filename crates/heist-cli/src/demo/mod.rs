@@ -47,11 +47,7 @@ fn perform(options: &DemoOptions) -> Result<Vec<(&'static Step, Report)>, heist:
     let started = Instant::now();
     let resident_at_start = memory::of_process(Part::Resident);
     let screen = Screen::new();
-    let scale = if options.quick {
-        Scale::Quick
-    } else {
-        Scale::Full
-    };
+    let scale = if options.quick { Scale::Quick } else { Scale::Full };
     let mut results = Vec::new();
     for (at, step) in steps::chosen(&options.steps).enumerate() {
         let rt = start_runtime(options)?;
@@ -59,21 +55,14 @@ fn perform(options: &DemoOptions) -> Result<Vec<(&'static Step, Report)>, heist:
             screen.say(&greeting(rt.procs(), scale));
         }
         let scene = screen.scene(step);
-        let stage = Stage {
-            rt: &rt,
-            scale,
-            resident_at_start,
-            scene: &scene,
-        };
+        let stage = Stage { rt: &rt, scale, resident_at_start, scene: &scene };
         let report = play(step, &stage);
         drop(rt);
         scene.finish(&report);
         results.push((step, report));
     }
     let stdout = Term::stdout();
-    let width = stdout
-        .size_checked()
-        .map_or(DEFAULT_WIDTH, |(_, columns)| columns.into());
+    let width = stdout.size_checked().map_or(DEFAULT_WIDTH, |(_, columns)| columns.into());
     let mut text = format!("\n{}", table::draw(&results, width));
     text += &table::summary(&results, started.elapsed());
     // Whoever closed the pipe does not want to read on; the exit code still tells.
@@ -124,10 +113,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!(
-        "panicked: {}",
-        text.unwrap_or("with a value that is no text")
-    )
+    format!("panicked: {}", text.unwrap_or("with a value that is no text"))
 }
 
 #[test]

@@ -44,11 +44,7 @@ impl Report {
 
     /// A step that could not even finish.
     pub fn failed(problem: impl Into<String>) -> Self {
-        Self {
-            done: "did not finish".into(),
-            wrong: vec![problem.into()],
-            ..Self::default()
-        }
+        Self { done: "did not finish".into(), wrong: vec![problem.into()], ..Self::default() }
     }
 
     /// Something worth knowing.
@@ -72,11 +68,7 @@ impl Report {
     }
 
     pub fn verdict(&self) -> Verdict {
-        if self.wrong.is_empty() {
-            Verdict::Ok
-        } else {
-            Verdict::Wrong
-        }
+        if self.wrong.is_empty() { Verdict::Ok } else { Verdict::Wrong }
     }
 }
 

@@ -22,11 +22,7 @@ pub enum Screen {
 
 impl Screen {
     pub fn new() -> Self {
-        if io::stderr().is_terminal() {
-            Self::Bars(MultiProgress::new())
-        } else {
-            Self::Lines
-        }
+        if io::stderr().is_terminal() { Self::Bars(MultiProgress::new()) } else { Self::Lines }
     }
 
     /// Says something that stays.
@@ -54,12 +50,7 @@ impl Screen {
                 ProgressBar::hidden()
             }
         };
-        Scene {
-            screen: self,
-            step,
-            bar,
-            lanes: Mutex::default(),
-        }
+        Scene { screen: self, step, bar, lanes: Mutex::default() }
     }
 }
 
@@ -85,10 +76,7 @@ impl Scene<'_> {
         let Screen::Bars(all) = self.screen else {
             return;
         };
-        let mut bars = self
-            .lanes
-            .lock()
-            .unwrap_or_else(|poison| poison.into_inner());
+        let mut bars = self.lanes.lock().unwrap_or_else(|poison| poison.into_inner());
         for (at, line) in lanes::draw(state).into_iter().enumerate() {
             if at == bars.len() {
                 let bar = all.add(ProgressBar::new(1));
@@ -130,10 +118,7 @@ impl Scene<'_> {
     }
 
     fn clear(&self) {
-        let bars = self
-            .lanes
-            .lock()
-            .unwrap_or_else(|poison| poison.into_inner());
+        let bars = self.lanes.lock().unwrap_or_else(|poison| poison.into_inner());
         for bar in bars.iter() {
             bar.finish_and_clear();
         }

@@ -8,14 +8,7 @@ use console::{Alignment, measure_text_width, pad_str, style};
 use std::time::Duration;
 
 const COLUMNS: usize = 6;
-const HEAD: [&str; COLUMNS] = [
-    "step",
-    "what was done",
-    "time",
-    "per item",
-    "memory",
-    "verdict",
-];
+const HEAD: [&str; COLUMNS] = ["step", "what was done", "time", "per item", "memory", "verdict"];
 /// The column whose text is wrapped.
 const WRAPPED: usize = 1;
 /// Below this the wrapped column is not readable, and the table is wider than the terminal.
@@ -23,10 +16,7 @@ const WRAPPED_MIN: usize = 24;
 
 /// The table, and below it what the steps have to say, to fit into `width` columns.
 pub fn draw(results: &[(&Step, Report)], width: usize) -> String {
-    let rows: Vec<_> = results
-        .iter()
-        .map(|(step, report)| row(step, report))
-        .collect();
+    let rows: Vec<_> = results.iter().map(|(step, report)| row(step, report)).collect();
     let widths = fit(&rows, width);
     let mut text = rule(&widths, ['┌', '┬', '┐']);
     text += &line(&HEAD.map(|head| style(head).bold().to_string()), &widths);
@@ -45,10 +35,7 @@ pub fn draw(results: &[(&Step, Report)], width: usize) -> String {
 
 /// The last line: how many were right, and how long it took.
 pub fn summary(results: &[(&Step, Report)], time: Duration) -> String {
-    let n_wrong = results
-        .iter()
-        .filter(|(_, report)| report.verdict() == Verdict::Wrong)
-        .count();
+    let n_wrong = results.iter().filter(|(_, report)| report.verdict() == Verdict::Wrong).count();
     let n = results.len();
     let time = figures::time(time);
     if n_wrong == 0 {
@@ -111,11 +98,7 @@ fn fit(rows: &[[String; COLUMNS]], width: usize) -> [usize; COLUMNS] {
 fn wrap_row(row: &[String; COLUMNS], width: usize) -> Vec<[String; COLUMNS]> {
     let mut lines = Vec::new();
     for (at, part) in wrap(&row[WRAPPED], width).into_iter().enumerate() {
-        let mut cells = if at == 0 {
-            row.clone()
-        } else {
-            Default::default()
-        };
+        let mut cells = if at == 0 { row.clone() } else { Default::default() };
         cells[WRAPPED] = part;
         lines.push(cells);
     }
@@ -178,11 +161,7 @@ fn every_line_of_the_table_has_the_same_width() {
         let text = draw(&results(), width);
         let framed = |line: &&str| line.starts_with(['┌', '│', '├', '└']);
         let text = console::strip_ansi_codes(&text).into_owned();
-        let widths: Vec<_> = text
-            .lines()
-            .filter(framed)
-            .map(measure_text_width)
-            .collect();
+        let widths: Vec<_> = text.lines().filter(framed).map(measure_text_width).collect();
         assert!(widths.len() >= 6, "{text}");
         assert!(widths.iter().all(|w| *w == widths[0]), "{text}");
         assert!(width < 100 || widths[0] <= width, "{text}");

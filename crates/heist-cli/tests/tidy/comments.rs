@@ -20,12 +20,7 @@ pub fn check_safety(sources: &[Source]) -> Vec<Violation> {
             });
             if claims && !source.comment_near(number, SAFETY_ABOVE, "SAFETY:") {
                 let fix = "write `// SAFETY:` above it, with the reason why it holds here";
-                violations.push(Violation::new(
-                    source,
-                    number,
-                    "`unsafe` without a reason",
-                    fix,
-                ));
+                violations.push(Violation::new(source, number, "`unsafe` without a reason", fix));
             }
         }
     }
@@ -36,10 +31,7 @@ pub fn check_ordering(sources: &[Source]) -> Vec<Violation> {
     let in_scope = |s: &&Source| ORDERING_SCOPE.iter().any(|scope| s.path.starts_with(scope));
     let mut violations = Vec::new();
     for source in sources.iter().filter(in_scope) {
-        let has_section = source
-            .lines
-            .iter()
-            .any(|l| l.comment.starts_with("//! # Ordering"));
+        let has_section = source.lines.iter().any(|l| l.comment.starts_with("//! # Ordering"));
         if has_section {
             continue;
         }
@@ -101,14 +93,8 @@ fn an_ordering_needs_its_partner() {
 
 #[test]
 fn an_ordering_comment_or_section_is_enough() {
-    assert_eq!(
-        ordering_lines("// ORDERING: pairs with stop_m\na.load(Acquire);\n"),
-        []
-    );
-    assert_eq!(
-        ordering_lines("a.load(Acquire); // ORDERING: pairs with b\n"),
-        []
-    );
+    assert_eq!(ordering_lines("// ORDERING: pairs with stop_m\na.load(Acquire);\n"), []);
+    assert_eq!(ordering_lines("a.load(Acquire); // ORDERING: pairs with b\n"), []);
     assert_eq!(
         ordering_lines("//! A.\n//!\n//! # Ordering\n//! All of it.\na.load(Acquire);\n"),
         []

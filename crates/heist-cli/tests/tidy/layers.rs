@@ -10,6 +10,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("lib", 0),
     ("builder", 0),
     ("runtime", 0),
+    ("testing", 0),
     // 1: the API that user code calls.
     ("chan", 1),
     ("sync", 1),
@@ -27,6 +28,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("debug", 2),
     // 3: the scheduler.
     ("sched", 3),
+    ("panic_report", 3),
     ("preempt", 3),
     // 4: what the scheduler moves around; hands back Gs, never schedules.
     ("gmp", 4),
@@ -42,16 +44,8 @@ const LAYERS: &[(&str, u8)] = &[
 
 /// Uses that point upwards on purpose: (from, to, why).
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    (
-        "current",
-        "sched::Sched",
-        "names the type of the scheduler it hands out, calls nothing",
-    ),
-    (
-        "gmp",
-        "sched::Sched",
-        "an M names the type of the scheduler it belongs to, calls nothing",
-    ),
+    ("current", "sched::Sched", "names the type of the scheduler it hands out, calls nothing"),
+    ("gmp", "sched::Sched", "an M names the type of the scheduler it belongs to, calls nothing"),
     (
         "sys::lock",
         "current::held_locks",
@@ -62,12 +56,8 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
 const ROOT: &str = "crates/heist/src/";
 
 pub fn check(sources: &[Source]) -> Vec<Violation> {
-    let sources = sources
-        .iter()
-        .filter(|source| source.path.starts_with(ROOT));
-    sources
-        .flat_map(|source| check_file(source, LAYERS, EXCEPTIONS))
-        .collect()
+    let sources = sources.iter().filter(|source| source.path.starts_with(ROOT));
+    sources.flat_map(|source| check_file(source, LAYERS, EXCEPTIONS)).collect()
 }
 
 fn check_file(
@@ -78,12 +68,7 @@ fn check_file(
     let module = module_of(&source.path);
     let Some(own) = layer(&module, layers) else {
         let fix = "add the new module to LAYERS in crates/heist-cli/tests/tidy/layers.rs";
-        return vec![Violation::new(
-            source,
-            1,
-            format!("module `{module}` has no layer"),
-            fix,
-        )];
+        return vec![Violation::new(source, 1, format!("module `{module}` has no layer"), fix)];
     };
     let mut violations = Vec::new();
     for (number, path) in uses(source, &module) {
@@ -108,27 +93,20 @@ fn check_file(
 
 fn layer(path: &str, layers: &[(&str, u8)]) -> Option<u8> {
     let rows = layers.iter().filter(|(module, _)| is_inside(path, module));
-    rows.max_by_key(|(module, _)| module.len())
-        .map(|(_, layer)| *layer)
+    rows.max_by_key(|(module, _)| module.len()).map(|(_, layer)| *layer)
 }
 
 fn is_inside(path: &str, module: &str) -> bool {
-    path.strip_prefix(module)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    path.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
 fn excepted(from: &str, to: &str, exceptions: &[(&str, &str, &str)]) -> bool {
-    exceptions
-        .iter()
-        .any(|(f, t, _)| is_inside(from, f) && is_inside(to, t))
+    exceptions.iter().any(|(f, t, _)| is_inside(from, f) && is_inside(to, t))
 }
 
 /// `crates/heist/src/time/timers.rs` is `time::timers`, `sched/mod.rs` is `sched`.
 fn module_of(path: &str) -> String {
-    let path = path
-        .trim_start_matches(ROOT)
-        .trim_end_matches(".rs")
-        .trim_end_matches("/mod");
+    let path = path.trim_start_matches(ROOT).trim_end_matches(".rs").trim_end_matches("/mod");
     path.replace('/', "::")
 }
 
@@ -195,9 +173,7 @@ fn expand(text: &str, prefix: String) -> (Vec<String>, &str) {
             return (paths, rest.strip_prefix('}').unwrap_or(rest));
         }
     }
-    let end = text
-        .find(|c: char| !c.is_alphanumeric() && c != '_')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
     if name.is_empty() || name == "self" {
         return (vec![prefix], rest);
@@ -229,18 +205,9 @@ fn upward_uses_are_found() {
     assert_eq!(
         found,
         [
-            (
-                1,
-                "`coro::switch` (layer 4) uses `chan` (layer 1) above it".to_owned()
-            ),
-            (
-                1,
-                "`coro::switch` (layer 4) uses `chan::state::Buf` (layer 1) above it".to_owned()
-            ),
-            (
-                1,
-                "`coro::switch` (layer 4) uses `sched::park` (layer 3) above it".to_owned()
-            ),
+            (1, "`coro::switch` (layer 4) uses `chan` (layer 1) above it".to_owned()),
+            (1, "`coro::switch` (layer 4) uses `chan::state::Buf` (layer 1) above it".to_owned()),
+            (1, "`coro::switch` (layer 4) uses `sched::park` (layer 3) above it".to_owned()),
         ]
     );
 }
@@ -254,32 +221,17 @@ fn downward_uses_tests_macros_and_exceptions_pass() {
 
 #[test]
 fn super_is_resolved() {
-    let found = problems(
-        "crates/heist/src/time/timers.rs",
-        "use super::sleep::Sleep;\n",
-    );
+    let found = problems("crates/heist/src/time/timers.rs", "use super::sleep::Sleep;\n");
     assert_eq!(
         found,
-        [(
-            1,
-            "`time::timers` (layer 4) uses `time::sleep::Sleep` (layer 1) above it".to_owned()
-        )]
+        [(1, "`time::timers` (layer 4) uses `time::sleep::Sleep` (layer 1) above it".to_owned())]
     );
-    assert_eq!(
-        problems("crates/heist/src/sched/a/b.rs", "use super::super::park;\n"),
-        []
-    );
+    assert_eq!(problems("crates/heist/src/sched/a/b.rs", "use super::super::park;\n"), []);
 }
 
 #[test]
 fn unknown_modules_and_root_items_are_found() {
     assert_eq!(problems("crates/heist/src/magic.rs", "").len(), 1);
-    assert_eq!(
-        problems("crates/heist/src/sched/mod.rs", "use crate::Runtime;\n").len(),
-        1
-    );
-    assert_eq!(
-        problems("crates/heist/src/runtime.rs", "use crate::JoinHandle;\n"),
-        []
-    );
+    assert_eq!(problems("crates/heist/src/sched/mod.rs", "use crate::Runtime;\n").len(), 1);
+    assert_eq!(problems("crates/heist/src/runtime.rs", "use crate::JoinHandle;\n"), []);
 }

@@ -20,10 +20,7 @@ use crate::source::Source;
 const TEXT: &[&str] = &["md", "rs", "toml", "go", "sh", "yml", "yaml", "html"];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .expect("the root exists")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the root exists")
 }
 
 fn text_files() -> Vec<Source> {
@@ -45,14 +42,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
         return;
     };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
-        let extension = path
-            .extension()
-            .and_then(|e| e.to_str())
-            .unwrap_or_default();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
         if path.is_dir() {
             // Hidden folders belong to tools, but for the checks' own.
             if name != "target" && (!name.starts_with('.') || name == ".ci") {
@@ -67,11 +58,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 fn rust_files() -> Vec<Source> {
     let mut sources = text_files();
     sources.retain(|source| source.path.ends_with(".rs"));
-    assert!(
-        sources.len() > 10,
-        "the walk found only {} Rust files",
-        sources.len()
-    );
+    assert!(sources.len() > 10, "the walk found only {} Rust files", sources.len());
     sources
 }
 

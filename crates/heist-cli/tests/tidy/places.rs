@@ -11,11 +11,7 @@ struct Place {
     fix: &'static str,
 }
 
-const SRC: &[&str] = &[
-    "crates/heist/src/",
-    "crates/heist-core/src/",
-    "crates/heist-cli/src/",
-];
+const SRC: &[&str] = &["crates/heist/src/", "crates/heist-core/src/", "crates/heist-cli/src/"];
 
 const PLACES: &[Place] = &[
     Place {
@@ -27,10 +23,7 @@ const PLACES: &[Place] = &[
     Place {
         words: &["thread_local!"],
         scope: SRC,
-        home: &[
-            "crates/heist/src/current.rs",
-            "crates/heist/src/sys/lock_rank.rs",
-        ],
+        home: &["crates/heist/src/current.rs", "crates/heist/src/sys/lock_rank.rs"],
         fix: "keep per-thread state in crates/heist/src/current.rs, behind its getters",
     },
     Place {
@@ -61,40 +54,20 @@ const PLACES: &[Place] = &[
     },
 ];
 
-const ALLOCATIONS: &[&str] = &[
-    "Box::new",
-    "Vec::",
-    "vec!",
-    "String::",
-    "format!",
-    ".to_string(",
-    ".to_owned(",
-];
+const ALLOCATIONS: &[&str] =
+    &["Box::new", "Vec::", "vec!", "String::", "format!", ".to_string(", ".to_owned("];
 
 /// What heist-core must not depend on: it has no operating system and no stacks.
-const NOT_IN_CORE: &[&str] = &[
-    "libc",
-    "rustix",
-    "mio",
-    "corosensei",
-    "heist",
-    "heist-macros",
-];
+const NOT_IN_CORE: &[&str] = &["libc", "rustix", "mio", "corosensei", "heist", "heist-macros"];
 
 pub fn check(sources: &[Source]) -> Vec<Violation> {
-    sources
-        .iter()
-        .flat_map(|s| wrong_places(s).into_iter().chain(allocations(s)))
-        .collect()
+    sources.iter().flat_map(|s| wrong_places(s).into_iter().chain(allocations(s))).collect()
 }
 
 fn wrong_places(source: &Source) -> Vec<Violation> {
     let starts = |paths: &[&str]| paths.iter().any(|path| source.path.starts_with(path));
     let mut violations = Vec::new();
-    for place in PLACES
-        .iter()
-        .filter(|place| starts(place.scope) && !starts(place.home))
-    {
+    for place in PLACES.iter().filter(|place| starts(place.scope) && !starts(place.home)) {
         for (number, line) in source.shipped() {
             if let Some(word) = place.words.iter().find(|word| has_word(&line.code, word)) {
                 let problem = format!("`{word}` outside its place");
@@ -142,10 +115,7 @@ pub fn check_core_manifest(manifest: &Source) -> Vec<Violation> {
 }
 
 fn lines(path: &str, text: &str) -> Vec<usize> {
-    check(&[Source::new(path, text)])
-        .iter()
-        .map(|v| v.line)
-        .collect()
+    check(&[Source::new(path, text)]).iter().map(|v| v.line).collect()
 }
 
 #[test]
@@ -153,14 +123,8 @@ fn words_outside_their_place_are_found() {
     let text = "use libc::c_int;\nthread_local! { static A: u8 = 0; }\nuse corosensei::Coroutine;\n\
                 // libc:: in a comment\nlet s = \"libc::\";\n";
     assert_eq!(lines("crates/heist/src/net/tcp.rs", text), [1, 2, 3]);
-    assert_eq!(
-        lines("crates/heist/src/sys/signal.rs", "use libc::c_int;\n"),
-        []
-    );
-    assert_eq!(
-        lines("crates/heist/src/current.rs", "thread_local! {}\n"),
-        []
-    );
+    assert_eq!(lines("crates/heist/src/sys/signal.rs", "use libc::c_int;\n"), []);
+    assert_eq!(lines("crates/heist/src/current.rs", "thread_local! {}\n"), []);
     assert_eq!(lines("crates/heist/tests/fork.rs", text), []);
 }
 
@@ -188,9 +152,7 @@ fn allocations_of_the_scheduler_need_a_reason() {
 
 #[test]
 fn system_dependencies_of_the_core_are_found() {
-    let manifest = Source::new(
-        "crates/heist-core/Cargo.toml",
-        "loom = \"0.7\"\nlibc.workspace = true\n",
-    );
+    let manifest =
+        Source::new("crates/heist-core/Cargo.toml", "loom = \"0.7\"\nlibc.workspace = true\n");
     assert_eq!(check_core_manifest(&manifest).len(), 1);
 }

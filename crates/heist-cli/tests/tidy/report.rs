@@ -19,30 +19,15 @@ impl Violation {
         problem: impl Into<String>,
         fix: impl Into<String>,
     ) -> Self {
-        Violation {
-            file: source.path.clone(),
-            line,
-            problem: problem.into(),
-            fix: fix.into(),
-        }
+        Violation { file: source.path.clone(), line, problem: problem.into(), fix: fix.into() }
     }
 }
 
 /// Fails with all violations at once, each with its place and the way out.
 pub fn refuse(violations: &[Violation]) {
     let mut text = String::new();
-    for Violation {
-        file,
-        line,
-        problem,
-        fix,
-    } in violations
-    {
+    for Violation { file, line, problem, fix } in violations {
         writeln!(text, "{file}:{line}: {problem}\n    fix: {fix}").expect("a String grows");
     }
-    assert!(
-        violations.is_empty(),
-        "\n{text}{} violations",
-        violations.len()
-    );
+    assert!(violations.is_empty(), "\n{text}{} violations", violations.len());
 }

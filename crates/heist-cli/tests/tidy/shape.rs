@@ -6,16 +6,11 @@ use crate::source::{Source, find_word, has_word};
 const MAX_LINES: usize = 600;
 const MAX_TEST_LINES: usize = 1000;
 
-const VAGUE_NAMES: &[&str] = &[
-    "util", "utils", "helpers", "common", "misc", "manager", "managers",
-];
+const VAGUE_NAMES: &[&str] = &["util", "utils", "helpers", "common", "misc", "manager", "managers"];
 
 /// Folders that exist on one machine only. In two pieces, because this file is scanned as well.
-const MACHINE_PATHS: &[&str] = &[
-    concat!("/wo", "rk/"),
-    concat!("/fa", "rm/"),
-    concat!("/t", "mp/"),
-];
+const MACHINE_PATHS: &[&str] =
+    &[concat!("/wo", "rk/"), concat!("/fa", "rm/"), concat!("/t", "mp/")];
 
 const HOSTS: &[&str] = &[concat!("crates", ".io"), concat!("py", "pi")];
 
@@ -48,17 +43,9 @@ pub fn check_leftovers(sources: &[Source]) -> Vec<Violation> {
                     violations.push(Violation::new(source, number, format!("`{word}`"), fix));
                 }
             }
-            if ["TODO", "FIXME", "XXX"]
-                .iter()
-                .any(|word| is_ownerless(&line.comment, word))
-            {
+            if ["TODO", "FIXME", "XXX"].iter().any(|word| is_ownerless(&line.comment, word)) {
                 let fix = "do it, or name the owner: `TODO(name): ...`";
-                violations.push(Violation::new(
-                    source,
-                    number,
-                    "a TODO without an owner",
-                    fix,
-                ));
+                violations.push(Violation::new(source, number, "a TODO without an owner", fix));
             }
         }
     }
@@ -123,14 +110,8 @@ fn is_absolute(text: &str, path: &str) -> bool {
 #[test]
 fn long_files_are_found() {
     let long = "\n".repeat(MAX_LINES + 1);
-    assert_eq!(
-        check_length(&[Source::new("crates/a/src/b.rs", &long)]).len(),
-        1
-    );
-    assert_eq!(
-        check_length(&[Source::new("crates/a/tests/b.rs", &long)]).len(),
-        0
-    );
+    assert_eq!(check_length(&[Source::new("crates/a/src/b.rs", &long)]).len(), 1);
+    assert_eq!(check_length(&[Source::new("crates/a/tests/b.rs", &long)]).len(), 0);
 }
 
 #[test]
@@ -138,26 +119,14 @@ fn leftovers_are_found() {
     let text = "fn f() { todo!() }\nfn g() { unimplemented!() }\n#[ignore = \"slow\"]\n\
                 // TODO: later\n// TODO(ada): measure\n// FIXME\nlet s = \"todo!()\";\n";
     let found = check_leftovers(&[Source::new("a.rs", text)]);
-    assert_eq!(
-        found.iter().map(|v| v.line).collect::<Vec<_>>(),
-        [1, 2, 3, 4, 6]
-    );
+    assert_eq!(found.iter().map(|v| v.line).collect::<Vec<_>>(), [1, 2, 3, 4, 6]);
 }
 
 #[test]
 fn vague_names_are_found() {
-    assert_eq!(
-        check_names(&[Source::new("crates/a/src/util/b.rs", "")]).len(),
-        1
-    );
-    assert_eq!(
-        check_names(&[Source::new("crates/a/src/helpers.rs", "")]).len(),
-        1
-    );
-    assert_eq!(
-        check_names(&[Source::new("a.rs", "mod common;\nmod commons;\n")]).len(),
-        1
-    );
+    assert_eq!(check_names(&[Source::new("crates/a/src/util/b.rs", "")]).len(), 1);
+    assert_eq!(check_names(&[Source::new("crates/a/src/helpers.rs", "")]).len(), 1);
+    assert_eq!(check_names(&[Source::new("a.rs", "mod common;\nmod commons;\n")]).len(), 1);
 }
 
 #[test]

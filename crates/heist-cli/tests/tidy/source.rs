@@ -28,11 +28,7 @@ impl Source {
         } else {
             mark_tests(&mut lines);
         }
-        Source {
-            path: path.to_owned(),
-            text: text.to_owned(),
-            lines,
-        }
+        Source { path: path.to_owned(), text: text.to_owned(), lines }
     }
 
     /// The lines of shipped code, with their numbers.
@@ -48,9 +44,7 @@ impl Source {
     /// Whether a comment on line `number` or on one of the `above` lines before it has `word`.
     pub fn comment_near(&self, number: usize, above: usize, word: &str) -> bool {
         let first = number.saturating_sub(above + 1);
-        self.lines[first..number]
-            .iter()
-            .any(|line| line.comment.contains(word))
+        self.lines[first..number].iter().any(|line| line.comment.contains(word))
     }
 }
 
@@ -123,10 +117,7 @@ fn push(lines: &mut Vec<Line>, chars: &[char], part: fn(&mut Line) -> &mut Strin
 }
 
 fn end_of_line(chars: &[char], at: usize) -> usize {
-    chars[at..]
-        .iter()
-        .position(|c| *c == '\n')
-        .map_or(chars.len(), |n| at + n)
+    chars[at..].iter().position(|c| *c == '\n').map_or(chars.len(), |n| at + n)
 }
 
 fn end_of_block_comment(chars: &[char], at: usize) -> usize {
@@ -164,13 +155,8 @@ fn literal(chars: &[char], at: usize) -> Option<(usize, usize)> {
         '"' if raw => {
             let close: String = format!("\"{}", "#".repeat(hashes));
             let close: Vec<char> = close.chars().collect();
-            let found = chars[open + 1..]
-                .windows(close.len())
-                .position(|w| w == close);
-            Some((
-                open,
-                found.map_or(chars.len(), |n| open + 1 + n + close.len()),
-            ))
+            let found = chars[open + 1..].windows(close.len()).position(|w| w == close);
+            Some((open, found.map_or(chars.len(), |n| open + 1 + n + close.len())))
         }
         '"' => Some((open, end_of_quoted(chars, open))),
         // A lifetime or label has no quote behind its first letter.
@@ -197,9 +183,7 @@ fn mark_tests(lines: &mut [Line]) {
             continue;
         }
         let end = end_of_item(lines, number);
-        lines[number..=end]
-            .iter_mut()
-            .for_each(|line| line.in_test = true);
+        lines[number..=end].iter_mut().for_each(|line| line.in_test = true);
         number = end + 1;
     }
 }

@@ -77,16 +77,11 @@ fn judge(fault: &mut Fault<'_>) -> Verdict {
         Walk::Foreign { return_slot } if !hard && m.detour.get() == 0 => {
             // SAFETY: the walk found the slot on this goroutine's stack, with a return address that
             // nobody unwinds through before it is used: a foreign function does not park.
-            m.detour
-                .set(unsafe { return_slot.replace(guarded.no_code()) });
+            m.detour.set(unsafe { return_slot.replace(guarded.no_code()) });
             Verdict::Resume
         }
         Walk::Foreign { .. } => die(m, gp, "it happened inside a foreign library"),
-        Walk::Lost => die(
-            m,
-            gp,
-            "the stack cannot be unwound (panic=abort, or no tables)",
-        ),
+        Walk::Lost => die(m, gp, "the stack cannot be unwound (panic=abort, or no tables)"),
     }
 }
 

@@ -80,9 +80,7 @@ impl Stack {
     /// Guards the reserve again after a goroutine has used it.
     pub(crate) fn close_reserve(&self) {
         let slot = self.slot();
-        slot.class
-            .guarded(slot.low + slot.class.bytes())
-            .close_below(usize::MAX);
+        slot.class.guarded(slot.low + slot.class.bytes()).close_below(usize::MAX);
     }
 
     /// Where the canary of a stack without a guard page stands.
@@ -141,27 +139,15 @@ impl Class {
     /// How much of that is kept back for the end.
     pub(crate) const fn reserve_bytes(self) -> usize {
         let share = self.bytes() / 8;
-        let share = if share < RESERVE_MAX_BYTES {
-            share
-        } else {
-            RESERVE_MAX_BYTES
-        };
+        let share = if share < RESERVE_MAX_BYTES { share } else { RESERVE_MAX_BYTES };
         // Whole pages, and at least two of the smallest.
-        if share < 2 * GUARD_BYTES {
-            2 * GUARD_BYTES
-        } else {
-            share
-        }
+        if share < 2 * GUARD_BYTES { 2 * GUARD_BYTES } else { share }
     }
 
     /// The guarded part of the stack whose highest address is `top`.
     pub(crate) const fn guarded(self, top: usize) -> Guarded {
         let low = top - self.bytes();
-        Guarded {
-            low,
-            reserve: low + GUARD_BYTES,
-            end: low + GUARD_BYTES + self.reserve_bytes(),
-        }
+        Guarded { low, reserve: low + GUARD_BYTES, end: low + GUARD_BYTES + self.reserve_bytes() }
     }
 
     fn pool(self) -> &'static Lock<Pool> {
@@ -303,11 +289,7 @@ impl Pool {
             let slot = self.carve_slot as *mut Slot;
             // SAFETY: inside the mapping of the slots, aligned, and never used before.
             unsafe {
-                slot.write(Slot {
-                    link: Link::new(),
-                    low: self.carve_low,
-                    class,
-                });
+                slot.write(Slot { link: Link::new(), low: self.carve_low, class });
                 carved.push_back(NonNull::new_unchecked(slot));
             }
             self.carve_slot += size_of::<Slot>();
@@ -385,11 +367,7 @@ pub(crate) struct StackCache {
 
 impl StackCache {
     pub(crate) const fn new(class: Class) -> Self {
-        Self {
-            stacks: [const { None }; CACHE_MAX],
-            len: 0,
-            class,
-        }
+        Self { stacks: [const { None }; CACHE_MAX], len: 0, class }
     }
 
     /// The class it caches.
@@ -517,9 +495,5 @@ pub(crate) fn usage() -> Usage {
         warm += u64::from(pool.warm.len());
         cold += u64::from(pool.cold.len());
     }
-    Usage {
-        mapped_bytes: MAPPED_BYTES.load(Ordering::Relaxed),
-        warm,
-        cold,
-    }
+    Usage { mapped_bytes: MAPPED_BYTES.load(Ordering::Relaxed), warm, cold }
 }

@@ -41,10 +41,7 @@ pub(crate) type Main = fn(NonNull<M>, NonNull<G>);
 impl Coro {
     /// No context.
     pub(crate) const fn none() -> Self {
-        Self {
-            inner: UnsafeCell::new(MaybeUninit::uninit()),
-            yielder: Cell::new(null()),
-        }
+        Self { inner: UnsafeCell::new(MaybeUninit::uninit()), yielder: Cell::new(null()) }
     }
 
     /// Prepares the first run on `stack`.

@@ -240,7 +240,4 @@ impl G {
     }
 }
 
-const _: () = assert!(
-    size_of::<G>() <= 192,
-    "a goroutine record is three cache lines"
-);
+const _: () = assert!(size_of::<G>() <= 192, "a goroutine record is three cache lines");

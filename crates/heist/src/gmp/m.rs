@@ -25,7 +25,17 @@ pub(crate) enum Request {
     /// Run others first.
     Yield,
     /// Sleep until somebody claims it, if `commit` agrees.
-    Park { commit: Commit, arg: *mut () },
+    Park { commit: Commit, arg: *mut (), seal: Seal },
+}
+
+/// Whether a canceller may wake a goroutine while its commit function runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seal {
+    /// Yes: the commit function only releases a lock that the goroutine takes before anything else
+    /// when it wakes.
+    Open,
+    /// No.
+    Sealed,
 }
 
 /// Runs on the scheduler's stack when the goroutine is `Waiting` and off its M: releases the lock
@@ -151,10 +161,7 @@ impl M {
     /// User code called into the runtime.
     #[inline]
     pub(crate) fn enter(&self) {
-        debug_assert!(
-            self.word.load(Ordering::Relaxed) == IN_USER,
-            "M::enter: in the runtime"
-        );
+        debug_assert!(self.word.load(Ordering::Relaxed) == IN_USER, "M::enter: in the runtime");
         // ORDERING: Release pairs with whoever looks at the word before touching this M's P.
         self.word.store(IN_RUNTIME, Ordering::Release);
     }
@@ -162,10 +169,7 @@ impl M {
     /// The runtime goes back to user code.
     #[inline]
     pub(crate) fn exit(&self) {
-        debug_assert!(
-            self.word.load(Ordering::Relaxed) == IN_RUNTIME,
-            "M::exit: in user code"
-        );
+        debug_assert!(self.word.load(Ordering::Relaxed) == IN_RUNTIME, "M::exit: in user code");
         // ORDERING: as in `enter`.
         self.word.store(IN_USER, Ordering::Release);
     }

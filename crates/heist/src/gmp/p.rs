@@ -86,10 +86,7 @@ impl P {
     /// # Safety
     /// The caller holds this P, and no other reference to this data is alive.
     #[inline]
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "the P is the evidence, and M hands it out"
-    )]
+    #[expect(clippy::mut_from_ref, reason = "the P is the evidence, and M hands it out")]
     pub(crate) unsafe fn local(&self) -> &mut Local {
         // SAFETY: by the caller's promise.
         unsafe { &mut *self.local.get() }
@@ -105,8 +102,7 @@ impl P {
     /// One more goroutine runs with a slice of its own. The holder alone calls this.
     #[inline]
     pub(crate) fn advance_tick(&self) {
-        self.tick
-            .store(self.tick().wrapping_add(1), Ordering::Relaxed);
+        self.tick.store(self.tick().wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Sets the tick, so that a test can choose the phase of the one-in-61 rule.

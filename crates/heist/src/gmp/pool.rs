@@ -46,14 +46,8 @@ struct Shared {
 // SAFETY: `newest` is a slab that only the holder of the lock carves.
 unsafe impl Send for Shared {}
 
-static SHARED: Lock<Shared> = Lock::new(
-    Rank::FreeGs,
-    Shared {
-        free: List::new(),
-        newest: null_mut(),
-        n_fresh: 0,
-    },
-);
+static SHARED: Lock<Shared> =
+    Lock::new(Rank::FreeGs, Shared { free: List::new(), newest: null_mut(), n_fresh: 0 });
 
 /// Moves free records into `local` until it holds [`policy::FREE_G_KEEP`]. At least one, unless
 /// the system has no memory left.

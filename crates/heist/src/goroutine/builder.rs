@@ -43,10 +43,7 @@ impl fmt::Display for SpawnError {
             ),
             Self::StackTooLarge { bytes } => {
                 let most = stack::MAX_BYTES;
-                write!(
-                    f,
-                    "a stack of {bytes} bytes is more than the largest, {most}"
-                )
+                write!(f, "a stack of {bytes} bytes is more than the largest, {most}")
             }
         }
     }
@@ -131,10 +128,7 @@ impl Builder {
                 Some(class.ok_or(SpawnError::StackTooLarge { bytes })?)
             }
         };
-        Ok(Arc::new(Extras {
-            name: self.name,
-            stack,
-        }))
+        Ok(Arc::new(Extras { name: self.name, stack }))
     }
 }
 
@@ -150,11 +144,7 @@ where
     T: Send + 'static,
 {
     let staged = Staged::new(f);
-    let recipe = Recipe {
-        vtable: &Code::<F, T>::VTABLE,
-        site,
-        extras: share(&extras),
-    };
+    let recipe = Recipe { vtable: &Code::<F, T>::VTABLE, site, extras: share(&extras) };
     let Some(rt) = current::enter() else {
         staged.discard();
         unshare(recipe.extras);
@@ -188,11 +178,7 @@ where
     T: Send,
 {
     let staged = Staged::new(f);
-    let recipe = Recipe {
-        vtable: &Code::<F, T>::VTABLE,
-        site,
-        extras: null(),
-    };
+    let recipe = Recipe { vtable: &Code::<F, T>::VTABLE, site, extras: null() };
     let rt = current::enter();
     // SAFETY: the record is new, and `staged` is used once: here, or by `discard` if this fails.
     let write = |place: *mut u8| unsafe { staged.write(place) };
@@ -213,9 +199,7 @@ where
 
 /// The record's share of the extras.
 fn share(extras: &Option<Arc<Extras>>) -> *const Extras {
-    extras
-        .as_ref()
-        .map_or(null(), |extras| Arc::into_raw(Arc::clone(extras)))
+    extras.as_ref().map_or(null(), |extras| Arc::into_raw(Arc::clone(extras)))
 }
 
 /// Takes back a share that no record got.

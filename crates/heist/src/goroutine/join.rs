@@ -4,12 +4,12 @@ use super::GoroutineId;
 use super::payload;
 use crate::current::{self, InRuntime};
 use crate::gmp::g::{self, Extras, Outcome, WaitReason, Woken};
+use crate::gmp::m::Seal;
 use crate::gmp::{G, pool};
 use crate::sched::cancel::{self, Why};
+use crate::sched::waiter::{ThreadWaiter, Waiter};
 use crate::sched::{park, schedule};
-use crate::waiter::{ThreadWaiter, Waiter};
 use heist_core::join::Dropped;
-use heist_core::status::Ticket;
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
@@ -38,12 +38,7 @@ impl<T> JoinHandle<T> {
     pub(super) unsafe fn new(gp: NonNull<G>, extras: Option<Arc<Extras>>) -> Self {
         // SAFETY: records are never unmapped, and this one is not recycled while its handle lives.
         let id = unsafe { gp.as_ref() }.id.get();
-        Self {
-            gp,
-            id: GoroutineId(id),
-            extras,
-            _result: PhantomData,
-        }
+        Self { gp, id: GoroutineId(id), extras, _result: PhantomData }
     }
 
     const fn g(&self) -> &G {
@@ -139,15 +134,14 @@ impl<T> JoinHandle<T> {
             // SAFETY: `arg` is the record of a goroutine whose handle waits; records are never
             // unmapped.
             let (me, target) = unsafe { (me.as_ref(), &*arg.cast::<G>()) };
-            target
-                .joiner
-                .set(me.status.waiting().unwrap_or(Ticket::NONE));
             target.join.register(Waiter::address_of(me))
         }
         let me = rt.goroutine();
-        // SAFETY: `commit` uses records only.
-        let (rt, woken) =
-            unsafe { park::park(rt, WaitReason::Join, commit, self.gp.as_ptr().cast()) };
+        self.g().joiner.set(me.status.next_ticket());
+        // SAFETY: `commit` uses records only, and the wait is sealed while it does.
+        let (rt, woken) = unsafe {
+            park::park(rt, WaitReason::Join, Seal::Sealed, commit, self.gp.as_ptr().cast())
+        };
         drop(rt);
         if woken == Woken::Cancelled {
             // If the word is taken by the finishing goroutine, its wake-up carries the ticket of a
@@ -191,9 +185,7 @@ impl<T> JoinHandle<T> {
     /// The name its builder gave it.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        self.extras
-            .as_ref()
-            .and_then(|extras| extras.name.as_deref())
+        self.extras.as_ref().and_then(|extras| extras.name.as_deref())
     }
 
     /// The result is taken, or there is none.

@@ -184,9 +184,6 @@ pub fn exit_current() -> ! {
         current::goroutine().is_some(),
         "heist::exit_current: not on a goroutine; on a plain thread return from its main function"
     );
-    assert!(
-        !std::thread::panicking(),
-        "heist::exit_current: the goroutine is panicking"
-    );
+    assert!(!std::thread::panicking(), "heist::exit_current: the goroutine is panicking");
     cancel::unwind(cancel::Why::Exited)
 }

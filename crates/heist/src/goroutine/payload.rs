@@ -72,11 +72,8 @@ pub(super) unsafe fn take<T>(gp: &G) -> T {
 pub(super) struct Code<F, T>(PhantomData<(F, T)>);
 
 impl<F: FnOnce() -> T, T> Code<F, T> {
-    pub(super) const VTABLE: Vtable = Vtable {
-        run: Self::run,
-        drop_closure: Self::drop_closure,
-        drop_result: Self::drop_result,
-    };
+    pub(super) const VTABLE: Vtable =
+        Vtable { run: Self::run, drop_closure: Self::drop_closure, drop_result: Self::drop_result };
 
     unsafe fn run(gp: &G) {
         // SAFETY: called once, on a record that holds the closure.

@@ -76,63 +76,26 @@ impl Metrics {
         let running = sched.all_ps().iter().filter(|pp| pp.has_m()).count() as u64;
         let spinning = u64::from(sched.spinning.n());
         let running = running.saturating_sub(spinning).min(live);
-        let queued: u64 = sched
-            .all_ps()
-            .iter()
-            .map(|pp| u64::from(pp.queue.len()))
-            .sum();
+        let queued: u64 = sched.all_ps().iter().map(|pp| u64::from(pp.queue.len())).sum();
         let runnable = (queued + u64::from(sched.global_len.get())).min(live - running);
         let threads = u64::from(sched.lock.lock().n_ms);
         let mut list = Vec::with_capacity(32);
         let mut add = |name, kind, help, value| {
-            list.push(Metric {
-                description: Description { name, kind, help },
-                value,
-            });
+            list.push(Metric { description: Description { name, kind, help }, value });
         };
         use Kind::{Counter, Gauge};
-        add(
-            "/sched/gomaxprocs:threads",
-            Gauge,
-            "Goroutines that can run at the same time.",
-            procs,
-        );
-        add(
-            "/sched/goroutines:goroutines",
-            Gauge,
-            "Goroutines that live.",
-            live,
-        );
-        add(
-            "/sched/goroutines/running:goroutines",
-            Gauge,
-            "Goroutines that run now.",
-            running,
-        );
-        add(
-            "/sched/goroutines/runnable:goroutines",
-            Gauge,
-            "Goroutines in a run queue.",
-            runnable,
-        );
+        add("/sched/gomaxprocs:threads", Gauge, "Goroutines that can run at the same time.", procs);
+        add("/sched/goroutines:goroutines", Gauge, "Goroutines that live.", live);
+        add("/sched/goroutines/running:goroutines", Gauge, "Goroutines that run now.", running);
+        add("/sched/goroutines/runnable:goroutines", Gauge, "Goroutines in a run queue.", runnable);
         add(
             "/sched/goroutines/waiting:goroutines",
             Gauge,
             "Goroutines that are parked.",
             live.saturating_sub(running + runnable),
         );
-        add(
-            "/sched/goroutines-created:goroutines",
-            Counter,
-            "Goroutines spawned.",
-            totals.created,
-        );
-        add(
-            "/sched/threads/total:threads",
-            Gauge,
-            "Threads that run goroutines.",
-            threads,
-        );
+        add("/sched/goroutines-created:goroutines", Counter, "Goroutines spawned.", totals.created);
+        add("/sched/threads/total:threads", Gauge, "Threads that run goroutines.", threads);
         add(
             "/heist/goroutines/finished:goroutines",
             Counter,
@@ -157,18 +120,8 @@ impl Metrics {
             "Times a goroutine was put on a processor.",
             totals.executed,
         );
-        add(
-            "/heist/sched/yields:events",
-            Counter,
-            "Times a goroutine yielded.",
-            totals.yields,
-        );
-        add(
-            "/heist/sched/parks:events",
-            Counter,
-            "Times a goroutine parked.",
-            totals.parks,
-        );
+        add("/heist/sched/yields:events", Counter, "Times a goroutine yielded.", totals.yields);
+        add("/heist/sched/parks:events", Counter, "Times a goroutine parked.", totals.parks);
         add(
             "/heist/sched/readied:events",
             Counter,
@@ -205,12 +158,7 @@ impl Metrics {
             "Times a thread began to look for work.",
             totals.spins,
         );
-        add(
-            "/heist/spin/threads:threads",
-            Gauge,
-            "Threads that look for work now.",
-            spinning,
-        );
+        add("/heist/spin/threads:threads", Gauge, "Threads that look for work now.", spinning);
         add(
             "/heist/wake-ups:events",
             Counter,
@@ -229,12 +177,7 @@ impl Metrics {
             "Times a thread was handed a processor.",
             totals.m_unparks,
         );
-        add(
-            "/heist/procs/idle:threads",
-            Gauge,
-            "Processors at rest.",
-            sched.idle.count().into(),
-        );
+        add("/heist/procs/idle:threads", Gauge, "Processors at rest.", sched.idle.count().into());
         add(
             "/heist/queue/global:goroutines",
             Gauge,
@@ -263,9 +206,7 @@ impl Metrics {
             "/heist/stacks/in-use:stacks",
             Gauge,
             "Stacks that goroutines run on.",
-            totals
-                .stacks_attached
-                .saturating_sub(totals.stacks_detached),
+            totals.stacks_attached.saturating_sub(totals.stacks_detached),
         );
         add(
             "/heist/stacks/warm:stacks",
@@ -297,10 +238,7 @@ impl Metrics {
     /// The value of a metric by its full name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
-        let at = self
-            .list
-            .binary_search_by_key(&name, |metric| metric.description.name)
-            .ok()?;
+        let at = self.list.binary_search_by_key(&name, |metric| metric.description.name).ok()?;
         Some(self.list[at].value)
     }
 
@@ -310,15 +248,9 @@ impl Metrics {
     pub fn to_prometheus(&self) -> String {
         let mut text = String::new();
         for Metric { description, value } in &self.list {
-            let path = description
-                .name
-                .trim_start_matches("/heist")
-                .trim_start_matches('/');
+            let path = description.name.trim_start_matches("/heist").trim_start_matches('/');
             let mut name = String::from("heist_");
-            name.extend(
-                path.chars()
-                    .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }),
-            );
+            name.extend(path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }));
             let kind = match description.kind {
                 Kind::Gauge => "gauge",
                 Kind::Counter => {

@@ -20,10 +20,7 @@ impl Counter {
     /// So many more. The holder of the P alone calls this.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
-        self.0.store(
-            self.0.load(Ordering::Relaxed).wrapping_add(n),
-            Ordering::Relaxed,
-        );
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
     /// So many more, from anywhere: for rare events without a P.

@@ -42,6 +42,7 @@ impl Drop for Ending {
 }
 
 fn begin(why: Why) -> ! {
+    // ALLOC: in user code, on the goroutine that ends.
     std::panic::resume_unwind(Box::new(Ending { why, armed: true }))
 }
 
@@ -69,11 +70,7 @@ fn check_slow(rt: InRuntime, gp: &G) -> InRuntime {
     if std::thread::panicking() {
         return rt;
     }
-    let why = if gp.is_cancelled() {
-        Why::Cancelled
-    } else {
-        Why::Exited
-    };
+    let why = if gp.is_cancelled() { Why::Cancelled } else { Why::Exited };
     drop(rt);
     unwind(why)
 }

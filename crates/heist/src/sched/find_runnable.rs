@@ -40,24 +40,15 @@ pub(crate) enum Found {
 
 impl Next {
     pub(crate) const fn fresh(gp: NonNull<G>) -> Self {
-        Self {
-            gp,
-            slice: Slice::Fresh,
-        }
+        Self { gp, slice: Slice::Fresh }
     }
 }
 
 impl From<Popped<G>> for Next {
     fn from(popped: Popped<G>) -> Self {
         match popped {
-            Popped::Inherits(gp) => Self {
-                gp,
-                slice: Slice::Inherited,
-            },
-            Popped::Fresh(gp) => Self {
-                gp,
-                slice: Slice::Fresh,
-            },
+            Popped::Inherits(gp) => Self { gp, slice: Slice::Inherited },
+            Popped::Fresh(gp) => Self { gp, slice: Slice::Fresh },
         }
     }
 }
@@ -86,14 +77,12 @@ impl Sched {
     /// The sources that need no search among the others.
     #[inline]
     fn find_with_p(&self, m: &M, pp: &P) -> Option<Next> {
-        self.from_global_in_turn(pp)
-            .or_else(|| from_local(m))
-            .or_else(|| self.from_global(m))
+        self.global_in_turn(pp).or_else(|| next_local(m)).or_else(|| self.next_global(m))
     }
 
     /// Every 61st tick the global queue goes first.
     #[inline]
-    fn from_global_in_turn(&self, pp: &P) -> Option<Next> {
+    fn global_in_turn(&self, pp: &P) -> Option<Next> {
         if !policy::global_first(pp.tick()) || self.global_len.get() == 0 {
             return None;
         }
@@ -103,22 +92,18 @@ impl Sched {
     }
 
     /// A fair share of the global queue: one to run, the others into the own ring.
-    pub(crate) fn from_global(&self, m: &M) -> Option<Next> {
+    pub(crate) fn next_global(&self, m: &M) -> Option<Next> {
         if self.global_len.get() == 0 {
             return None;
         }
-        let mut batch = self
-            .lock
-            .lock()
-            .global
-            .pop_batch(&self.global_len, self.procs());
+        let mut batch = self.lock.lock().global.pop_batch(&self.global_len, self.procs());
         take_batch(m, &mut batch)
     }
 }
 
 /// The own queue.
 #[inline]
-pub(crate) fn from_local(m: &M) -> Option<Next> {
+pub(crate) fn next_local(m: &M) -> Option<Next> {
     // SAFETY: this M holds its P.
     unsafe { m.p().owner() }.pop().map(Next::from)
 }
@@ -131,10 +116,7 @@ pub(crate) fn take_batch(m: &M, batch: &mut heist_core::list::List<G>) -> Option
     // SAFETY: this M holds its P.
     unsafe { pp.owner() }.push_batch(batch);
     if !batch.is_empty() {
-        heist_core::throw!(
-            "take_batch: {} goroutines do not fit into the ring",
-            batch.len()
-        );
+        heist_core::throw!("take_batch: {} goroutines do not fit into the ring", batch.len());
     }
     Some(Next::fresh(first))
 }

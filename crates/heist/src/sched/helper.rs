@@ -36,9 +36,7 @@ pub(crate) struct Mailbox {
 
 impl Mailbox {
     pub(crate) fn new() -> Self {
-        Self {
-            asked: AtomicU32::new(0),
-        }
+        Self { asked: AtomicU32::new(0) }
     }
 
     /// Asks for a look at the orphans or at the phase.
@@ -97,9 +95,7 @@ pub(crate) struct Orphans {
 impl Orphans {
     pub(crate) fn new(capacity: u32) -> Self {
         // ALLOC: when the runtime is built.
-        Self {
-            waiting: Vec::with_capacity(capacity as usize),
-        }
+        Self { waiting: Vec::with_capacity(capacity as usize) }
     }
 
     pub(crate) fn push(&mut self, p: u32, start: Start) {
@@ -125,12 +121,12 @@ impl Helper {
     pub(crate) fn new(sched: Arc<Sched>) -> Self {
         Self {
             sched,
-            threads: vec![],
-            ms: vec![],
+            threads: vec![], // ALLOC: helper thread
+            ms: vec![],      // ALLOC: helper thread
             refused_until: None,
             collected: None,
             complained: false,
-        } // ALLOC: helper thread
+        }
     }
 
     /// The helper's life. Returns when the runtime has stopped and its threads have ended.
@@ -172,10 +168,7 @@ impl Helper {
 
     /// Finds or makes an M for every P that waits for one.
     fn adopt_orphans(&mut self) {
-        if self
-            .refused_until
-            .is_some_and(|until| until <= Instant::now())
-        {
+        if self.refused_until.is_some_and(|until| until <= Instant::now()) {
             self.refused_until = None;
             // There may be work that nobody was woken for.
             self.sched.wake_p_if_work();
@@ -260,13 +253,18 @@ impl Helper {
 /// An M on its way to its thread.
 struct Owned(NonNull<M>);
 
+impl Owned {
+    const fn get(&self) -> NonNull<M> {
+        self.0
+    }
+}
+
 // SAFETY: the thread that gets it is the only one to use it.
 unsafe impl Send for Owned {}
 
 fn m_main(sched: Arc<Sched>, m: Owned) {
-    let m = m;
     // SAFETY: the helper frees it after this thread has ended.
-    let m = unsafe { m.0.as_ref() };
+    let m = unsafe { m.get().as_ref() };
     m.set_tid(thread::id());
     let alt_stack = thread::AltStack::install();
     if alt_stack.is_err() {

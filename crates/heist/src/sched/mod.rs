@@ -23,6 +23,7 @@ pub(crate) mod schedule;
 pub(crate) mod shutdown;
 pub(crate) mod spawn;
 pub(crate) mod steal;
+pub(crate) mod waiter;
 pub(crate) mod wake;
 
 use crate::coro::stack::Class;
@@ -183,9 +184,7 @@ impl Sched {
     pub(crate) fn stack_class(&self, gp: &G) -> Class {
         // SAFETY: extras live as long as the goroutine, which the caller holds.
         let extras = unsafe { gp.extras.get().as_ref() };
-        extras
-            .and_then(|extras| extras.stack)
-            .unwrap_or(self.config.stack)
+        extras.and_then(|extras| extras.stack).unwrap_or(self.config.stack)
     }
 
     /// How far the runtime is.
@@ -227,12 +226,8 @@ impl Sched {
     pub(crate) fn n_live(&self) -> u64 {
         let finished = |shard: &Shard| shard.finished.get();
         let created = |shard: &Shard| shard.created.get();
-        let ended: u64 = self
-            .all_ps
-            .iter()
-            .map(|pp| finished(&pp.stats))
-            .sum::<u64>()
-            + finished(&self.stats);
+        let ended: u64 =
+            self.all_ps.iter().map(|pp| finished(&pp.stats)).sum::<u64>() + finished(&self.stats);
         // ORDERING: the ends are read before the beginnings, so an end is never counted without
         // its beginning.
         heist_core::sync::fence(Ordering::SeqCst);

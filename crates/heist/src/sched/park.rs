@@ -13,7 +13,7 @@
 use super::Sched;
 use crate::current::InRuntime;
 use crate::gmp::g::{self, WaitReason, Woken};
-use crate::gmp::m::{Commit, Request};
+use crate::gmp::m::{Commit, Request, Seal};
 use crate::gmp::{G, M};
 use heist_core::run_queue::Slot;
 use std::ptr::NonNull;
@@ -21,12 +21,13 @@ use std::ptr::NonNull;
 /// Parks the calling goroutine until it is claimed.
 ///
 /// # Safety
-/// `commit` may be called with `arg` on the scheduler's stack, while the goroutine's stack stays
-/// as it is.
+/// `commit` may be called with `arg` on the scheduler's stack. Unless the wait is sealed, a
+/// canceller may wake the goroutine while `commit` runs.
 #[doc(alias = "gopark")]
 pub(crate) unsafe fn park(
     rt: InRuntime,
     reason: WaitReason,
+    seal: Seal,
     commit: Commit,
     arg: *mut (),
 ) -> (InRuntime, Woken) {
@@ -39,7 +40,7 @@ pub(crate) unsafe fn park(
         gp.set_flag(g::UNCANCELLABLE);
         super::bound::bind(rt.m(), gp);
     }
-    rt.m().request.set(Request::Park { commit, arg });
+    rt.m().request.set(Request::Park { commit, arg, seal });
     let rt = switch_out(rt, gp);
     if unwinding {
         super::bound::unbind(rt.m(), gp);
@@ -164,11 +165,7 @@ fn overflow(m: &M, batch: &mut [NonNull<G>]) {
         // SAFETY: goroutines taken out of the ring are valid and in no queue.
         unsafe { list.push_back(gp) };
     }
-    sched
-        .lock
-        .lock()
-        .global
-        .append(&sched.global_len, &mut list);
+    sched.lock.lock().global.append(&sched.global_len, &mut list);
 }
 
 /// In chaos mode, yields now and then. For the beginning of operations that may park.

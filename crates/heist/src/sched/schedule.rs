@@ -8,7 +8,7 @@ use crate::coro::stack;
 use crate::coro::switch::Switched;
 use crate::current;
 use crate::gmp::g::{self, Outcome, Woken};
-use crate::gmp::m::Request;
+use crate::gmp::m::{Commit, Request, Seal};
 use crate::gmp::{G, M, pool};
 use heist_core::policy;
 use heist_core::status::Status;
@@ -41,11 +41,7 @@ impl Sched {
     /// What this M runs next. A bound M runs its goroutine and nothing else.
     #[inline]
     fn next_for(&self, m: &M) -> Option<Next> {
-        if m.bound_g.get().is_null() {
-            self.find_runnable(m)
-        } else {
-            self.wait_for_bound(m)
-        }
+        if m.bound_g.get().is_null() { self.find_runnable(m) } else { self.wait_for_bound(m) }
     }
 }
 
@@ -74,9 +70,9 @@ fn execute(m: &M, next: Next) {
         match (switched, m.request.get()) {
             (Switched::Returned, _) => return finish(m, next.gp),
             (Switched::Suspended, Request::Yield) => return requeue(m, next.gp),
-            (Switched::Suspended, Request::Park { commit, arg }) => {
+            (Switched::Suspended, Request::Park { commit, arg, seal }) => {
                 // SAFETY: the goroutine asked for it and is off its stack.
-                if unsafe { commit_park(m, next.gp, commit, arg) } == Parked::Yes {
+                if unsafe { commit_park(m, next.gp, commit, arg, seal) } == Parked::Yes {
                     return;
                 }
                 // Refused: it goes on at once, on the same slice.
@@ -99,11 +95,7 @@ fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
     let class = sched.stack_class(g);
     // SAFETY: this M holds its P, and no other reference to its data is alive.
     let cache = unsafe { &mut pp.local().stacks };
-    let taken = if class == cache.class() {
-        cache.take()
-    } else {
-        stack::take(class)
-    };
+    let taken = if class == cache.class() { cache.take() } else { stack::take(class) };
     let Ok(stack) = taken else {
         sched.wait_for_stack(gp);
         return false;
@@ -122,9 +114,7 @@ fn requeue(m: &M, gp: NonNull<G>) {
     pp.stats.global_put.bump();
     // SAFETY: the goroutine just left this M, which still owns it.
     unsafe {
-        gp.as_ref()
-            .status
-            .transition(Status::Running, Status::Runnable);
+        gp.as_ref().status.transition(Status::Running, Status::Runnable);
         m.sched().push_global(gp);
     }
 }
@@ -139,20 +129,21 @@ enum Parked {
 ///
 /// # Safety
 /// `gp` just left this M, and asked to be parked with `commit` and `arg`.
-unsafe fn commit_park(
-    m: &M,
-    gp: NonNull<G>,
-    commit: crate::gmp::m::Commit,
-    arg: *mut (),
-) -> Parked {
+unsafe fn commit_park(m: &M, gp: NonNull<G>, commit: Commit, arg: *mut (), seal: Seal) -> Parked {
     // SAFETY: records are never unmapped. After the commit the goroutine may be anywhere, or gone,
     // and the record may serve another; what is done below then has no effect, because the ticket
     // is of this wait.
     let g = unsafe { gp.as_ref() };
     m.p().stats.parks.bump();
-    let ticket = g.status.begin_wait();
+    let ticket = match seal {
+        Seal::Open => g.status.begin_wait(),
+        Seal::Sealed => g.status.begin_sealed_wait(),
+    };
     // SAFETY: by the caller's promise.
     let committed = unsafe { commit(gp, arg) };
+    if seal == Seal::Sealed {
+        g.status.unseal(ticket);
+    }
     let cancelled = g.has_flag(g::CANCELLED) && !g.has_flag(g::UNCANCELLABLE);
     if committed && !cancelled {
         return Parked::Yes;

@@ -82,10 +82,9 @@ pub(crate) fn spawn_from_outside(
     // Counted first: a runtime that closes meanwhile either sees the count and waits for this
     // goroutine, or is seen to be closing. Nothing else keeps it from closing under this thread.
     sched.stats.created.add_shared(1);
+    // ORDERING: pairs with the closer, which sets the phase, fences and adds the counts up.
     heist_core::sync::fence(Ordering::SeqCst);
-    let taken = sched
-        .may_spawn()
-        .and_then(|()| pool::take_one().map_err(|_| Refused::NoMemory));
+    let taken = sched.may_spawn().and_then(|()| pool::take_one().map_err(|_| Refused::NoMemory));
     let gp = match taken {
         Ok(gp) => gp,
         Err(refused) => {
@@ -170,8 +169,7 @@ impl Sched {
         let mut locked = self.lock.lock();
         // SAFETY: runnable and just taken out of a queue.
         unsafe { locked.stackless.push_back(gp) };
-        self.n_stackless
-            .store(locked.stackless.len(), Ordering::Relaxed);
+        self.n_stackless.store(locked.stackless.len(), Ordering::Relaxed);
         drop(locked);
         // The last stack may have come free before this was in the list, or may lie with a P that
         // rests: the helper looks after it.
@@ -195,8 +193,7 @@ impl Sched {
     pub(crate) fn retry_stackless(&self) {
         let mut locked = self.lock.lock();
         if let Some(gp) = locked.stackless.pop_front() {
-            self.n_stackless
-                .store(locked.stackless.len(), Ordering::Relaxed);
+            self.n_stackless.store(locked.stackless.len(), Ordering::Relaxed);
             // SAFETY: runnable and just taken out of its list.
             unsafe { locked.global.push_back(&self.global_len, gp) };
         }

@@ -8,7 +8,12 @@ use heist_core::list::DoubleList;
 use heist_core::lock_rank::Rank;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The upper half of the word counts the times the count rose from zero, the lower half is the
+/// count.
+const ROUND: u64 = 1 << 32;
+const COUNT: u64 = ROUND - 1;
 
 /// Waits until a number of things have been done, each announced by [`add`](Self::add) and
 /// finished by [`done`](Self::done).
@@ -33,8 +38,12 @@ pub struct WaitGroup {
     inner: Arc<Inner>,
 }
 
+/// Whoever brings the count to zero wakes all it finds in the list, a little later. Meanwhile the
+/// group may be in use again, and the list hold somebody who waits for the next zero. So a waiter
+/// remembers the round in which it came, and one that is woken in the same round with a count that
+/// is not zero goes on waiting.
 struct Inner {
-    count: CachePadded<AtomicI64>,
+    word: CachePadded<AtomicU64>,
     waiters: Lock<WaitList>,
 }
 
@@ -48,17 +57,25 @@ impl WaitGroup {
     #[must_use]
     pub fn new() -> Self {
         let waiters = Lock::new(Rank::WaitQueue, DoubleList::new());
-        Self {
-            inner: Arc::new(Inner {
-                count: CachePadded::new(AtomicI64::new(0)),
-                waiters,
-            }),
-        }
+        Self { inner: Arc::new(Inner { word: CachePadded::new(AtomicU64::new(0)), waiters }) }
     }
 
     /// Announces `n` more things to wait for.
+    ///
+    /// # Panics
+    /// If more than four billion are announced at a time.
     pub fn add(&self, n: usize) {
-        self.change(n as i64);
+        if n == 0 {
+            return;
+        }
+        let more = |word: u64| {
+            let round = if word & COUNT == 0 { ROUND } else { 0 };
+            let count = (word & COUNT).checked_add(n as u64).filter(|count| *count <= COUNT);
+            count.map(|count| (word & !COUNT).wrapping_add(round) | count)
+        };
+        // ORDERING: AcqRel: see `done`.
+        let added = self.inner.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more);
+        assert!(added.is_ok(), "sync: WaitGroup counter overflow");
     }
 
     /// One thing is done.
@@ -66,23 +83,33 @@ impl WaitGroup {
     /// # Panics
     /// If more is done than was announced.
     pub fn done(&self) {
-        self.change(-1);
-    }
-
-    fn change(&self, by: i64) {
         // ORDERING: AcqRel: who sees zero sees everything the others did before they were done.
-        let now = self.inner.count.fetch_add(by, Ordering::AcqRel) + by;
-        assert!(now >= 0, "sync: negative WaitGroup counter");
-        if now == 0 && by < 0 {
-            wait_list::wake_all(&self.inner.waiters);
+        let before = self.inner.word.fetch_sub(1, Ordering::AcqRel);
+        match before & COUNT {
+            0 => {
+                self.inner.word.fetch_add(1, Ordering::Relaxed);
+                panic!("sync: negative WaitGroup counter");
+            }
+            1 => wait_list::wake_all(&self.inner.waiters),
+            _ => {}
         }
     }
 
     /// Waits until everything announced is done. Returns at once if nothing is.
     pub fn wait(&self) {
-        // ORDERING: Acquire: see `change`.
-        let done = || self.inner.count.load(Ordering::Acquire) == 0;
-        wait_list::wait_until(&self.inner.waiters, WaitReason::WaitGroup, done);
+        // ORDERING: Acquire: see `done`.
+        let came = self.inner.word.load(Ordering::Acquire);
+        if came & COUNT == 0 {
+            return;
+        }
+        let done = || {
+            // ORDERING: Acquire: see `done`.
+            let now = self.inner.word.load(Ordering::Acquire);
+            now & COUNT == 0 || now & !COUNT != came & !COUNT
+        };
+        while !done() {
+            wait_list::wait_until(&self.inner.waiters, WaitReason::WaitGroup, done);
+        }
     }
 }
 
@@ -94,7 +121,7 @@ impl Default for WaitGroup {
 
 impl fmt::Debug for WaitGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.inner.count.load(Ordering::Relaxed);
+        let count = self.inner.word.load(Ordering::Relaxed) & COUNT;
         f.debug_struct("WaitGroup").field("count", &count).finish()
     }
 }

@@ -44,11 +44,7 @@ unsafe impl<T: Send> Send for Lock<T> {}
 
 impl<T> Lock<T> {
     pub(crate) const fn new(rank: Rank, data: T) -> Self {
-        Self {
-            word: AtomicU32::new(FREE),
-            rank,
-            data: UnsafeCell::new(data),
-        }
+        Self { word: AtomicU32::new(FREE), rank, data: UnsafeCell::new(data) }
     }
 
     /// Takes the lock.
@@ -56,11 +52,7 @@ impl<T> Lock<T> {
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         #[cfg(debug_assertions)]
         crate::current::held_locks(|held| held.acquire(self.rank));
-        if self
-            .word
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.lock_slow();
         }
         Guard { lock: self }
@@ -82,6 +74,14 @@ impl<T> Lock<T> {
         while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
             Kernel.wait(&self.word, CONTENDED, None);
         }
+    }
+
+    /// Gives back a lock whose guard was forgotten.
+    ///
+    /// # Safety
+    /// The calling thread took it and forgot the guard.
+    pub(crate) unsafe fn unlock_forgotten(&self) {
+        self.unlock();
     }
 
     #[inline]

@@ -7,18 +7,12 @@ const MADV_GUARD_INSTALL: libc::c_int = 102;
 const MADV_GUARD_REMOVE: libc::c_int = 103;
 
 /// The largest page this architecture can have.
-pub(crate) const PAGE_MAX_BYTES: usize = if cfg!(target_arch = "x86_64") {
-    4 << 10
-} else {
-    64 << 10
-};
+pub(crate) const PAGE_MAX_BYTES: usize =
+    if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
 
 /// Maps `len` bytes of zeroes that cost nothing until touched.
 pub(crate) fn map(len: usize) -> std::io::Result<NonNull<u8>> {
-    map_with(
-        len,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-    )
+    map_with(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE)
 }
 
 /// Maps `len` bytes for stacks: one touched page must stay one page.

@@ -13,10 +13,7 @@ pub(crate) struct Stderr {
 
 impl Stderr {
     pub(crate) const fn new() -> Self {
-        Self {
-            buffer: [0; BUFFER],
-            len: 0,
-        }
+        Self { buffer: [0; BUFFER], len: 0 }
     }
 
     fn flush(&mut self) {

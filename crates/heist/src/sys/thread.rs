@@ -12,10 +12,7 @@ pub(crate) fn spawn(
     name: String,
     main: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name(name)
-        .stack_size(M_STACK_BYTES)
-        .spawn(main)
+    std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES).spawn(main)
 }
 
 /// The kernel's id of the calling thread.
@@ -38,11 +35,8 @@ impl AltStack {
     /// Maps one and makes it the calling thread's.
     pub(crate) fn install() -> std::io::Result<Self> {
         let base = memory::map(ALT_STACK_BYTES)?;
-        let stack = libc::stack_t {
-            ss_sp: base.as_ptr().cast(),
-            ss_flags: 0,
-            ss_size: ALT_STACK_BYTES,
-        };
+        let stack =
+            libc::stack_t { ss_sp: base.as_ptr().cast(), ss_flags: 0, ss_size: ALT_STACK_BYTES };
         // SAFETY: `stack` describes memory that stays mapped until this value is dropped.
         if unsafe { libc::sigaltstack(&raw const stack, std::ptr::null_mut()) } != 0 {
             return Err(std::io::Error::last_os_error());
@@ -53,11 +47,8 @@ impl AltStack {
 
 impl Drop for AltStack {
     fn drop(&mut self) {
-        let off = libc::stack_t {
-            ss_sp: std::ptr::null_mut(),
-            ss_flags: libc::SS_DISABLE,
-            ss_size: 0,
-        };
+        let off =
+            libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
         // SAFETY: the thread drops its own alternate stack outside of any handler, then nothing
         // uses the memory.
         unsafe {

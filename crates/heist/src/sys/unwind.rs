@@ -62,12 +62,7 @@ pub(crate) enum Walk {
 /// Frames further in are given up without running their destructors: the one that faulted, which
 /// was in most cases only being set up, and those in the middle of a call that cannot unwind.
 pub(crate) fn find_raise_point(fault_ip: usize) -> Walk {
-    let mut search = Search {
-        fault_ip,
-        past_fault: false,
-        in_foreign: false,
-        walk: Walk::Lost,
-    };
+    let mut search = Search { fault_ip, past_fault: false, in_foreign: false, walk: Walk::Lost };
     // SAFETY: `visit` gets a `Search` that outlives the walk, and only asks questions.
     unsafe { _Unwind_Backtrace(visit, (&raw mut search).cast()) };
     search.walk
@@ -106,12 +101,8 @@ extern "C" fn visit(context: *mut Context, search: *mut c_void) -> c_int {
         return STOP;
     } else if !foreign {
         // SAFETY: as above.
-        let (tables, start) = unsafe {
-            (
-                _Unwind_GetLanguageSpecificData(context),
-                _Unwind_GetRegionStart(context),
-            )
-        };
+        let (tables, start) =
+            unsafe { (_Unwind_GetLanguageSpecificData(context), _Unwind_GetRegionStart(context)) };
         // Frames without tables have nothing to clean up and let everything through, but there is
         // no landing place either: go on to one that has.
         // SAFETY: the unwinder found the tables of this function.
@@ -120,11 +111,7 @@ extern "C" fn visit(context: *mut Context, search: *mut c_void) -> c_int {
             let kept = KEPT.map(|register| unsafe { _Unwind_GetGR(context, register) });
             // SAFETY: as above.
             let stack = unsafe { _Unwind_GetCFA(context) };
-            search.walk = Walk::Raise(RaisePoint {
-                instruction: ip - 1,
-                stack,
-                kept,
-            });
+            search.walk = Walk::Raise(RaisePoint { instruction: ip - 1, stack, kept });
             return STOP;
         }
     }

@@ -56,21 +56,17 @@ fn run(stage: &Stage<'_>) -> Report {
     report.expect("goroutines that panicked", n_panicked, 1);
     let n_overflowed = stage.metric("/heist/goroutines/overflowed:goroutines");
     report.expect("goroutines that overflowed", n_overflowed, 1);
-    let expected = (0..N_WORKERS).fold(0, |sum: u64, seed| {
-        sum.wrapping_add(mixer::churn(seed, n_turns * ROUNDS_PER_TURN))
-    });
+    let expected = (0..N_WORKERS)
+        .fold(0, |sum: u64, seed| sum.wrapping_add(mixer::churn(seed, n_turns * ROUNDS_PER_TURN)));
     report.expect("what the others brought", sum.ok(), Some(expected));
     report
 }
 
 /// Spawns all workers and adds up what they bring.
 fn work_together(n_turns: u32) -> u64 {
-    let workers: Vec<_> = (0..N_WORKERS)
-        .map(|seed| heist::go(move || work(seed, n_turns)))
-        .collect();
-    workers.into_iter().fold(0, |sum: u64, worker| {
-        sum.wrapping_add(worker.join().unwrap_or(0))
-    })
+    let workers: Vec<_> =
+        (0..N_WORKERS).map(|seed| heist::go(move || work(seed, n_turns))).collect();
+    workers.into_iter().fold(0, |sum: u64, worker| sum.wrapping_add(worker.join().unwrap_or(0)))
 }
 
 fn work(seed: u64, n_turns: u32) -> u64 {

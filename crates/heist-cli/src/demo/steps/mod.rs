@@ -23,13 +23,7 @@ pub struct Step {
 }
 
 /// All of them.
-pub const STEPS: &[Step] = &[
-    spawn::STEP,
-    parked::STEP,
-    ring::STEP,
-    tree::STEP,
-    isolation::STEP,
-];
+pub const STEPS: &[Step] = &[spawn::STEP, parked::STEP, ring::STEP, tree::STEP, isolation::STEP];
 
 /// What `--steps` may name.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -38,9 +32,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// The named steps in their order, all if none is named.
 pub fn chosen(names: &[String]) -> impl Iterator<Item = &'static Step> {
-    STEPS
-        .iter()
-        .filter(|step| names.is_empty() || names.iter().any(|name| name == step.name))
+    STEPS.iter().filter(|step| names.is_empty() || names.iter().any(|name| name == step.name))
 }
 
 #[test]
@@ -55,8 +47,6 @@ fn names_are_short_and_different() {
 #[test]
 fn steps_are_chosen_in_the_order_of_the_demo() {
     assert_eq!(chosen(&[]).count(), STEPS.len());
-    let some: Vec<_> = chosen(&["tree".into(), "spawn".into()])
-        .map(|s| s.name)
-        .collect();
+    let some: Vec<_> = chosen(&["tree".into(), "spawn".into()]).map(|s| s.name).collect();
     assert_eq!(some, ["spawn", "tree"]);
 }

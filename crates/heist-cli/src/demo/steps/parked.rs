@@ -11,22 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-pub const STEP: Step = Step {
-    name: "parked",
-    title: "goroutines parked at once on guarded stacks",
-    run,
-};
+pub const STEP: Step =
+    Step { name: "parked", title: "goroutines parked at once on guarded stacks", run };
 
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// What one of them takes at most, with its share of the kernel's page tables.
 const BYTES_EACH: u64 = 5600;
 /// A page of stack, the record, and what belongs to it; where pages have 4 KiB and the compiler
 /// optimises.
-const RESIDENT_MAX: Option<u64> = if cfg!(target_arch = "x86_64") && !cfg!(debug_assertions) {
-    Some(4800)
-} else {
-    None
-};
+const RESIDENT_MAX: Option<u64> =
+    if cfg!(target_arch = "x86_64") && !cfg!(debug_assertions) { Some(4800) } else { None };
 
 /// Where they wait.
 struct Gate {

@@ -13,11 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-pub const STEP: Step = Step {
-    name: "ring",
-    title: "a token travels through a ring of 1,000",
-    run,
-};
+pub const STEP: Step = Step { name: "ring", title: "a token travels through a ring of 1,000", run };
 
 const N_NODES: u64 = 1000;
 
@@ -42,11 +38,8 @@ fn run(stage: &Stage<'_>) -> Report {
             (n_early, start.elapsed())
         })
     });
-    let done = format!(
-        "{} hops around {} goroutines",
-        figures::count(n_hops),
-        figures::count(N_NODES),
-    );
+    let done =
+        format!("{} hops around {} goroutines", figures::count(n_hops), figures::count(N_NODES),);
     let mut report = Report::new(done, time, n_hops, "hop");
     report.expect("hops", travelled(), n_hops);
     report.expect("waits that ended without the token", n_early, 0);

@@ -9,11 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-pub const STEP: Step = Step {
-    name: "spawn",
-    title: "goroutines spawned and joined",
-    run,
-};
+pub const STEP: Step = Step { name: "spawn", title: "goroutines spawned and joined", run };
 
 fn run(stage: &Stage<'_>) -> Report {
     let n: u64 = stage.pick(100_000, 1_000_000);

@@ -14,11 +14,8 @@ use crate::demo::stage::Stage;
 use heist::JoinHandle;
 use std::time::Instant;
 
-pub const STEP: Step = Step {
-    name: "tree",
-    title: "an uneven tree that only stealing can balance",
-    run,
-};
+pub const STEP: Step =
+    Step { name: "tree", title: "an uneven tree that only stealing can balance", run };
 
 const ROOT_SEED: u64 = 1;
 const WORK_ROUNDS: u32 = 300;
@@ -48,10 +45,7 @@ struct Node {
 
 impl Node {
     fn visit(self) -> Walk {
-        Walk {
-            n_nodes: 1,
-            checksum: mixer::churn(self.seed, WORK_ROUNDS),
-        }
+        Walk { n_nodes: 1, checksum: mixer::churn(self.seed, WORK_ROUNDS) }
     }
 
     /// The heavy child and the light one.
@@ -67,10 +61,7 @@ impl Node {
 }
 
 fn run(stage: &Stage<'_>) -> Report {
-    let root = Node {
-        seed: ROOT_SEED,
-        weight: stage.pick(20_000, 2_000_000),
-    };
+    let root = Node { seed: ROOT_SEED, weight: stage.pick(20_000, 2_000_000) };
     let serial = Instant::now();
     let expected = stage.follow("first without goroutines", 1, || 0, || walk_alone(root));
     let serial = serial.elapsed();
@@ -84,11 +75,8 @@ fn run(stage: &Stage<'_>) -> Report {
             (walk, start.elapsed())
         })
     });
-    let done = format!(
-        "{} nodes, {} goroutines",
-        figures::count(root.weight),
-        figures::count(n_twigs),
-    );
+    let done =
+        format!("{} nodes, {} goroutines", figures::count(root.weight), figures::count(n_twigs),);
     let mut report = Report::new(done, time, root.weight, "node");
     report.expect("the walk", walk, expected);
     report.expect("its nodes", walk.n_nodes, root.weight);
@@ -123,9 +111,7 @@ fn walk(root: Node) -> Walk {
         }
         spine = heavy;
     }
-    twigs
-        .into_iter()
-        .fold(walked, |walked, twig| walked.and(gather(twig)))
+    twigs.into_iter().fold(walked, |walked, twig| walked.and(gather(twig)))
 }
 
 fn gather(twig: Option<JoinHandle<Walk>>) -> Walk {
@@ -157,10 +143,7 @@ fn a_tree_has_as_many_nodes_as_its_weight() {
 
 #[test]
 fn the_left_is_heavy() {
-    let root = Node {
-        seed: 5,
-        weight: 801,
-    };
+    let root = Node { seed: 5, weight: 801 };
     let [left, right] = root.children().map(|child| child.map_or(0, |c| c.weight));
     assert_eq!((left, right), (700, 100));
 }

@@ -55,10 +55,7 @@ impl Waiter {
         }
         let ticket = gp.joiner.get();
         // SAFETY: not zero.
-        Self::Goroutine(
-            unsafe { NonNull::new_unchecked(address.get() as *mut G) },
-            ticket,
-        )
+        Self::Goroutine(unsafe { NonNull::new_unchecked(address.get() as *mut G) }, ticket)
     }
 
     /// The address of a goroutine.
