@@ -30,6 +30,25 @@ use std::fmt;
 #[derive(Debug)]
 pub(crate) struct StackOverflow;
 
+/// More than closing the reserve needs of the stack.
+const CLOSING_BYTES: usize = 4 << 10;
+
+impl Drop for StackOverflow {
+    /// Somebody caught the panic: the goroutine goes on, and may need the reserve again.
+    fn drop(&mut self) {
+        // SAFETY: the M of the calling thread is alive.
+        let Some(m) = (unsafe { current::m().as_ref() }) else { return };
+        let Some(gp) = m.current() else { return };
+        let here = std::ptr::from_ref(&m).addr();
+        let guarded = guarded(m, gp);
+        let in_reserve = guarded.contains(here) || guarded.contains(here - CLOSING_BYTES);
+        if gp.has_flag(RESERVE_OPEN) && !in_reserve {
+            guarded.close_below(here);
+            gp.clear_flag(RESERVE_OPEN);
+        }
+    }
+}
+
 /// What the runtime installs for memory faults.
 pub(crate) const HANDLER: FaultHandler = FaultHandler { judge, raise };
 

@@ -119,7 +119,8 @@ extern "C" fn visit(context: *mut Context, search: *mut c_void) -> c_int {
     CONTINUE
 }
 
-/// Whether a function's call-site table has an entry for `offset`. The format is that of the
+/// Whether a panic may come through the call at `offset`: the function's call-site table has an
+/// entry for it that is not a refusal. The format is that of the
 /// Itanium C++ ABI, in the encodings rustc emits.
 ///
 /// # Safety
@@ -145,12 +146,14 @@ unsafe fn covers(tables: *const u8, offset: usize) -> bool {
         };
         while reader.0 < end {
             let (start, len) = (reader.uleb128(), reader.uleb128());
-            let (_landing_pad, _action) = (reader.uleb128(), reader.uleb128());
+            let (_landing_pad, action) = (reader.uleb128(), reader.uleb128());
             if offset < start {
                 return false; // Sorted by start.
             }
             if offset < start + len {
-                return true;
+                // The actions follow the call sites and are counted from one. A filter is how a
+                // function that must not unwind ends the process.
+                return action == 0 || !Reader(end.wrapping_add(action - 1)).is_negative();
             }
         }
     }
@@ -178,6 +181,17 @@ impl Reader {
             shift += 7;
             if byte & 0x80 == 0 {
                 return value;
+            }
+        }
+    }
+
+    /// Whether the next signed number is below zero.
+    unsafe fn is_negative(&mut self) -> bool {
+        loop {
+            // SAFETY: passed on.
+            let byte = unsafe { self.byte() };
+            if byte & 0x80 == 0 {
+                return byte & 0x40 != 0;
             }
         }
     }
