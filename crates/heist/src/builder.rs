@@ -62,7 +62,8 @@ impl Error for BuildError {
 /// Environment variables win over the program, so that an operator can change a deployed one:
 /// `HEIST_PROCS`, `HEIST_STACK_SIZE` (bytes, `k` and `m` understood), `HEIST_MAX_THREADS`,
 /// `HEIST_STEAL_POLICY` (`go` or `gentle`) and `HEIST_DEBUG` (a comma-separated list; `chaos=SEED`
-/// disturbs the scheduling on purpose, for tests).
+/// disturbs the scheduling on purpose, `guard=protect` and `guard=canary` use the ways of older
+/// kernels to guard stacks; all for tests).
 ///
 /// # Examples
 /// ```
@@ -199,6 +200,7 @@ impl Builder {
             for item in value.split(',').filter(|item| !item.is_empty()) {
                 match item.split_once('=')? {
                     ("chaos", seed) => chaos = Some(seed.parse().ok()?),
+                    ("guard", way) if stack::protect_by(way) => {}
                     _ => return None,
                 }
             }

@@ -21,6 +21,7 @@ use corosensei::stack::{Stack as CoroStack, StackPointer};
 use heist_core::list::{Link, Linked, List};
 use heist_core::lock_rank::Rank;
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
+use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
@@ -40,10 +41,11 @@ const MIN_SHIFT: u32 = MIN_BYTES.trailing_zeros();
 const N_CLASSES: usize = (MAX_BYTES.trailing_zeros() - MIN_SHIFT + 1) as usize;
 /// Bytes mapped at once for stacks of a class.
 const SLAB_BYTES: usize = 64 << 20;
-/// Stacks that one refill of a cache may carve.
-const CARVE_BATCH: u32 = 16;
+/// Stacks that one refill of a cache may carve: their guards are one system call.
+const CARVE_BATCH: u32 = 32;
 /// Stacks a P keeps.
-const CACHE_MAX: usize = 32;
+const CACHE_MAX: usize = 64;
+const _: () = assert!(CARVE_BATCH as usize <= memory::GUARD_BATCH);
 
 /// What is known of a stack besides its memory. Lives apart from it, so that looking at a free
 /// stack touches none of its pages.
@@ -51,6 +53,8 @@ pub(crate) struct Slot {
     link: Link<Slot>,
     low: usize,
     class: Class,
+    /// It has no guard page but a canary.
+    canary: Cell<bool>,
 }
 
 // SAFETY: `link` is used by the pools alone.
@@ -77,28 +81,18 @@ impl Stack {
         self.slot().class
     }
 
-    /// Guards the reserve again after a goroutine has used it.
-    pub(crate) fn close_reserve(&self) {
-        let slot = self.slot();
-        slot.class.guarded(slot.low + slot.class.bytes()).close_below(usize::MAX);
+    /// Whether it has a canary instead of a guard page.
+    pub(crate) fn has_canary(&self) -> bool {
+        self.slot().canary.get()
     }
 
-    /// Where the canary of a stack without a guard page stands.
-    fn canary(&self) -> *mut u64 {
-        self.slot().low as *mut u64
-    }
-
-    /// Throws if somebody wrote over the end of a stack that has no guard page.
-    #[inline]
-    pub(crate) fn check_canary(&self) {
-        if GUARD.load(Ordering::Relaxed) == Guard::Canary as u32 {
-            // SAFETY: the lowest word of a stack is mapped, and nobody else uses it.
-            if unsafe { self.canary().read_volatile() } != CANARY {
-                heist_core::throw!(
-                    "Stack::check_canary: a goroutine overflowed its stack of {} bytes",
-                    self.class().bytes()
-                );
-            }
+    /// Guards the reserve again after a goroutine has used it, or looks at the canary.
+    #[cold]
+    pub(crate) fn clean_up(&self, top: usize) {
+        if self.has_canary() {
+            self.class().check_canary(top);
+        } else {
+            self.class().guarded(top).close_below(usize::MAX);
         }
     }
 }
@@ -148,6 +142,17 @@ impl Class {
     pub(crate) const fn guarded(self, top: usize) -> Guarded {
         let low = top - self.bytes();
         Guarded { low, reserve: low + GUARD_BYTES, end: low + GUARD_BYTES + self.reserve_bytes() }
+    }
+
+    /// Throws if somebody wrote over the end of a stack with a canary, whose highest address is
+    /// `top`.
+    #[cold]
+    pub(crate) fn check_canary(self, top: usize) {
+        let low = (top - self.bytes()) as *const u64;
+        // SAFETY: the lowest word of a stack without a guard is mapped and holds the canary.
+        if unsafe { low.read_volatile() } != CANARY {
+            heist_core::throw!("check_canary: a stack of {} bytes overflowed", self.bytes());
+        }
     }
 
     fn pool(self) -> &'static Lock<Pool> {
@@ -289,7 +294,12 @@ impl Pool {
             let slot = self.carve_slot as *mut Slot;
             // SAFETY: inside the mapping of the slots, aligned, and never used before.
             unsafe {
-                slot.write(Slot { link: Link::new(), low: self.carve_low, class });
+                slot.write(Slot {
+                    link: Link::new(),
+                    low: self.carve_low,
+                    class,
+                    canary: Cell::new(false),
+                });
                 carved.push_back(NonNull::new_unchecked(slot));
             }
             self.carve_slot += size_of::<Slot>();
@@ -323,6 +333,32 @@ pub(crate) fn give(stack: Stack) {
     unsafe { pool.warm.push_front(stack.0) };
 }
 
+/// Puts the guards of new stacks in place that were carved one after the other.
+fn protect_all(carved: List<Slot>) -> List<Slot> {
+    let mut left = carved.len();
+    let mut done = List::new();
+    let mut guarded = 0;
+    for slot in carved {
+        // SAFETY: slots are never unmapped.
+        let Slot { low, class, .. } = unsafe { slot.as_ref() };
+        if guarded == 0 && GUARD.load(Ordering::Relaxed) == INSTALL {
+            let len = GUARD_BYTES + class.reserve_bytes();
+            let low = NonNull::without_provenance(NonZeroUsize::MIN.saturating_add(low - 1));
+            // SAFETY: the stacks are new and in use by nobody.
+            guarded = unsafe { memory::guard_install_many(low, len, class.bytes(), left as usize) };
+        }
+        if guarded == 0 {
+            protect(slot);
+        } else {
+            guarded -= 1;
+        }
+        left -= 1;
+        // SAFETY: just taken out of the list of new stacks.
+        unsafe { done.push_back(slot) };
+    }
+    done
+}
+
 /// Puts the guard of a new stack in place, the best way this kernel has.
 fn protect(slot: NonNull<Slot>) {
     // SAFETY: slots are never unmapped.
@@ -344,8 +380,21 @@ fn protect(slot: NonNull<Slot>) {
         }
         fall_back_to_canaries();
     }
+    slot.canary.set(true);
     // SAFETY: the lowest word of the stack is mapped and in use by nobody.
     unsafe { low.cast::<u64>().as_ptr().write_volatile(CANARY) };
+}
+
+/// Protects the stacks made from now on in a way that is not the best one. For tests.
+pub(crate) fn protect_by(way: &str) -> bool {
+    let guard = match way {
+        "install" => Guard::Install,
+        "protect" => Guard::Protect,
+        "canary" => Guard::Canary,
+        _ => return false,
+    };
+    GUARD.store(guard as u32, Ordering::Relaxed);
+    true
 }
 
 #[cold]
@@ -415,9 +464,8 @@ impl StackCache {
                 carved = pool.carve(self.class, CARVE_BATCH)?;
             }
         }
-        // Guards take a system call each: not under the lock.
-        for slot in carved {
-            protect(slot);
+        // Guards take system calls: not under the lock.
+        for slot in protect_all(carved) {
             self.keep(slot);
         }
         for slot in found {

@@ -106,6 +106,8 @@ pub(crate) const EXITING: u32 = 2;
 
 /// It reached the reserve of its stack, which is open now.
 pub(crate) const RESERVE_OPEN: u32 = 16;
+/// Its stack has a canary instead of a guard page.
+pub(crate) const CANARY: u32 = 8;
 /// It reached the reserve inside the runtime: it panics when it leaves.
 pub(crate) const OVERFLOWED: u32 = 32;
 /// It waits in a destructor while it unwinds: a second unwinding would end the process, so this

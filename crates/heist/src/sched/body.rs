@@ -28,7 +28,6 @@ pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
     if outcome == Outcome::Panicked {
         on_panic(g);
     }
-    drop_extras(g);
     match g.join.finish() {
         Finished::Published => {}
         Finished::Unwanted => discard(g),
@@ -38,6 +37,8 @@ pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
             unsafe { Waiter::joiner_of(g, waiter).wake(rt.as_ref()) };
         }
     }
+    // Last: until then the size of the stack is in there.
+    drop_extras(g);
     // Back to the scheduler, in the runtime.
     if let Some(rt) = current::enter() {
         rt.m().request.set(crate::gmp::m::Request::Exit);

@@ -66,6 +66,9 @@ fn execute(m: &M, next: Next) {
         // SAFETY: this is the M, it owns the goroutine, which has a context and is not running.
         let switched = unsafe { gp.coro.resume(NonNull::from(m)) };
         m.cur.store(null_mut(), Ordering::Relaxed);
+        if gp.has_flag(g::CANARY) && switched == Switched::Suspended {
+            m.sched().stack_class(gp).check_canary(gp.coro.stack_top());
+        }
         m.set_attention(false);
         match (switched, m.request.get()) {
             (Switched::Returned, _) => return finish(m, next.gp),
@@ -101,6 +104,9 @@ fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
         return false;
     };
     pp.stats.stacks_attached.bump();
+    if stack.has_canary() {
+        g.set_flag(g::CANARY);
+    }
     // SAFETY: this M owns the goroutine, which has no context yet.
     unsafe { g.coro.start(stack, gp, body::goroutine_main) };
     g.started.set(true);
@@ -171,10 +177,9 @@ fn finish(m: &M, gp: NonNull<G>) {
     if g.outcome.get() == Outcome::Overflowed {
         pp.stats.overflowed.bump();
     }
-    if g.has_flag(g::RESERVE_OPEN) {
-        stack.close_reserve();
+    if g.has_flag(g::RESERVE_OPEN | g::CANARY) {
+        stack.clean_up(g.coro.stack_top());
     }
-    stack.check_canary();
     // SAFETY: this M holds its P, and no other reference to its data is alive.
     let cache = unsafe { &mut pp.local().stacks };
     if stack.class() == cache.class() {
