@@ -14,6 +14,7 @@
 //! | [`idle`] | the idle-P stack and the bitmaps that let thieves skip Ps |
 //! | [`spinning`] | the count of Ms that look for work, and who must wake whom |
 //! | [`status`] | the life of a goroutine as checked transitions |
+//! | [`m_word`] | whether an M is in the runtime or in user code, and who has its P |
 //! | [`note`] | one-shot sleep and wake-up of a thread |
 //! | [`join`] | the hand-over of a goroutine's result |
 //! | [`lock_rank`] | the lock order as text, checked in debug builds |
@@ -27,6 +28,7 @@ pub mod idle;
 pub mod join;
 pub mod list;
 pub mod lock_rank;
+pub mod m_word;
 pub mod note;
 pub mod policy;
 pub mod rng;

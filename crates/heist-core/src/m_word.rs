@@ -1,0 +1,156 @@
+//! Where an M is: in the runtime, in user code, or in an announced blocking call.
+//!
+//! Entering and leaving the runtime happens at every call into this library, so both must be a
+//! few plain instructions. Taking the P away from an M that blocks is rare, so the taker pays.
+//!
+//! # The protocol
+//! The owner (the M's own thread) enters the runtime:
+//! 1. stores `RUNTIME` with a new sequence number,
+//! 2. light fence,
+//! 3. reads `attention`; if `TAKEN` is set, it takes the scheduler lock and looks whether its P is
+//!    still there.
+//!
+//! The taker, with the scheduler lock held:
+//! 1. sets `TAKEN`,
+//! 2. heavy fence,
+//! 3. reads the word; if it is still the one it saw before, the P is the taker's, else it clears
+//!    `TAKEN` and leaves.
+//!
+//! # Why both cannot have the P
+//! The heavy fence acts as a full fence of both threads. Either the owner's store came before it,
+//! and the taker reads a changed word and leaves; or the owner's read comes after it, sees `TAKEN`
+//! and waits for the lock, under which the taker has finished. The sequence number tells a word
+//! that was left and entered again from one that was not left at all.
+//!
+//! On Linux the light fence is a compiler fence and the heavy one is `membarrier`; where there is
+//! none, both are full fences. The model `loom_m_word` runs it with full fences.
+//!
+//! # Ordering
+//! Leaving is a Release store and the taker's read is an Acquire load: whoever takes the P sees
+//! what its owner did with it.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Where an M is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Place {
+    /// In the runtime: it cannot be stopped and its P cannot be taken.
+    Runtime = 0,
+    /// In user code.
+    User = 1,
+    /// In a blocking call that was announced: its P may be taken any time.
+    Blocked = 2,
+}
+
+const PLACE_MASK: u64 = 3;
+const SEQ_ONE: u64 = 4;
+
+/// A value of the word: a place and a sequence number that changes with every move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp(u64);
+
+impl Stamp {
+    /// No word has this one.
+    pub const NONE: Self = Self(u64::MAX);
+
+    /// The place.
+    #[must_use]
+    pub const fn place(self) -> Place {
+        match self.0 & PLACE_MASK {
+            0 => Place::Runtime,
+            1 => Place::User,
+            _ => Place::Blocked,
+        }
+    }
+}
+
+/// The P was taken, or is being taken.
+pub const TAKEN: u32 = 1;
+/// The goroutine should let others run when it leaves the runtime.
+pub const PREEMPT: u32 = 2;
+/// The goroutine ran out of stack inside the runtime.
+pub const OVERFLOW: u32 = 4;
+
+/// The word and the flags of one M.
+#[derive(Debug)]
+pub struct MWord {
+    word: AtomicU64,
+    attention: AtomicU32,
+}
+
+impl MWord {
+    /// An M in the runtime.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { word: AtomicU64::new(Place::Runtime as u64), attention: AtomicU32::new(0) }
+    }
+
+    /// The word at this moment.
+    #[inline]
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        Stamp(self.word.load(Ordering::Acquire))
+    }
+
+    /// The owner goes to the runtime. True if its P may be gone.
+    #[inline]
+    #[must_use]
+    pub fn enter(&self, light_fence: impl FnOnce()) -> bool {
+        self.go_to(Place::Runtime);
+        light_fence();
+        self.attention.load(Ordering::Relaxed) & TAKEN != 0
+    }
+
+    /// The owner leaves the runtime for `place`.
+    #[inline]
+    pub fn leave(&self, place: Place) {
+        self.go_to(place);
+    }
+
+    #[inline]
+    fn go_to(&self, place: Place) {
+        let word = self.word.load(Ordering::Relaxed);
+        let next = (word & !PLACE_MASK).wrapping_add(SEQ_ONE) | place as u64;
+        self.word.store(next, Ordering::Release);
+    }
+
+    /// The flags.
+    #[inline]
+    #[must_use]
+    pub fn attention(&self) -> u32 {
+        self.attention.load(Ordering::Relaxed)
+    }
+
+    /// Sets flags.
+    pub fn call_attention(&self, flags: u32) {
+        self.attention.fetch_or(flags, Ordering::AcqRel);
+    }
+
+    /// Clears flags.
+    #[inline]
+    pub fn clear_attention(&self, flags: u32) {
+        if self.attention() & flags != 0 {
+            self.attention.fetch_and(!flags, Ordering::AcqRel);
+        }
+    }
+
+    /// Tries to take the P of an M whose word was `seen`. The caller holds the scheduler lock, and
+    /// on success takes the P before it releases it.
+    #[must_use]
+    pub fn take(&self, seen: Stamp, heavy_fence: impl FnOnce()) -> bool {
+        self.call_attention(TAKEN);
+        heavy_fence();
+        if self.stamp() == seen && seen.place() != Place::Runtime {
+            return true;
+        }
+        self.clear_attention(TAKEN);
+        false
+    }
+}
+
+impl Default for MWord {
+    fn default() -> Self {
+        Self::new()
+    }
+}

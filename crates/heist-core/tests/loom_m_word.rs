@@ -1,0 +1,76 @@
+//! The M word: an owner that enters the runtime and a taker never both have the P.
+#![cfg(loom)]
+
+use heist_core::m_word::{MWord, Place, TAKEN};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{Ordering, fence};
+use loom::sync::{Arc, Mutex};
+
+/// What the scheduler lock protects, and the P, which its holder writes to without a lock.
+struct World {
+    word: MWord,
+    p_is_owners: Mutex<bool>,
+    p: UnsafeCell<u32>,
+}
+
+fn full_fence() {
+    fence(Ordering::SeqCst);
+}
+
+impl World {
+    fn new() -> Self {
+        let word = MWord::new();
+        word.leave(Place::User);
+        Self { word, p_is_owners: Mutex::new(true), p: UnsafeCell::new(0) }
+    }
+
+    /// The owner calls into the runtime, uses its P if it has one, and goes back. False if the P is
+    /// gone: then it would have to get another first.
+    fn call(&self) -> bool {
+        let maybe_gone = self.word.enter(full_fence);
+        let mine = if maybe_gone {
+            let owners = self.p_is_owners.lock().unwrap();
+            self.word.clear_attention(TAKEN);
+            *owners
+        } else {
+            true
+        };
+        if mine {
+            // SAFETY: the owner is in the runtime with its P; loom checks that nobody else is.
+            self.p.with_mut(|p| unsafe { *p += 1 });
+        }
+        self.word.leave(Place::User);
+        mine
+    }
+
+    /// The taker looks twice and takes.
+    fn take(&self) {
+        let seen = self.word.stamp();
+        if seen.place() == Place::Runtime {
+            return;
+        }
+        let mut owners = self.p_is_owners.lock().unwrap();
+        if *owners && self.word.take(seen, full_fence) {
+            *owners = false;
+            drop(owners);
+            // SAFETY: the P is the taker's; loom checks that nobody else uses it.
+            self.p.with_mut(|p| unsafe { *p += 1 });
+        }
+    }
+}
+
+/// The taker and the owner use the P at the same time in no interleaving. Fails if the owner reads
+/// the flag before it stores the word, if either fence is missing, or if the taker does not look
+/// at the word again.
+#[test]
+fn owner_and_taker_never_share_the_p() {
+    loom::model(|| {
+        let world = Arc::new(World::new());
+        let taker = {
+            let world = Arc::clone(&world);
+            loom::thread::spawn(move || world.take())
+        };
+        let _ = world.call() && world.call();
+        taker.join().unwrap();
+    });
+}
