@@ -4,9 +4,10 @@
 //! function and would keep it across a park, after which the goroutine may be on another thread.
 //! A call that cannot be inlined computes it anew.
 
-use crate::coro::overflow;
 use crate::gmp::{G, M};
-use crate::sched::Sched;
+use crate::sched::{Sched, leave};
+use crate::sys::membarrier::light_fence;
+use heist_core::m_word::Place;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null};
@@ -54,7 +55,10 @@ pub(crate) fn goroutine() -> Option<&'static G> {
 pub(crate) fn enter() -> Option<InRuntime> {
     let m = NonNull::new(m().cast_mut())?;
     // SAFETY: the M of the calling thread is alive.
-    unsafe { m.as_ref() }.enter();
+    let here = unsafe { m.as_ref() };
+    if here.word.enter(light_fence) {
+        here.sched().regain_p(here);
+    }
     Some(InRuntime { m, _not_send: PhantomData })
 }
 
@@ -109,10 +113,9 @@ impl InRuntime {
 impl Drop for InRuntime {
     #[inline]
     fn drop(&mut self) {
-        let attention = self.m().wants_attention();
-        self.m().exit();
-        if attention {
-            overflow::after_runtime();
+        if self.m().word.attention() != 0 {
+            return leave::with_attention(self.m);
         }
+        self.m().word.leave(Place::User);
     }
 }

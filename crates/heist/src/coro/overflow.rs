@@ -24,6 +24,7 @@ use crate::gmp::{G, M};
 use crate::sys::signal::{Fault, FaultHandler, Verdict};
 use crate::sys::stderr;
 use crate::sys::unwind::{self, Walk};
+use heist_core::m_word;
 use std::fmt;
 
 /// The payload of the panic.
@@ -80,7 +81,7 @@ fn judge(fault: &mut Fault<'_>) -> Verdict {
             die(m, gp, "the runtime stepped over the reserve");
         }
         gp.set_flag(OVERFLOWED);
-        m.set_attention(true);
+        m.word.call_attention(m_word::OVERFLOW);
         return Verdict::Resume;
     }
     match unwind::find_raise_point(fault.instruction()) {
@@ -117,7 +118,7 @@ pub(crate) fn after_runtime() {
     let Some(m) = (unsafe { current::m().as_ref() }) else {
         return;
     };
-    m.set_attention(false);
+    m.word.clear_attention(m_word::OVERFLOW);
     let Some(gp) = m.current() else { return };
     if gp.has_flag(OVERFLOWED) && !std::thread::panicking() {
         gp.clear_flag(OVERFLOWED);

@@ -12,8 +12,9 @@
 use super::{G, P};
 use crate::sched::Sched;
 use heist_core::list::{DoubleLink, DoublyLinked};
+use heist_core::m_word::{MWord, Place};
 use heist_core::note::Note;
-use heist_core::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use heist_core::sync::{AtomicPtr, AtomicU32, Ordering};
 use std::cell::Cell;
 use std::ptr::{NonNull, null, null_mut};
 
@@ -42,21 +43,15 @@ pub(crate) enum Seal {
 /// or publishes the waiter. False: do not wait after all.
 pub(crate) type Commit = unsafe fn(gp: NonNull<G>, arg: *mut ()) -> bool;
 
-/// In the runtime: not preemptible, and its P cannot be taken.
-pub(crate) const IN_RUNTIME: u64 = 0;
-/// In user code, with a P.
-pub(crate) const IN_USER: u64 = 1;
-
 /// A thread.
 #[repr(C, align(128))]
 pub(crate) struct M {
-    /// Where the thread is: the runtime or user code.
-    word: AtomicU64,
-    p: Cell<*const P>,
+    /// Where the thread is, and whether somebody wants something of it.
+    pub(crate) word: MWord,
+    /// Changed by the M itself in the runtime, or under the scheduler lock by who takes it.
+    p: AtomicPtr<P>,
     pub(crate) cur: AtomicPtr<G>,
     pub(crate) request: Cell<Request>,
-    /// The goroutine that runs here has something to do before it goes back to user code.
-    attention: AtomicU32,
     /// A return address that was replaced, or zero; see `coro::overflow`.
     pub(crate) detour: Cell<usize>,
     pub(crate) spinning: Cell<bool>,
@@ -87,11 +82,10 @@ unsafe impl DoublyLinked for M {
 impl M {
     pub(crate) fn new(sched: NonNull<Sched>, id: u32) -> Self {
         Self {
-            word: AtomicU64::new(IN_RUNTIME),
-            p: Cell::new(null()),
+            word: MWord::new(),
+            p: AtomicPtr::new(null_mut()),
             cur: AtomicPtr::new(null_mut()),
             request: Cell::new(Request::Exit),
-            attention: AtomicU32::new(0),
             detour: Cell::new(0),
             spinning: Cell::new(false),
             sched,
@@ -115,15 +109,15 @@ impl M {
     /// The P this thread holds.
     #[inline]
     pub(crate) fn p(&self) -> &P {
-        debug_assert!(!self.p.get().is_null(), "M::p: no P");
+        debug_assert!(!self.p.load(Ordering::Relaxed).is_null(), "M::p: no P");
         // SAFETY: non-null whenever the scheduler or a goroutine runs with a P; Ps live as long as
         // the runtime.
-        unsafe { &*self.p.get() }
+        unsafe { &*self.p.load(Ordering::Relaxed) }
     }
 
     /// Whether this thread holds a P.
     pub(crate) fn has_p(&self) -> bool {
-        !self.p.get().is_null()
+        !self.p.load(Ordering::Relaxed).is_null()
     }
 
     /// Takes `pp` over.
@@ -136,7 +130,7 @@ impl M {
             heist_core::throw!("M::acquire_p: P{} is held already", pp.id);
         }
         pp.set_m(self);
-        self.p.set(pp);
+        self.p.store(std::ptr::from_ref(pp).cast_mut(), Ordering::Relaxed);
     }
 
     /// Lets go of the P.
@@ -146,7 +140,7 @@ impl M {
             heist_core::throw!("M::release_p: M{} holds no P", self.id);
         }
         // SAFETY: Ps live as long as the runtime.
-        let pp = unsafe { &*self.p.replace(null()) };
+        let pp = unsafe { &*self.p.swap(null_mut(), Ordering::Relaxed) };
         pp.set_m(null());
         pp
     }
@@ -158,37 +152,14 @@ impl M {
         unsafe { self.cur.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// User code called into the runtime.
-    #[inline]
-    pub(crate) fn enter(&self) {
-        debug_assert!(self.word.load(Ordering::Relaxed) == IN_USER, "M::enter: in the runtime");
-        // ORDERING: Release pairs with whoever looks at the word before touching this M's P.
-        self.word.store(IN_RUNTIME, Ordering::Release);
-    }
-
-    /// The runtime goes back to user code.
-    #[inline]
-    pub(crate) fn exit(&self) {
-        debug_assert!(self.word.load(Ordering::Relaxed) == IN_RUNTIME, "M::exit: in user code");
-        // ORDERING: as in `enter`.
-        self.word.store(IN_USER, Ordering::Release);
-    }
-
-    /// Whether the goroutine has something to do before it goes back to user code.
-    #[inline]
-    pub(crate) fn wants_attention(&self) -> bool {
-        self.attention.load(Ordering::Relaxed) != 0
-    }
-
-    /// Says whether it has.
-    #[inline]
-    pub(crate) fn set_attention(&self, wanted: bool) {
-        self.attention.store(wanted.into(), Ordering::Relaxed);
-    }
-
     /// Whether user code runs here.
     pub(crate) fn is_in_user(&self) -> bool {
-        self.word.load(Ordering::Relaxed) == IN_USER
+        self.word.stamp().place() != Place::Runtime
+    }
+
+    /// The kernel's id of the thread.
+    pub(crate) fn tid(&self) -> u32 {
+        self.tid.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_tid(&self, tid: u32) {

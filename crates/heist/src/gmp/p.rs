@@ -114,6 +114,11 @@ impl P {
         self.m.store(m.cast_mut(), Ordering::Relaxed);
     }
 
+    /// The M that holds it, or null.
+    pub(crate) fn m(&self) -> *const M {
+        self.m.load(Ordering::Relaxed)
+    }
+
     /// Whether an M holds it.
     pub(crate) fn has_m(&self) -> bool {
         !self.m.load(Ordering::Relaxed).is_null()

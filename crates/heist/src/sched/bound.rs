@@ -13,10 +13,15 @@ use crate::gmp::{G, M, P};
 use crate::sys::futex::Kernel;
 use std::ptr::{NonNull, null};
 
-/// Ties a goroutine to the M it runs on.
-pub(crate) fn bind(m: &M, gp: &G) {
+/// Ties a goroutine to the M it runs on. False if it is tied already: then somebody else unties it.
+#[must_use]
+pub(crate) fn bind(m: &M, gp: &G) -> bool {
+    if !gp.bound_m.get().is_null() {
+        return false;
+    }
     gp.bound_m.set(m);
     m.bound_g.set(gp);
+    true
 }
 
 /// Unties it, if it is tied.

@@ -18,11 +18,14 @@ pub(crate) mod cancel;
 pub(crate) mod find_runnable;
 pub(crate) mod helper;
 pub(crate) mod idle;
+pub(crate) mod leave;
 pub(crate) mod park;
 pub(crate) mod schedule;
 pub(crate) mod shutdown;
 pub(crate) mod spawn;
 pub(crate) mod steal;
+pub(crate) mod syscall;
+pub(crate) mod sysmon;
 pub(crate) mod waiter;
 pub(crate) mod wake;
 

@@ -35,15 +35,17 @@ pub(crate) unsafe fn park(
     gp.set_wait_reason(reason);
     gp.woken.set(Woken::Ready);
     let unwinding = std::thread::panicking();
+    // std counts panics per thread, so the goroutine must come back to this one.
+    let bound = unwinding && super::bound::bind(rt.m(), gp);
     if unwinding {
-        // std counts panics per thread, so the goroutine must come back to this one.
         gp.set_flag(g::UNCANCELLABLE);
-        super::bound::bind(rt.m(), gp);
     }
     rt.m().request.set(Request::Park { commit, arg, seal });
     let rt = switch_out(rt, gp);
-    if unwinding {
+    if bound {
         super::bound::unbind(rt.m(), gp);
+    }
+    if unwinding {
         gp.clear_flag(g::UNCANCELLABLE);
     }
     (rt, gp.woken.get())
@@ -53,13 +55,10 @@ pub(crate) unsafe fn park(
 #[doc(alias = "Gosched")]
 pub(crate) fn yield_now(rt: InRuntime) -> InRuntime {
     let gp = rt.goroutine();
-    let unwinding = std::thread::panicking();
-    if unwinding {
-        super::bound::bind(rt.m(), gp);
-    }
+    let bound = std::thread::panicking() && super::bound::bind(rt.m(), gp);
     rt.m().request.set(Request::Yield);
     let rt = switch_out(rt, gp);
-    if unwinding {
+    if bound {
         super::bound::unbind(rt.m(), gp);
     }
     rt

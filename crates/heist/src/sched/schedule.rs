@@ -10,7 +10,7 @@ use crate::current;
 use crate::gmp::g::{self, Outcome, Woken};
 use crate::gmp::m::{Commit, Request, Seal};
 use crate::gmp::{G, M, pool};
-use heist_core::policy;
+use heist_core::{m_word, policy};
 use heist_core::status::Status;
 use heist_core::sync::Ordering;
 use std::ptr::{NonNull, null_mut};
@@ -59,7 +59,7 @@ fn execute(m: &M, next: Next) {
     }
     pp.stats.executed.bump();
     if gp.has_flag(g::OVERFLOWED) {
-        m.set_attention(true);
+        m.word.call_attention(m_word::OVERFLOW);
     }
     loop {
         m.cur.store(next.gp.as_ptr(), Ordering::Relaxed);
@@ -69,7 +69,7 @@ fn execute(m: &M, next: Next) {
         if gp.has_flag(g::CANARY) && switched == Switched::Suspended {
             m.sched().stack_class(gp).check_canary(gp.coro.stack_top());
         }
-        m.set_attention(false);
+        m.word.clear_attention(m_word::PREEMPT | m_word::OVERFLOW);
         match (switched, m.request.get()) {
             (Switched::Returned, _) => return finish(m, next.gp),
             (Switched::Suspended, Request::Yield) => return requeue(m, next.gp),

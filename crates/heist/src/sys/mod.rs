@@ -7,6 +7,7 @@ pub(crate) mod clock;
 pub(crate) mod cpu;
 pub(crate) mod futex;
 pub(crate) mod lock;
+pub(crate) mod membarrier;
 pub(crate) mod memory;
 pub(crate) mod signal;
 pub(crate) mod stderr;

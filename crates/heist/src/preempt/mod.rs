@@ -1,0 +1,39 @@
+//! Preemption: taking the processor from a goroutine that will not give it back.
+//!
+//! Asking comes first: every call into the runtime looks at the request when it leaves. A
+//! goroutine that makes no calls is forced: a signal interrupts its thread, and the handler puts
+//! the goroutine into the global queue, bound to this very thread, gives the P away and sleeps.
+//! Whoever finds the goroutine lends the thread a P and wakes it; the handler returns and the
+//! loop goes on. No thread-local, allocator or lock is ever seen half changed by another
+//! goroutine, because the thread itself has stopped. docs/design/preemption.md has the protocol.
+
+pub(crate) mod signal;
+
+use crate::gmp::M;
+use crate::sched::Sched;
+use crate::sys::thread;
+use heist_core::m_word::PREEMPT;
+use heist_core::policy::FORCE_PERIOD_NS;
+
+/// Asks the goroutine on `m` to let others run, and forces it if it does not listen. True if
+/// something was done.
+#[doc(alias = "preemptone")]
+pub(crate) fn request(sched: &Sched, m: &M, now: u64, forced_ns: &mut u64) -> bool {
+    m.word.call_attention(PREEMPT);
+    if !sched.config.forced_preemption || now - *forced_ns < FORCE_PERIOD_NS {
+        return true;
+    }
+    if !sched.has_taker() {
+        // Somebody must be there to take the P; the goroutine may own the allocator's lock, so
+        // making a thread may have to wait for it.
+        sched.helper.ask_for_spare();
+        return true;
+    }
+    // Not one that sleeps in a system call: it would be interrupted, and it uses no CPU.
+    if thread::is_running(m.tid()) {
+        *forced_ns = now;
+        sched.stats.signals.add_shared(1);
+        thread::interrupt(m.tid());
+    }
+    true
+}

@@ -1,0 +1,60 @@
+//! The handler that stops a goroutine by force.
+//!
+//! # What it may do
+//! It runs between any two instructions of user code, on the M's alternate stack. It makes system
+//! calls, uses atomics and the scheduler lock (which no user code holds), and nothing else.
+
+use crate::current;
+use crate::gmp::M;
+use crate::sched::bound;
+use crate::sys::membarrier::light_fence;
+use crate::sys::signal::Interrupted;
+use heist_core::m_word::{PREEMPT, Place};
+use heist_core::status::Status;
+use std::ptr::NonNull;
+
+/// Handles the preemption signal. False if it was not for us.
+pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) -> bool {
+    // SAFETY: the M of the calling thread is alive.
+    let Some(m) = (unsafe { current::m().as_ref() }) else { return false };
+    if m.word.attention() & PREEMPT == 0 {
+        return false;
+    }
+    if interrupted.in_another_handler() || m.word.stamp().place() != Place::User {
+        return true;
+    }
+    if m.current().is_some_and(|gp| gp.may_be_forced()) {
+        stop(m);
+    }
+    true
+}
+
+/// Gives the P away and sleeps until it is this goroutine's turn again.
+fn stop(m: &M) {
+    let sched = m.sched();
+    if m.word.enter(light_fence) {
+        // The P is being taken: this thread looked asleep. Nothing to give.
+        sched.regain_p(m);
+        return m.word.leave(Place::User);
+    }
+    let Some(gp) = m.current() else { return m.word.leave(Place::User) };
+    let mut locked = sched.lock.lock();
+    let Some(taker) = sched.find_taker(&mut locked) else {
+        drop(locked);
+        return m.word.leave(Place::User);
+    };
+    m.word.clear_attention(PREEMPT);
+    let pp = m.release_p();
+    gp.status.transition(Status::Running, Status::Runnable);
+    let bound = bound::bind(m, gp);
+    // SAFETY: it is runnable now, and being bound nobody but this M runs it.
+    unsafe { locked.global.push_back(&sched.global_len, NonNull::from(gp)) };
+    drop(locked);
+    sched.stats.forced.add_shared(1);
+    sched.stats.global_put.add_shared(1);
+    // SAFETY: the taker was idle, or waits for its goroutine's turn; this thread took it off the
+    // list.
+    unsafe { sched.hand_over(taker, pp, crate::sched::wake::Start::Working) };
+    sched.wait_for_turn(m, bound);
+    m.word.leave(Place::User);
+}

@@ -1,0 +1,75 @@
+//! Blocking calls: announced ones, and coming back when the P is gone.
+//!
+//! GO: proc.go entersyscall, exitsyscall.
+
+use super::Sched;
+use super::bound;
+use super::find_runnable::Found;
+use crate::current;
+use crate::gmp::M;
+use crate::sys::futex::Kernel;
+use heist_core::m_word::{Place, TAKEN};
+use heist_core::status::Status;
+use std::ptr::NonNull;
+
+/// Runs `f`, which may block the thread; the other goroutines go on meanwhile.
+#[doc(alias = "entersyscall")]
+pub(crate) fn blocking<T>(f: impl FnOnce() -> T) -> T {
+    let Some(rt) = current::enter() else { return f() };
+    rt.m().p().stats.announced.bump();
+    // SAFETY: the M of the calling thread is alive; the evidence ends here.
+    unsafe { rt.into_m().as_ref() }.word.leave(Place::Blocked);
+    let result = f();
+    // Any call into the runtime takes the P back, or waits for one.
+    drop(current::enter());
+    result
+}
+
+impl Sched {
+    /// The M is back in the runtime and its P may have been taken: gets one.
+    #[cold]
+    #[inline(never)]
+    #[doc(alias = "exitsyscall")]
+    pub(crate) fn regain_p(&self, m: &M) {
+        let mut locked = self.lock.lock();
+        m.word.clear_attention(TAKEN);
+        if m.has_p() {
+            return; // Who wanted it came too late.
+        }
+        if let Some(id) = locked.idle_ps.take(&self.idle) {
+            m.acquire_p(self.p(id));
+            drop(locked);
+            m.p().advance_tick();
+            m.p().stats.regained.bump();
+            return;
+        }
+        let Some(gp) = m.current() else {
+            heist_core::throw!("regain_p: M{} runs nothing", m.id);
+        };
+        // Every P is busy. The goroutine waits for its turn, its thread with it.
+        gp.status.transition(Status::Running, Status::Runnable);
+        let bound = bound::bind(m, gp);
+        // SAFETY: it is runnable now, and being bound nobody but this M runs it.
+        unsafe { locked.global.push_back(&self.global_len, NonNull::from(gp)) };
+        drop(locked);
+        self.wait_for_turn(m, bound);
+        m.p().stats.regained.bump();
+    }
+
+    /// Sleeps until whoever found this M's goroutine in a queue lends a P for it.
+    pub(crate) fn wait_for_turn(&self, m: &M, bound: bool) {
+        self.stats.m_parks.add_shared(1);
+        m.note.sleep(&Kernel);
+        let Found::Retry = self.take_over(m) else {
+            heist_core::throw!("wait_for_turn: M{} was woken without a P", m.id);
+        };
+        let Some(gp) = m.current() else {
+            heist_core::throw!("wait_for_turn: M{} runs nothing", m.id);
+        };
+        if bound {
+            bound::unbind(m, gp);
+        }
+        gp.status.transition(Status::Runnable, Status::Running);
+        m.p().advance_tick();
+    }
+}

@@ -1,0 +1,51 @@
+//! Fences of which one side is free: the light one costs nothing, the heavy one a system call.
+//!
+//! `membarrier(PRIVATE_EXPEDITED)` makes every thread of the process that is running execute a
+//! full fence; one that is not running has passed one when it was switched out. Where the kernel
+//! has no membarrier, both are ordinary full fences.
+
+use heist_core::sync::{AtomicU32, Ordering, fence};
+use std::sync::atomic::compiler_fence;
+
+const UNKNOWN: u32 = 0;
+const ASYMMETRIC: u32 = 1;
+const ORDINARY: u32 = 2;
+
+static MODE: AtomicU32 = AtomicU32::new(UNKNOWN);
+
+/// Registers the process with the kernel. Before the first fence.
+pub(crate) fn prepare() {
+    if MODE.load(Ordering::Relaxed) == UNKNOWN {
+        let registered = command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+        MODE.store(if registered { ASYMMETRIC } else { ORDINARY }, Ordering::Relaxed);
+    }
+}
+
+/// The frequent side.
+#[inline(always)]
+pub(crate) fn light_fence() {
+    if MODE.load(Ordering::Relaxed) == ASYMMETRIC {
+        // ORDERING: pairs with `heavy_fence`, which makes this thread execute a full one.
+        compiler_fence(Ordering::SeqCst);
+    } else {
+        // ORDERING: pairs with the full fence in `heavy_fence`.
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// The rare side.
+pub(crate) fn heavy_fence() {
+    // ORDERING: pairs with `light_fence`.
+    fence(Ordering::SeqCst);
+    if MODE.load(Ordering::Relaxed) == ASYMMETRIC
+        && !command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
+    {
+        heist_core::throw!("heavy_fence: membarrier was registered and then refused");
+    }
+}
+
+fn command(command: libc::c_int) -> bool {
+    let (flags, cpu) = (0, 0);
+    // SAFETY: the call takes no pointers.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, flags, cpu) == 0 }
+}
