@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a parked goroutine may keep resident: its record, one page of stack and a little of the
-/// tables for both. Frames of unoptimised code do not fit into one page.
-const LIMIT_BYTES: u64 = if cfg!(debug_assertions) { 9500 } else { 4800 };
+/// tables for both.
+const LIMIT_BYTES: u64 = 4800;
 
 fn how_many() -> u64 {
     let asked = std::env::var("HEIST_PARKED").ok();
