@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a parked goroutine may keep resident: its record, one page of stack and a little of the
-/// tables for both. Frames of unoptimised code do not fit into one page.
-const LIMIT_BYTES: u64 = if cfg!(debug_assertions) { 9500 } else { 4800 };
+/// tables for both.
+const LIMIT_BYTES: u64 = 4800;
 
 fn how_many() -> u64 {
     let asked = std::env::var("HEIST_PARKED").ok();
@@ -84,11 +84,13 @@ fn stacks_are_reused_over_rounds() {
             };
             rt.run(|| park(n, || ()));
             rt.run(|| park(n, || ()));
-            let (mapped, resident) = usage();
+            let (_, resident) = usage();
+            // Their own, what processors keep at hand, and the rest of a slab of 64 MiB.
+            let most = (n + 1 + 33 * procs as u64) * (256 << 10) + (64 << 20);
             for round in 2..10 {
                 rt.run(|| park(n, || ()));
-                let (mapped_now, resident_now) = usage();
-                assert_eq!(mapped_now, mapped, "procs={procs} round={round}");
+                let (mapped, resident_now) = usage();
+                assert!(mapped <= most, "procs={procs} round={round}: {mapped} bytes");
                 let grown = resident_now.saturating_sub(resident);
                 // Stacks that a processor kept to itself in one round may be touched in another.
                 assert!(grown <= resident / 20, "procs={procs} round={round}: {grown} KiB");

@@ -16,7 +16,7 @@
 //! for a while.
 
 use crate::sys::lock::Lock;
-use crate::sys::memory;
+use crate::sys::memory::{self, Ranges};
 use corosensei::stack::{Stack as CoroStack, StackPointer};
 use heist_core::list::{Link, Linked, List};
 use heist_core::lock_rank::Rank;
@@ -41,11 +41,14 @@ const MIN_SHIFT: u32 = MIN_BYTES.trailing_zeros();
 const N_CLASSES: usize = (MAX_BYTES.trailing_zeros() - MIN_SHIFT + 1) as usize;
 /// Bytes mapped at once for stacks of a class.
 const SLAB_BYTES: usize = 64 << 20;
-/// Stacks that one refill of a cache may carve: their guards are one system call.
-const CARVE_BATCH: u32 = 32;
+/// Stacks that one refill of a cache takes from the pool, or carves at the most: their guards are
+/// one system call, and their first pages another. It begins with few and doubles, so that a small
+/// program pays for few.
+const REFILL_MAX: u32 = 32;
+const CARVE_FIRST: u32 = 4;
 /// Stacks a P keeps.
 const CACHE_MAX: usize = 64;
-const _: () = assert!(CARVE_BATCH as usize <= memory::GUARD_BATCH);
+const _: () = assert!(REFILL_MAX as usize <= memory::RANGES_MAX);
 
 /// What is known of a stack besides its memory. Lives apart from it, so that looking at a free
 /// stack touches none of its pages.
@@ -333,26 +336,29 @@ pub(crate) fn give(stack: Stack) {
     unsafe { pool.warm.push_front(stack.0) };
 }
 
-/// Puts the guards of new stacks in place that were carved one after the other.
-fn protect_all(carved: List<Slot>) -> List<Slot> {
-    let mut left = carved.len();
-    let mut done = List::new();
+/// Puts the guards of new stacks in place, which were carved one after the other, and makes the
+/// first page of each resident.
+fn prepare_all(carved: List<Slot>) -> List<Slot> {
+    let Some(first) = carved.front() else { return carved };
+    let n = carved.len() as usize;
+    // SAFETY: slots are never unmapped.
+    let &Slot { low, class, .. } = unsafe { first.as_ref() };
+    let stride = class.bytes();
+    let at =
+        |address: usize| NonNull::without_provenance(NonZeroUsize::MIN.saturating_add(address - 1));
     let mut guarded = 0;
-    for slot in carved {
-        // SAFETY: slots are never unmapped.
-        let Slot { low, class, .. } = unsafe { slot.as_ref() };
-        if guarded == 0 && GUARD.load(Ordering::Relaxed) == INSTALL {
-            let len = GUARD_BYTES + class.reserve_bytes();
-            let low = NonNull::without_provenance(NonZeroUsize::MIN.saturating_add(low - 1));
-            // SAFETY: the stacks are new and in use by nobody.
-            guarded = unsafe { memory::guard_install_many(low, len, class.bytes(), left as usize) };
-        }
-        if guarded == 0 {
+    if GUARD.load(Ordering::Relaxed) == INSTALL {
+        let len = GUARD_BYTES + class.reserve_bytes();
+        // SAFETY: the stacks are new and in use by nobody.
+        guarded = unsafe { memory::guard_install_all(Ranges { base: at(low), len, stride, n }) };
+    }
+    let top_page = at(low + stride - GUARD_BYTES);
+    memory::populate_all(Ranges { base: top_page, len: GUARD_BYTES, stride, n });
+    let mut done = List::new();
+    for (i, slot) in carved.enumerate() {
+        if i >= guarded {
             protect(slot);
-        } else {
-            guarded -= 1;
         }
-        left -= 1;
         // SAFETY: just taken out of the list of new stacks.
         unsafe { done.push_back(slot) };
     }
@@ -412,11 +418,13 @@ pub(crate) struct StackCache {
     stacks: [Option<Stack>; CACHE_MAX],
     len: usize,
     class: Class,
+    /// How many to carve next time.
+    carve: u32,
 }
 
 impl StackCache {
     pub(crate) const fn new(class: Class) -> Self {
-        Self { stacks: [const { None }; CACHE_MAX], len: 0, class }
+        Self { stacks: [const { None }; CACHE_MAX], len: 0, class, carve: CARVE_FIRST }
     }
 
     /// The class it caches.
@@ -455,17 +463,18 @@ impl StackCache {
         let mut carved = List::new();
         {
             let mut pool = self.class.pool().lock();
-            while found.len() < CARVE_BATCH {
+            while found.len() < REFILL_MAX {
                 let Some(slot) = pool.take() else { break };
                 // SAFETY: just taken out of the pool, so valid and in no list.
                 unsafe { found.push_back(slot) };
             }
             if found.is_empty() {
-                carved = pool.carve(self.class, CARVE_BATCH)?;
+                carved = pool.carve(self.class, self.carve)?;
+                self.carve = (2 * self.carve).min(REFILL_MAX);
             }
         }
         // Guards take system calls: not under the lock.
-        for slot in protect_all(carved) {
+        for slot in prepare_all(carved) {
             self.keep(slot);
         }
         for slot in found {

@@ -53,34 +53,51 @@ pub(crate) unsafe fn guard_install(base: NonNull<u8>, len: usize) -> bool {
     unsafe { libc::madvise(base.as_ptr().cast(), len, MADV_GUARD_INSTALL) == 0 }
 }
 
-/// Most ranges guarded in one call.
-pub(crate) const GUARD_BATCH: usize = 64;
+/// Most ranges advised on in one call.
+pub(crate) const RANGES_MAX: usize = 64;
 
-/// Guards `n` ranges of `len` bytes, `stride` bytes apart, in one system call. Answers how many are
-/// guarded: none where the kernel cannot do it, or not in one call.
+/// Several ranges of the same length at the same distance from each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ranges {
+    pub(crate) base: NonNull<u8>,
+    pub(crate) len: usize,
+    pub(crate) stride: usize,
+    pub(crate) n: usize,
+}
+
+/// Guards all ranges in one system call. Answers how many are guarded: none where the kernel cannot
+/// do it, or not in one call.
 ///
 /// # Safety
 /// Nothing in the ranges is in use.
-pub(crate) unsafe fn guard_install_many(
-    base: NonNull<u8>,
-    len: usize,
-    stride: usize,
-    n: usize,
-) -> usize {
-    let n = n.min(GUARD_BATCH);
+pub(crate) unsafe fn guard_install_all(ranges: Ranges) -> usize {
+    // SAFETY: passed on.
+    unsafe { advise_all(ranges, MADV_GUARD_INSTALL) }
+}
+
+/// Makes all ranges resident in one system call, which is cheaper than a fault each. Where the
+/// kernel cannot do it, they fault when they are touched.
+pub(crate) fn populate_all(ranges: Ranges) {
+    // SAFETY: it changes nothing that can be read.
+    unsafe { advise_all(ranges, libc::MADV_POPULATE_WRITE) };
+}
+
+unsafe fn advise_all(ranges: Ranges, advice: libc::c_int) -> usize {
     let Some(this_process) = this_process() else { return 0 };
+    let n = ranges.n.min(RANGES_MAX);
     let nothing = libc::iovec { iov_base: null_mut(), iov_len: 0 };
-    let mut ranges = [nothing; GUARD_BATCH];
-    for (i, range) in ranges[..n].iter_mut().enumerate() {
-        range.iov_base = base.as_ptr().wrapping_add(i * stride).cast();
-        range.iov_len = len;
+    let mut list = [nothing; RANGES_MAX];
+    for (i, range) in list[..n].iter_mut().enumerate() {
+        range.iov_base = ranges.base.as_ptr().wrapping_add(i * ranges.stride).cast();
+        range.iov_len = ranges.len;
     }
-    let (advice, flags) = (MADV_GUARD_INSTALL, 0);
-    // SAFETY: by the caller's promise; the ranges live until the call returns.
+    let flags = 0;
+    // SAFETY: the list lives until the call returns; the advice is the caller's responsibility.
     let done = unsafe {
-        libc::syscall(libc::SYS_process_madvise, this_process, ranges.as_ptr(), n, advice, flags)
+        let call = libc::SYS_process_madvise;
+        libc::syscall(call, this_process, list.as_ptr(), n, advice, flags)
     };
-    usize::try_from(done).map_or(0, |bytes| bytes / len)
+    usize::try_from(done).map_or(0, |bytes| bytes / ranges.len)
 }
 
 /// A descriptor of this process, by which it can be named to the kernel.
