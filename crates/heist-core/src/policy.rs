@@ -39,6 +39,23 @@ pub const FREE_G_KEEP: u32 = 32;
 /// Goroutine ids a P reserves at a time.
 pub const ID_BLOCK: u64 = 16;
 
+/// How long a goroutine may run while others wait.
+pub const QUANTUM_NS: u64 = 10_000_000;
+/// How often a goroutine that does not listen is forced.
+pub const FORCE_PERIOD_NS: u64 = 1_000_000;
+
+/// How long sysmon naps while there is something to do: a blocking call may last one nap before its
+/// P is taken.
+pub const SYSMON_NAP_NS: u64 = 20_000;
+/// Rounds with nothing to do before its naps grow.
+pub const SYSMON_IDLE_ROUNDS: u32 = 50;
+/// The longest nap.
+pub const SYSMON_NAP_MAX_NS: u64 = 10_000_000;
+/// How long all Ps must rest before sysmon sleeps for good.
+pub const SYSMON_REST_NS: u64 = 50_000_000;
+/// How long an announced blocking call keeps its P even if nobody needs it.
+pub const SYSCALL_MAX_NS: u64 = 10_000_000;
+
 /// Most Ps a runtime can have. The tables indexed by P are reserved at this size so that a resize
 /// never moves them under a reader.
 pub const PROCS_MAX: u32 = 4096;

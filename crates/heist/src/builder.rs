@@ -4,7 +4,7 @@ use crate::coro::stack::{self, Class};
 use crate::runtime::Runtime;
 use crate::sched::{Config, PanicPolicy};
 use crate::sys::cpu;
-use heist_core::policy::{PROCS_MAX, StealPolicy, THREADS_MAX};
+use heist_core::policy::{PROCS_MAX, QUANTUM_NS, StealPolicy, THREADS_MAX};
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
@@ -81,6 +81,8 @@ pub struct Builder {
     steal: StealPolicy,
     on_panic: PanicPolicy,
     shutdown_timeout: Duration,
+    quantum: Duration,
+    forced_preemption: bool,
     seed: Option<u64>,
     chaos: Option<u64>,
 }
@@ -95,6 +97,8 @@ impl Default for Builder {
             steal: StealPolicy::go(),
             on_panic: PanicPolicy::Isolate,
             shutdown_timeout: SHUTDOWN_TIMEOUT,
+            quantum: Duration::from_nanos(QUANTUM_NS),
+            forced_preemption: true,
             seed: None,
             chaos: None,
         }
@@ -150,6 +154,19 @@ impl Builder {
     /// How long dropping the runtime waits for goroutines that do not park.
     pub const fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
+        self
+    }
+
+    /// How long a goroutine may run while others wait; 10 ms unless told otherwise.
+    pub const fn quantum(mut self, quantum: Duration) -> Self {
+        self.quantum = quantum;
+        self
+    }
+
+    /// Whether a goroutine that makes no calls into the runtime is stopped by a signal when its
+    /// time is up. On by default. Without it such a goroutine keeps its processor.
+    pub const fn forced_preemption(mut self, on: bool) -> Self {
+        self.forced_preemption = on;
         self
     }
 
@@ -254,6 +271,8 @@ impl Builder {
             steal: self.steal,
             on_panic: self.on_panic,
             shutdown_timeout: self.shutdown_timeout,
+            quantum_ns: self.quantum.as_nanos().min(u64::MAX.into()) as u64,
+            forced_preemption: self.forced_preemption,
             seed: self.seed.unwrap_or_else(crate::sys::clock::now_ns),
             chaos: self.chaos,
         })

@@ -106,6 +106,8 @@ pub(crate) const EXITING: u32 = 2;
 
 /// It reached the reserve of its stack, which is open now.
 pub(crate) const RESERVE_OPEN: u32 = 16;
+/// It holds a guard against being stopped by force.
+pub(crate) const UNPREEMPTIBLE: u32 = 64;
 /// Its stack has a canary instead of a guard page.
 pub(crate) const CANARY: u32 = 8;
 /// It reached the reserve inside the runtime: it panics when it leaves.
@@ -210,6 +212,12 @@ impl G {
     pub(crate) fn clear_flag(&self, flag: u32) {
         // ORDERING: see `has_flag`.
         self.flags.fetch_and(!flag, Ordering::SeqCst);
+    }
+
+    /// Whether it may be stopped by force here.
+    pub(crate) fn may_be_forced(&self) -> bool {
+        // An open reserve means that the fault handler has changed its stack.
+        !self.has_flag(RESERVE_OPEN | UNPREEMPTIBLE)
     }
 
     /// Why it waits, or waited last.

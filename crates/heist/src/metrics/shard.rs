@@ -75,6 +75,20 @@ shard! {
     parks,
     /// Times a parked goroutine was made runnable.
     readied,
+    /// Times a goroutine gave way because it was asked to.
+    preempted,
+    /// Times a goroutine was stopped by force.
+    forced,
+    /// Signals sent to force one.
+    signals,
+    /// Blocking calls that were announced.
+    announced,
+    /// Blocking calls found out.
+    unannounced,
+    /// Times the P of a blocked M was given to another.
+    handoffs,
+    /// Times an M came back from a blocking call and had to get a P.
+    regained,
     /// Looks at another P's queue.
     steal_attempts,
     /// Looks that brought something.

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 const WORK: u32 = 1;
 /// Stacks went to the pool that may not be needed for a while.
 const SCAVENGE: u32 = 2;
+/// There should be an M at hand that has nothing to do.
+const SPARE: u32 = 4;
 
 /// How long stacks must lie idle before their memory is given back.
 const SCAVENGE_PERIOD: Duration = Duration::from_secs(1);
@@ -50,6 +52,11 @@ impl Mailbox {
         if self.asked.load(Ordering::Relaxed) & SCAVENGE == 0 {
             self.post(SCAVENGE);
         }
+    }
+
+    /// Asks for an M to be made in advance.
+    pub(crate) fn ask_for_spare(&self) {
+        self.post(SPARE);
     }
 
     fn post(&self, what: u32) {

@@ -67,6 +67,10 @@ pub(crate) struct Config {
     pub(crate) steal: StealPolicy,
     pub(crate) on_panic: PanicPolicy,
     pub(crate) shutdown_timeout: std::time::Duration,
+    /// How long a goroutine may run while others wait.
+    pub(crate) quantum_ns: u64,
+    /// Whether goroutines that make no calls are stopped by a signal.
+    pub(crate) forced_preemption: bool,
     /// Seeds the scheduler's random numbers.
     pub(crate) seed: u64,
     /// Chaos mode: the seed of its disturbances.
@@ -116,6 +120,7 @@ pub(crate) struct Sched {
     /// Counts what happens without a P.
     pub(crate) stats: CachePadded<Shard>,
     pub(crate) helper: helper::Mailbox,
+    pub(crate) bell: sysmon::Bell,
 }
 
 // SAFETY: what is not Sync by itself is behind the lock or belongs to the holder of a P.
@@ -156,6 +161,7 @@ impl Sched {
             ids: CachePadded::new(AtomicU64::new(0)),
             stats: CachePadded::new(Shard::default()),
             helper: helper::Mailbox::new(),
+            bell: sysmon::Bell::new(),
             config,
         }
     }

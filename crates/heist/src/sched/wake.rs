@@ -2,8 +2,8 @@
 //!
 //! GO: proc.go wakep, startm.
 
-use super::Sched;
-use crate::gmp::{M, P};
+use super::{Locked, Sched};
+use crate::gmp::{G, M, P};
 use crate::sys::futex::Kernel;
 use std::ptr::NonNull;
 
@@ -60,14 +60,42 @@ impl Sched {
     #[doc(alias = "startm")]
     pub(crate) fn start_m(&self, pp: &P, start: Start) {
         let mut locked = self.lock.lock();
-        let Some(m) = locked.idle_ms.pop() else {
-            locked.orphans.push(pp.id, start);
+        if let Some(m) = locked.idle_ms.pop() {
             drop(locked);
-            return self.helper.ask();
-        };
+            // SAFETY: an idle M is alive and, off the list, this thread's to wake.
+            return unsafe { self.hand_over(m, pp, start) };
+        }
+        // A goroutine that brings its own thread needs none made.
+        if start == Start::Working
+            && let Some(m) = self.find_taker(&mut locked)
+        {
+            drop(locked);
+            // SAFETY: its goroutine was just taken out of the queue for it.
+            return unsafe { self.hand_over(m, pp, start) };
+        }
+        locked.orphans.push(pp.id, start);
         drop(locked);
-        // SAFETY: an idle M is alive and, off the list, this thread's to wake.
-        unsafe { self.hand_over(m, pp, start) };
+        self.helper.ask();
+    }
+
+    /// Whether somebody could take over a P at once, without a thread being made.
+    pub(crate) fn has_taker(&self) -> bool {
+        let locked = self.lock.lock();
+        !locked.idle_ms.is_empty() || locked.global.iter().any(is_bound)
+    }
+
+    /// Takes somebody out who can take over a P at once: an idle M, or the M of a goroutine that
+    /// waits for its turn with its own thread.
+    pub(crate) fn find_taker(&self, locked: &mut Locked) -> Option<NonNull<M>> {
+        if let Some(m) = locked.idle_ms.pop() {
+            if locked.idle_ms.is_empty() {
+                self.helper.ask_for_spare();
+            }
+            return Some(m);
+        }
+        let gp = locked.global.take_first(&self.global_len, is_bound)?;
+        // SAFETY: goroutines in a queue are valid.
+        NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut())
     }
 
     /// Wakes `m` with `pp`.
@@ -85,4 +113,9 @@ impl Sched {
         self.stats.m_unparks.add_shared(1);
         m.note.wake(&Kernel);
     }
+}
+
+/// Whether a goroutine must run on an M of its own.
+fn is_bound(gp: &G) -> bool {
+    !gp.bound_m.get().is_null()
 }

@@ -116,6 +116,94 @@ pub(crate) fn install_fault_handler(handler: FaultHandler) {
     }
 }
 
+/// The signal that stops a goroutine: it is for urgent data on sockets, which nobody uses, and is
+/// ignored by default.
+pub(crate) const PREEMPT: libc::c_int = libc::SIGURG;
+
+/// User code that the preemption signal has interrupted.
+pub(crate) struct Interrupted<'a> {
+    context: &'a libc::ucontext_t,
+}
+
+impl Interrupted<'_> {
+    /// Whether signals are blocked, as they are while another handler runs.
+    pub(crate) fn in_another_handler(&self) -> bool {
+        // SAFETY: a signal set is plain bits; the kernel's is 64 of them.
+        let blocked = unsafe { (&raw const self.context.uc_sigmask).cast::<u64>().read() };
+        blocked != 0
+    }
+}
+
+/// What handles the preemption signal: true if it was ours.
+pub(crate) type InterruptHandler = fn(&Interrupted<'_>) -> bool;
+
+static INTERRUPT_HANDLER: OnceLock<InterruptHandler> = OnceLock::new();
+static INTERRUPT_BEFORE_US: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// Puts `handler` in front of whatever handles the preemption signal. Once per process.
+pub(crate) fn install_interrupt_handler(handler: InterruptHandler) {
+    if INTERRUPT_HANDLER.set(handler).is_err() {
+        return;
+    }
+    INTERRUPT_BEFORE_US.get_or_init(|| current_action(PREEMPT));
+    // SAFETY: all zero is a valid sigaction; every field that matters is set below.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_interrupt as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    // SAFETY: `action` is complete. Everything is blocked while the handler sleeps, but for the
+    // signals that a fault of its own would raise.
+    unsafe {
+        libc::sigfillset(&raw mut action.sa_mask);
+        for own_fault in
+            [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT]
+        {
+            libc::sigdelset(&raw mut action.sa_mask, own_fault);
+        }
+        libc::sigaction(PREEMPT, &raw const action, null_mut());
+    }
+}
+
+extern "C" fn on_interrupt(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: errno is this thread's.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: the kernel passes a valid context for a handler with SA_SIGINFO.
+    let interrupted = Interrupted { context: unsafe { &*context.cast() } };
+    let ours = INTERRUPT_HANDLER.get().is_some_and(|handler| handler(&interrupted));
+    if !ours && let Some(before) = INTERRUPT_BEFORE_US.get() {
+        let handler = before.sa_sigaction;
+        // Ignored by default: there is nobody to pass it on to.
+        if handler != libc::SIG_DFL && handler != libc::SIG_IGN {
+            call(before, signal, info, context);
+        }
+    }
+    // SAFETY: as above; user code must not see that it was interrupted.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Calls the handler that was there before.
+fn call(
+    before: &libc::sigaction,
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    let handler = before.sa_sigaction;
+    if before.sa_flags & libc::SA_SIGINFO != 0 {
+        // SAFETY: the previous owner registered a function of this type.
+        let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+            unsafe { std::mem::transmute(handler) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: the previous owner registered a function of this type.
+        let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(handler) };
+        handler(signal);
+    }
+}
+
 fn current_action(signal: libc::c_int) -> libc::sigaction {
     let mut action = MaybeUninit::zeroed();
     // SAFETY: asks only; `action` is valid for the answer, and zeroed is valid if there is none.
@@ -158,14 +246,7 @@ fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
         // SAFETY: with the default action in place the faulting instruction runs again and ends
         // the process with the right signal.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
-    } else if before.is_some_and(|action| action.sa_flags & libc::SA_SIGINFO != 0) {
-        // SAFETY: the previous owner registered a function of this type.
-        let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
-            unsafe { std::mem::transmute(handler) };
-        handler(signal, info, context);
-    } else {
-        // SAFETY: the previous owner registered a function of this type.
-        let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(handler) };
-        handler(signal);
+    } else if let Some(before) = before {
+        call(&before, signal, info, context);
     }
 }
