@@ -111,6 +111,22 @@ impl<T: Linked> GlobalQueue<T> {
         batch
     }
 
+    /// The goroutines in order, which stay.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.list.iter()
+    }
+
+    /// Takes out the first that `wanted` agrees to.
+    pub fn take_first(
+        &mut self,
+        len: &GlobalLen,
+        wanted: impl Fn(&T) -> bool,
+    ) -> Option<NonNull<T>> {
+        let gp = self.list.take_first(wanted);
+        self.publish(len);
+        gp
+    }
+
     fn publish(&self, len: &GlobalLen) {
         len.0.store(self.list.len(), Ordering::Relaxed);
     }

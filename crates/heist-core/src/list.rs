@@ -139,6 +139,30 @@ impl<T: Linked> List<T> {
         std::mem::swap(self, other);
     }
 
+    /// The elements in order, which stay in the list.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        // SAFETY: elements of the list are valid, and their links do not change while it is borrowed.
+        let as_ref = |element: NonNull<T>| unsafe { &*element.as_ptr() };
+        std::iter::successors(self.head, move |&element| as_ref(element).link().0.get()).map(as_ref)
+    }
+
+    /// Takes out the first element that `wanted` agrees to.
+    pub fn take_first(&mut self, wanted: impl Fn(&T) -> bool) -> Option<NonNull<T>> {
+        let mut before = Self::new();
+        let mut found = None;
+        while let Some(element) = self.pop_front() {
+            // SAFETY: elements of the list are valid.
+            if wanted(unsafe { element.as_ref() }) {
+                found = Some(element);
+                break;
+            }
+            // SAFETY: just taken out of this list.
+            unsafe { before.push_back(element) };
+        }
+        self.prepend(&mut before);
+        found
+    }
+
     /// Takes the first `n` elements, or all if there are fewer.
     #[must_use]
     pub fn split_front(&mut self, n: u32) -> Self {

@@ -28,6 +28,7 @@ mod gmp;
 pub mod goroutine;
 pub mod metrics;
 mod panic_report;
+mod preempt;
 mod runtime;
 mod sched;
 mod snapshot;
@@ -46,3 +47,21 @@ pub use heist_core::policy::StealPolicy;
 pub use heist_macros::{main, test};
 pub use runtime::{Handle, Runtime};
 pub use sched::PanicPolicy;
+
+/// Runs `f`, which may block its thread for long, and lets the other goroutines go on meanwhile.
+///
+/// Announcing is an optimisation: a blocking call that is not announced is found out, a little
+/// later. On a plain thread `f` just runs.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().procs(1).build() }.unwrap();
+/// # rt.run(|| {
+/// let text = heist::blocking(|| std::fs::read_to_string("/proc/self/comm")).unwrap();
+/// assert!(!text.is_empty());
+/// # });
+/// ```
+#[doc(alias = "entersyscall")]
+pub fn blocking<T>(f: impl FnOnce() -> T) -> T {
+    sched::syscall::blocking(f)
+}

@@ -5,12 +5,13 @@ use crate::coro::overflow;
 use crate::current;
 use crate::goroutine::{self, JoinHandle, SpawnError};
 use crate::metrics::{Metrics, ProcStats};
-use crate::panic_report;
 use crate::sched::helper::Helper;
 use crate::sched::shutdown::Closed;
+use crate::sched::sysmon::Sysmon;
 use crate::sched::{Config, Sched};
-use crate::sys::{signal, thread};
+use crate::sys::{membarrier, signal, thread};
 use crate::throw;
+use crate::{panic_report, preempt};
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 pub struct Runtime {
     sched: Arc<Sched>,
     helper: Option<std::thread::JoinHandle<()>>,
+    sysmon: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Runtime {
@@ -37,11 +39,19 @@ impl Runtime {
         throw::install();
         panic_report::install();
         signal::install_fault_handler(overflow::HANDLER);
+        signal::install_interrupt_handler(preempt::signal::on_interrupt);
+        membarrier::prepare();
         let name = format!("{}-helper", config.name);
         let sched = Arc::new(Sched::new(config));
         let helper = Helper::new(Arc::clone(&sched));
         let helper = thread::spawn(name, move || helper.run())?;
-        Ok(Self { sched, helper: Some(helper) })
+        let watched = Arc::clone(&sched);
+        let name = format!("{}-sysmon", sched.config.name);
+        let sysmon = thread::spawn(name, move || Sysmon::new(&watched).run());
+        let mut rt = Self { sched, helper: Some(helper), sysmon: None };
+        // If it cannot be started, dropping the runtime stops the helper.
+        rt.sysmon = Some(sysmon?);
+        Ok(rt)
     }
 
     pub(crate) fn sched(&self) -> &Sched {
@@ -131,6 +141,10 @@ impl Drop for Runtime {
             return;
         }
         let closed = self.sched.shut_down();
+        if let Some(sysmon) = self.sysmon.take() {
+            // It does not panic; if it did, the process has been told.
+            let _ = sysmon.join();
+        }
         if let Some(helper) = self.helper.take()
             && closed == Closed::Clean
         {

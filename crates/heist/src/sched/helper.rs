@@ -14,7 +14,7 @@ use crate::sys::futex::Kernel;
 use crate::sys::{stderr, thread};
 use heist_core::note::Futex;
 use heist_core::sync::{AtomicU32, Ordering};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ impl Mailbox {
         let known = if scavenging { SCAVENGE } else { 0 };
         loop {
             // ORDERING: see `post`.
-            let asked = self.asked.fetch_and(!WORK, Ordering::AcqRel);
+            let asked = self.asked.fetch_and(!(WORK | SPARE), Ordering::AcqRel);
             if asked & !known != 0 {
                 return asked;
             }
@@ -150,8 +150,11 @@ impl Helper {
                 return self.leave();
             }
             self.adopt_orphans();
+            if asked & SPARE != 0 {
+                self.make_spare();
+            }
             self.collect_stacks();
-            if scavenging && asked & WORK == 0 {
+            if scavenging && asked & (WORK | SPARE) == 0 {
                 let (_, more) = stack::scavenge();
                 scavenging = more;
                 if !more {
@@ -209,8 +212,22 @@ impl Helper {
         }
     }
 
-    /// Starts a thread for `pp`. False if the system refuses.
-    fn make_m(&mut self, pp: &P, start: Start, n: u32) -> bool {
+    /// Sees to it that an M with nothing to do is at hand.
+    fn make_spare(&mut self) {
+        let mut locked = self.sched.lock.lock();
+        let n = locked.n_ms;
+        if !locked.idle_ms.is_empty() || n >= self.sched.config.max_threads {
+            return;
+        }
+        locked.n_ms += 1;
+        drop(locked);
+        if self.refused_until.is_some() || !self.make_m(null(), Start::Working, n) {
+            self.sched.lock.lock().n_ms -= 1;
+        }
+    }
+
+    /// Starts a thread for `pp`, or without a P for one to do nothing. False if the system refuses.
+    fn make_m(&mut self, pp: *const P, start: Start, n: u32) -> bool {
         let sched = Arc::clone(&self.sched);
         // ALLOC: helper thread
         let m = Box::leak(Box::new(M::new(NonNull::from(&*sched), n)));

@@ -80,6 +80,7 @@ impl Sched {
         };
         m.acquire_p(self.p(id));
         drop(locked);
+        self.bell.ring();
         self.become_spinning(m);
         LastLook::Awake(Found::Retry)
     }

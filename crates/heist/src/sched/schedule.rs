@@ -10,9 +10,9 @@ use crate::current;
 use crate::gmp::g::{self, Outcome, Woken};
 use crate::gmp::m::{Commit, Request, Seal};
 use crate::gmp::{G, M, pool};
-use heist_core::{m_word, policy};
 use heist_core::status::Status;
 use heist_core::sync::Ordering;
+use heist_core::{m_word, policy};
 use std::ptr::{NonNull, null_mut};
 
 /// The life of an M: it has been woken for the first time when this is called.
@@ -20,7 +20,9 @@ use std::ptr::{NonNull, null_mut};
 pub(crate) fn run(m: &M) {
     let sched = m.sched();
     current::set_m(m);
-    if matches!(sched.take_over(m), super::find_runnable::Found::Retry) {
+    // A spare M begins with a rest.
+    let first = if m.next_p.get().is_null() { sched.stop_m(m) } else { sched.take_over(m) };
+    if matches!(first, super::find_runnable::Found::Retry) {
         while let Some(next) = sched.next_for(m) {
             if m.spinning.get() {
                 sched.stop_spinning(m);

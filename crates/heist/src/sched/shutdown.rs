@@ -110,5 +110,6 @@ impl Sched {
         }
         // Ms that look for work right now see the phase before they sleep.
         self.helper.ask();
+        self.bell.ring();
     }
 }

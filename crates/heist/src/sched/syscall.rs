@@ -39,6 +39,7 @@ impl Sched {
         if let Some(id) = locked.idle_ps.take(&self.idle) {
             m.acquire_p(self.p(id));
             drop(locked);
+            self.bell.ring();
             m.p().advance_tick();
             m.p().stats.regained.bump();
             return;

@@ -20,7 +20,7 @@ use crate::sys::{clock, thread};
 use heist_core::m_word::{Place, Stamp};
 use heist_core::note::Futex;
 use heist_core::policy::{
-    SYSMON_IDLE_ROUNDS, SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_REST_NS, SYSCALL_MAX_NS,
+    SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS, SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_REST_NS,
 };
 use heist_core::sync::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -208,7 +208,8 @@ impl Sched {
 
     /// Whether the P of an M in a blocking call would be of use to somebody.
     fn wants_p_of(&self, pp: &P) -> bool {
-        !pp.queue.is_empty() || self.spinning.n() + self.idle.count() == 0
+        !pp.queue.is_empty()
+            || self.spinning.n() + self.idle.count() == 0
             || self.global_len.get() != 0
     }
 

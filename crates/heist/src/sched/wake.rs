@@ -52,6 +52,7 @@ impl Sched {
             return self.spinning.withdraw();
         };
         drop(locked);
+        self.bell.ring();
         self.stats.wake_ups.add_shared(1);
         self.start_m(self.p(id), Start::Spinning);
     }
