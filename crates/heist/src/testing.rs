@@ -31,7 +31,7 @@ pub fn sample(rt: &Runtime) -> Sample {
         n_idle: sched.idle.count(),
         n_spinning: sched.spinning.n(),
         need_spinning: sched.spinning.requested(),
-        global: sched.global_len.get(),
+        global: sched.global_len().get(),
         queued: sched.all_ps().iter().map(|pp| pp.queue.len()).collect(),
         idle: sched.all_ps().iter().map(|pp| sched.idle.idle.contains(pp.id)).collect(),
     }

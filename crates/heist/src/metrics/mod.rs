@@ -77,7 +77,7 @@ impl Metrics {
         let spinning = u64::from(sched.spinning.n());
         let running = running.saturating_sub(spinning).min(live);
         let queued: u64 = sched.all_ps().iter().map(|pp| u64::from(pp.queue.len())).sum();
-        let runnable = (queued + u64::from(sched.global_len.get())).min(live - running);
+        let runnable = (queued + u64::from(sched.global_len().get())).min(live - running);
         let threads = u64::from(sched.lock.lock().n_ms);
         let mut list = Vec::with_capacity(32);
         let mut add = |name, kind, help, value| {
@@ -182,7 +182,7 @@ impl Metrics {
             "/heist/queue/global:goroutines",
             Gauge,
             "Goroutines in the global queue.",
-            sched.global_len.get().into(),
+            sched.global_len().get().into(),
         );
         add(
             "/heist/queue/global-put:goroutines",

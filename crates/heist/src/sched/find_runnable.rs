@@ -58,14 +58,20 @@ impl Sched {
     /// runtime has stopped.
     #[doc(alias = "findRunnable")]
     pub(crate) fn find_runnable(&self, m: &M) -> Option<Next> {
+        let mut lingered = false;
         loop {
             if let Some(next) = self.find_with_p(m, m.p()) {
                 return Some(next);
             }
-            let found = match self.steal_work(m) {
-                Found::Nothing => self.sleep(m),
-                found => found,
-            };
+            let mut found = self.steal_work(m);
+            if matches!(found, Found::Nothing) && m.spinning.get() && !lingered {
+                lingered = true;
+                found = self.linger();
+            }
+            if matches!(found, Found::Nothing) {
+                lingered = false;
+                found = self.sleep(m);
+            }
             match found {
                 Found::Run(next) => return Some(next),
                 Found::Retry | Found::Nothing => {}
@@ -83,20 +89,20 @@ impl Sched {
     /// Every 61st tick the global queue goes first.
     #[inline]
     fn global_in_turn(&self, pp: &P) -> Option<Next> {
-        if !policy::global_first(pp.tick()) || self.global_len.get() == 0 {
+        if !policy::global_first(pp.tick()) || self.global_len().get() == 0 {
             return None;
         }
-        let gp = self.lock.lock().global.pop(&self.global_len)?;
+        let gp = self.lock.lock().global.pop(self.global_len())?;
         pp.stats.global_taken.bump();
         Some(Next::fresh(gp))
     }
 
     /// A fair share of the global queue: one to run, the others into the own ring.
     pub(crate) fn next_global(&self, m: &M) -> Option<Next> {
-        if self.global_len.get() == 0 {
+        if self.global_len().get() == 0 {
             return None;
         }
-        let mut batch = self.lock.lock().global.pop_batch(&self.global_len, self.procs());
+        let mut batch = self.lock.lock().global.pop_batch(self.global_len(), self.procs());
         take_batch(m, &mut batch)
     }
 }
@@ -105,7 +111,11 @@ impl Sched {
 #[inline]
 pub(crate) fn next_local(m: &M) -> Option<Next> {
     // SAFETY: this M holds its P.
-    unsafe { m.p().owner() }.pop().map(Next::from)
+    let own = unsafe { m.p().owner() };
+    let popped = own.pop()?;
+    // Another core may have written the next one: fetch it while this one runs.
+    G::prefetch(own.upcoming(), 2);
+    Some(Next::from(popped))
 }
 
 /// Keeps a batch from the global queue: the first to run, the others into the ring.

@@ -302,7 +302,7 @@ impl Sched {
         // SAFETY: the P was given to the helper, so nobody else holds it.
         let mut work = unsafe { pp.owner() }.drain();
         let mut locked = self.lock.lock();
-        locked.global.prepend(&self.global_len, &mut work);
+        locked.global.prepend(self.global_len(), &mut work);
         locked.idle_ps.put(&self.idle, pp.id, false);
         if !was_refused {
             locked.n_ms -= 1;
@@ -315,7 +315,8 @@ impl Sched {
 
     /// Wakes somebody if there is anything to run.
     fn wake_p_if_work(&self) {
-        let any = self.global_len.get() != 0 || self.all_ps().iter().any(|pp| !pp.queue.is_empty());
+        let any =
+            self.global_len().get() != 0 || self.all_ps().iter().any(|pp| !pp.queue.is_empty());
         if any {
             self.wake_p();
         }

@@ -18,6 +18,7 @@ pub(crate) mod cancel;
 pub(crate) mod find_runnable;
 pub(crate) mod helper;
 pub(crate) mod idle;
+pub(crate) mod linger;
 pub(crate) mod park;
 pub(crate) mod schedule;
 pub(crate) mod shutdown;
@@ -81,7 +82,8 @@ pub(crate) enum Phase {
     Stopped = 2,
 }
 
-/// What the scheduler lock protects.
+/// What the scheduler lock protects. The queue comes first: it is on the lock's own cache line.
+#[repr(C)]
 pub(crate) struct Locked {
     pub(crate) global: GlobalQueue<G>,
     pub(crate) idle_ps: IdleProcs,
@@ -97,10 +99,10 @@ pub(crate) struct Locked {
 /// A runtime's scheduler.
 pub(crate) struct Sched {
     pub(crate) config: Config,
-    pub(crate) lock: CachePadded<Lock<Locked>>,
-    pub(crate) global_len: CachePadded<GlobalLen>,
+    pub(crate) lock: CachePadded<Lock<Locked, GlobalLen>>,
     pub(crate) idle: CachePadded<IdleView>,
     pub(crate) spinning: Spinning,
+    pub(crate) linger: linger::Linger,
     pub(crate) steal_order: StealOrder,
     all_ps: Box<[P]>,
     phase: AtomicU32,
@@ -132,7 +134,7 @@ impl Sched {
             all_ps: (0..procs)
                 .map(|id| P::new(id, config.stack, config.seed, config.chaos))
                 .collect(),
-            lock: CachePadded::new(Lock::new(
+            lock: CachePadded::new(Lock::with_beside(
                 Rank::Sched,
                 Locked {
                     global: GlobalQueue::new(),
@@ -142,10 +144,11 @@ impl Sched {
                     stackless: List::new(),
                     n_ms: 0,
                 },
+                GlobalLen::new(),
             )),
-            global_len: CachePadded::new(GlobalLen::new()),
             idle: CachePadded::new(idle),
             spinning: Spinning::new(),
+            linger: linger::Linger::new(),
             steal_order: StealOrder::new(procs),
             n_stackless: AtomicU32::new(0),
             endings: AtomicU32::new(0),
@@ -155,6 +158,12 @@ impl Sched {
             helper: helper::Mailbox::new(),
             config,
         }
+    }
+
+    /// The length of the global queue, without the lock.
+    #[inline]
+    pub(crate) fn global_len(&self) -> &GlobalLen {
+        self.lock.beside()
     }
 
     /// How many Ps there are.
@@ -243,7 +252,7 @@ impl Sched {
     pub(crate) unsafe fn push_global(&self, gp: NonNull<G>) {
         let mut locked = self.lock.lock();
         // SAFETY: passed on.
-        unsafe { locked.global.push_back(&self.global_len, gp) };
+        unsafe { locked.global.push_back(self.global_len(), gp) };
     }
 
     /// Writes the state of Ps and queues to standard error, without a lock.
@@ -254,7 +263,7 @@ impl Sched {
             self.idle.count(),
             self.spinning.n(),
             self.spinning.requested(),
-            self.global_len.get(),
+            self.global_len().get(),
         ));
         for pp in &self.all_ps {
             stderr::report(format_args!(

@@ -29,7 +29,7 @@ impl Sched {
             if let Some(gp) = self.steal_once(m, run_next) {
                 return Found::Run(Next::fresh(gp));
             }
-            if self.global_len.get() != 0 {
+            if self.global_len().get() != 0 {
                 return Found::Retry;
             }
         }
