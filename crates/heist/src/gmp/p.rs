@@ -3,6 +3,7 @@
 //! Whoever holds a P uses its queue as the owner and its `local` part freely; everybody else sees
 //! the queue as a thief and the counters as a reader.
 
+use super::yielded::Yielded;
 use super::{G, M, pool};
 use crate::coro::stack::{Class, StackCache};
 use crate::metrics::shard::Shard;
@@ -39,6 +40,8 @@ impl Drop for Local {
 pub(crate) struct P {
     pub(crate) id: u32,
     pub(crate) queue: RunQueue<G>,
+    /// Its part of the global queue.
+    pub(crate) yielded: CachePadded<Yielded>,
     /// Goroutines executed with a slice of their own.
     tick: CachePadded<AtomicU32>,
     /// The M that holds it, for reports.
@@ -57,6 +60,7 @@ impl P {
         Self {
             id,
             queue: RunQueue::new(),
+            yielded: CachePadded::new(Yielded::new()),
             tick: CachePadded::new(AtomicU32::new(0)),
             m: AtomicPtr::new(null_mut()),
             local: CachePadded::new(UnsafeCell::new(Local {
@@ -90,6 +94,11 @@ impl P {
     pub(crate) unsafe fn local(&self) -> &mut Local {
         // SAFETY: by the caller's promise.
         unsafe { &mut *self.local.get() }
+    }
+
+    /// Whether nothing waits here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.yielded.len() == 0
     }
 
     /// The tick.

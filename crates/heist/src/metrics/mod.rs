@@ -76,7 +76,8 @@ impl Metrics {
         let running = sched.all_ps().iter().filter(|pp| pp.has_m()).count() as u64;
         let spinning = u64::from(sched.spinning.n());
         let running = running.saturating_sub(spinning).min(live);
-        let queued: u64 = sched.all_ps().iter().map(|pp| u64::from(pp.queue.len())).sum();
+        let queued: u64 =
+            sched.all_ps().iter().map(|pp| u64::from(pp.queue.len() + pp.yielded.len())).sum();
         let runnable = (queued + u64::from(sched.global_len().get())).min(live - running);
         let threads = u64::from(sched.lock.lock().n_ms);
         let mut list = Vec::with_capacity(32);

@@ -45,7 +45,7 @@ impl Sched {
             return Found::Retry;
         }
         let pp = m.release_p();
-        if !pp.queue.is_empty() {
+        if !pp.is_empty() {
             heist_core::throw!("Sched::sleep: P{} is not empty", pp.id);
         }
         locked.idle_ps.put(&self.idle, pp.id, false);

@@ -53,6 +53,8 @@ impl Sched {
 
     /// Whether a P has something that this runtime's policy lets others take.
     pub(crate) fn can_rob(&self, pp: &P) -> bool {
-        !self.idle.idle.contains(pp.id) && pp.queue.has_loot(&self.config.steal)
+        let steal = &self.config.steal;
+        !self.idle.idle.contains(pp.id)
+            && (pp.queue.has_loot(steal) || steal.share.of(pp.yielded.len()) != 0)
     }
 }

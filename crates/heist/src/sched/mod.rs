@@ -267,9 +267,10 @@ impl Sched {
         ));
         for pp in &self.all_ps {
             stderr::report(format_args!(
-                "\tP{}: queued={} tick={} held={} idle={}\n",
+                "\tP{}: queued={} yielded={} tick={} held={} idle={}\n",
                 pp.id,
                 pp.queue.len(),
+                pp.yielded.len(),
                 pp.tick(),
                 pp.has_m(),
                 self.idle.idle.contains(pp.id),

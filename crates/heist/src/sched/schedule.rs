@@ -113,26 +113,20 @@ fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
     true
 }
 
-/// Puts a goroutine that yielded behind all others.
+/// Puts a goroutine that yielded at the end of the global queue, of which this P has a part.
 fn requeue(m: &M, gp: NonNull<G>) {
     let pp = m.p();
+    let sched = m.sched();
     pp.stats.yields.bump();
     pp.stats.global_put.bump();
-    let sched = m.sched();
     // SAFETY: the goroutine just left this M, which still owns it.
-    unsafe { gp.as_ref() }.status.transition(Status::Running, Status::Runnable);
-    let mut locked = sched.lock.lock();
-    // SAFETY: as above.
-    unsafe { locked.global.push_back(sched.global_len(), gp) };
-    if policy::global_first(pp.tick()) || !pp.queue.is_empty() {
-        return;
+    unsafe {
+        gp.as_ref().status.transition(Status::Running, Status::Runnable);
+        pp.yielded.push(gp);
     }
-    // The search would come back for a share of the global queue: take it while the lock is held.
-    let mut batch = locked.global.pop_batch(sched.global_len(), sched.procs());
-    drop(locked);
-    pp.stats.global_taken.add(batch.len().into());
-    // SAFETY: this M holds its P.
-    unsafe { pp.owner() }.push_batch(&mut batch);
+    // ORDERING: the submitter's fence of `heist_core::spinning`.
+    heist_core::sync::fence(Ordering::SeqCst);
+    sched.wake_p();
 }
 
 #[derive(PartialEq, Eq)]
