@@ -123,6 +123,12 @@ impl P {
         self.m.store(m.cast_mut(), Ordering::Relaxed);
     }
 
+    /// Whether a goroutine runs on it.
+    pub(crate) fn runs_one(&self) -> bool {
+        // SAFETY: Ms live until their runtime has stopped, and then hold no P.
+        unsafe { self.m.load(Ordering::Relaxed).as_ref() }.is_some_and(|m| m.current().is_some())
+    }
+
     /// Whether an M holds it.
     pub(crate) fn has_m(&self) -> bool {
         !self.m.load(Ordering::Relaxed).is_null()
