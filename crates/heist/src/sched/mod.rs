@@ -108,8 +108,10 @@ pub(crate) struct Sched {
     phase: AtomicU32,
     /// How many goroutines wait for the memory of a stack.
     pub(crate) n_stackless: AtomicU32,
-    /// Counts goroutines that end while the runtime closes; its closer sleeps on it.
+    /// Counts goroutines that end while somebody waits for the last one, who sleeps on it.
     pub(crate) endings: AtomicU32,
+    /// Whether somebody does.
+    pub(crate) endings_watched: AtomicU32,
     /// Goroutine ids handed out so far.
     ids: CachePadded<AtomicU64>,
     /// Counts what happens without a P.
@@ -152,6 +154,7 @@ impl Sched {
             steal_order: StealOrder::new(procs),
             n_stackless: AtomicU32::new(0),
             endings: AtomicU32::new(0),
+            endings_watched: AtomicU32::new(0),
             phase: AtomicU32::new(Phase::Running as u32),
             ids: CachePadded::new(AtomicU64::new(0)),
             stats: CachePadded::new(Shard::default()),
