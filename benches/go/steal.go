@@ -26,6 +26,8 @@ func steal(name string, pause time.Duration, samples int) []reading {
 			ranAt.Store(0)
 			start := time.Since(epoch)
 			go func() { ranAt.Store(int64(time.Since(epoch))) }()
+			// The newest goroutine is its own P's for a while.
+			go func() {}()
 			for ranAt.Load() == 0 && time.Since(epoch)-start < patience {
 			}
 			if at := ranAt.Load(); at != 0 {

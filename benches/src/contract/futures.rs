@@ -7,10 +7,6 @@ use std::time::Duration;
 
 /// Starting tasks and waiting for them.
 pub trait Tasks: 'static {
-    /// A task spawned by a running one sits where no other worker can take it until a
-    /// second one is spawned.
-    const NEWEST_TASK_IS_PRIVATE: bool = false;
-
     type Handle<T: Send + 'static>: Send;
     type Group: Group;
     type Gate: Gate;

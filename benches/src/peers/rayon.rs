@@ -126,8 +126,9 @@ fn steal(procs: usize, thief: Thief) -> Outcome {
         let give_way = || {
             rayon::yield_now();
         };
-        steal::tally(thief, thief.n_samples() / 10, spawn, give_way);
-        steal::tally(thief, thief.n_samples(), spawn, give_way).into_outcome()
+        let empty = || rayon::spawn(|| ());
+        steal::tally(thief, thief.n_samples() / 10, spawn, empty, give_way);
+        steal::tally(thief, thief.n_samples(), spawn, empty, give_way).into_outcome()
     })
 }
 

@@ -34,9 +34,6 @@ fn runtime(procs: usize) -> Runtime {
 }
 
 impl Tasks for Tokio {
-    /// The LIFO slot.
-    const NEWEST_TASK_IS_PRIVATE: bool = true;
-
     type Handle<T: Send + 'static> = JoinHandle<T>;
     type Group = TokioGroup;
     type Gate = TokioGate;

@@ -78,6 +78,21 @@ impl<T: Linked> List<T> {
         self.head
     }
 
+    /// Takes the list apart, without touching its elements: its two ends, between which the others
+    /// hang, or None if it is empty.
+    pub fn into_ends(mut self) -> Option<(NonNull<T>, NonNull<T>)> {
+        self.head.take().zip(self.tail.take())
+    }
+
+    /// Puts a list together again.
+    ///
+    /// # Safety
+    /// `ends` came from [`List::into_ends`] of a list of `len` elements that nobody changed since.
+    #[must_use]
+    pub const unsafe fn from_ends(ends: (NonNull<T>, NonNull<T>), len: u32) -> Self {
+        Self { head: Some(ends.0), tail: Some(ends.1), len }
+    }
+
     /// Appends an element.
     ///
     /// # Safety
@@ -110,8 +125,9 @@ impl<T: Linked> List<T> {
     /// Takes the first element.
     pub fn pop_front(&mut self) -> Option<NonNull<T>> {
         let element = self.head?;
-        // SAFETY: elements of the list are valid.
-        self.head = unsafe { element.as_ref() }.link().0.take();
+        // SAFETY: elements of the list are valid. The link is left as it is: it means nothing outside
+        // of a list, and not writing it spares the cache line of an element that is only moved.
+        self.head = unsafe { element.as_ref() }.link().0.get();
         if self.head.is_none() {
             self.tail = None;
         }
@@ -166,14 +182,22 @@ impl<T: Linked> List<T> {
     /// Takes the first `n` elements, or all if there are fewer.
     #[must_use]
     pub fn split_front(&mut self, n: u32) -> Self {
-        let mut front = Self::new();
-        for _ in 0..n {
-            let Some(element) = self.pop_front() else {
-                break;
-            };
-            // SAFETY: just taken out of this list, so valid and in none.
-            unsafe { front.push_back(element) };
+        if n >= self.len {
+            return std::mem::take(self);
         }
+        let Some(mut last) = self.head.filter(|_| n > 0) else { return Self::new() };
+        for _ in 1..n {
+            // SAFETY: elements of the list are valid, and there are more than `n`.
+            let Some(next) = (unsafe { last.as_ref() }).link().0.get() else {
+                crate::throw!("List::split_front: {} counted, fewer found", self.len);
+            };
+            last = next;
+        }
+        // SAFETY: as above.
+        let rest = unsafe { last.as_ref() }.link().0.take();
+        let front = Self { head: self.head, tail: Some(last), len: n };
+        self.head = rest;
+        self.len -= n;
         front
     }
 }

@@ -31,10 +31,12 @@ pub enum Rank {
     Timer = 7,
     /// A descriptor of the network poller.
     PollDesc = 8,
+    /// The goroutines that yielded at a P.
+    Yielded = 9,
 }
 
 /// How many ranks there are.
-const N_RANKS: usize = 9;
+const N_RANKS: usize = 10;
 
 /// `(a, b)`: b may be taken while a is held. Chains follow.
 pub const ORDER: &[(Rank, Rank)] = &[
@@ -47,6 +49,7 @@ pub const ORDER: &[(Rank, Rank)] = &[
     (Rank::Sched, Rank::FreeGs),
     (Rank::FreeGs, Rank::AllGs),
     (Rank::Sched, Rank::Stacks),
+    (Rank::Sched, Rank::Yielded),
 ];
 
 /// For each rank, the ranks that may be held when it is taken.

@@ -31,6 +31,26 @@ pub const STEAL_TRIES: u32 = 4;
 /// about to block and run it itself.
 pub const RUN_NEXT_BACK_OFF_NS: u64 = 3_000;
 
+/// The longest time a spinner lingers after its passes before it sleeps: about what it costs to
+/// wake it up again.
+pub const LINGER_MAX_NS: u64 = 50_000;
+/// The shortest: a program whose pauses are long pays next to nothing for it.
+pub const LINGER_MIN_NS: u64 = 1_000;
+
+/// How long to linger next time, given what it was and for how long the M then slept. If lingering
+/// as long as it costs to be woken would have spared the sleep, twice as long, else half.
+#[must_use]
+pub const fn next_linger(linger_ns: u64, slept_ns: u64) -> u64 {
+    let next = if slept_ns < 2 * LINGER_MAX_NS { 2 * linger_ns } else { linger_ns / 2 };
+    if next < LINGER_MIN_NS {
+        LINGER_MIN_NS
+    } else if next > LINGER_MAX_NS {
+        LINGER_MAX_NS
+    } else {
+        next
+    }
+}
+
 /// Free goroutine records a P keeps; at this many it gives back down to half.
 pub const FREE_G_MAX: u32 = 64;
 /// What a P's free list is cut down to and filled up to.

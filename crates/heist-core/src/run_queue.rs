@@ -29,7 +29,7 @@
 //! GO: proc.go runqput, runqget, runqgrab, runqsteal, runqempty, runqputslow, runqputbatch.
 
 use crate::list::{Linked, List};
-use crate::policy::{OVERFLOW_BATCH, RING_CAPACITY, Share};
+use crate::policy::{OVERFLOW_BATCH, RING_CAPACITY, RunNextTheft, Share, StealPolicy};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, keep_seq_cst};
 use crossbeam_utils::CachePadded;
 use std::mem::MaybeUninit;
@@ -163,6 +163,19 @@ impl<T> RunQueue<T> {
         }
     }
 
+    /// Whether a thief with this policy could take something, at one moment during the call.
+    #[must_use]
+    pub fn has_loot(&self, policy: &StealPolicy) -> bool {
+        let run_next = policy.run_next == RunNextTheft::LastTry;
+        if run_next && policy.share.of(1) == 1 {
+            return !self.is_empty();
+        }
+        let head = self.head.load(Ordering::Acquire);
+        let ring = self.owner_side.tail.load(Ordering::Acquire).wrapping_sub(head);
+        // More than the ring holds: head and tail are of different moments, so work is moving.
+        policy.share.of(ring.min(RING_CAPACITY)) > 0 || run_next && !self.is_empty()
+    }
+
     /// Goroutines in ring and `run_next`, for reports: exact only while nobody works on it.
     #[must_use]
     pub fn len(&self) -> u32 {
@@ -286,6 +299,17 @@ impl<T> Owner<'_, T> {
                 return Some(Popped::Fresh(gp));
             }
         }
+    }
+
+    /// The goroutine that is next in the ring, if nobody takes it first: a hint for prefetching.
+    #[inline]
+    #[must_use]
+    pub fn upcoming(&self) -> *const T {
+        let head = self.0.head.load(Ordering::Relaxed);
+        if head == self.0.owner_side.tail.load(Ordering::Relaxed) {
+            return null_mut();
+        }
+        self.0.slot(head).load(Ordering::Relaxed)
     }
 
     /// Fills the ring from the front of `list`; what finds no place stays in the list.

@@ -64,8 +64,10 @@ fn try_expand(attribute: Attribute, args: TokenStream, function: &ItemFn) -> Res
     let ending = Ending::of(output);
     let run_output = ending.output();
     let run = match &options.procs {
-        Procs::Default => run_once(promise, &options, &ending.call(name), None),
-        Procs::One(procs) => run_once(promise, &options, &ending.call(name), Some(procs)),
+        Procs::Default => run_once(attribute, promise, &options, &ending.call(name), None),
+        Procs::One(procs) => {
+            run_once(attribute, promise, &options, &ending.call(name), Some(procs))
+        }
         Procs::Each(list) if should_panic(function) => panic_each(promise, &options, name, list),
         Procs::Each(list) => run_each(promise, &options, name, list, &ending),
     };
@@ -173,6 +175,7 @@ fn start_runtime(
 }
 
 fn run_once(
+    attribute: Attribute,
     promise: Token![unsafe],
     options: &Options,
     call: &TokenStream,
@@ -181,9 +184,14 @@ fn run_once(
     let locals = Locals::new();
     let start = start_runtime(promise, options, procs.map(|value| quote!(#value)), &locals);
     let runtime = &locals.runtime;
+    // A program whose main goroutine ends itself ends when the others have; a test fails.
+    let run = match attribute {
+        Attribute::Main => quote!(run_main),
+        Attribute::Test => quote!(run),
+    };
     quote! {
         #start
-        #runtime.run(#call)
+        #runtime.#run(#call)
     }
 }
 

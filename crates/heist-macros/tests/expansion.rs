@@ -68,6 +68,14 @@ impl Runtime {
     {
         f()
     }
+
+    pub fn run_main<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        self.run(f)
+    }
 }
 
 const SMALL_STACK: usize = 32 * 1024;

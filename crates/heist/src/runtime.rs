@@ -9,7 +9,7 @@ use crate::sched::helper::Helper;
 use crate::sched::shutdown::Closed;
 use crate::sched::sysmon::Sysmon;
 use crate::sched::{Config, Sched};
-use crate::sys::{membarrier, signal, thread};
+use crate::sys::{membarrier, signal, stderr, thread};
 use crate::throw;
 use crate::{panic_report, preempt};
 use std::fmt;
@@ -93,6 +93,35 @@ impl Runtime {
             Err(error) => match error.into_panic() {
                 Ok(payload) => std::panic::resume_unwind(payload),
                 Err(error) => panic!("heist::Runtime::run: {error}"),
+            },
+        }
+    }
+
+    /// [`run`](Self::run) for the main function of a program: if it ends itself by
+    /// [`exit_current`](crate::exit_current), the others run on, and when none is left the process
+    /// ends with Go's error and exit code 2.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn run_main<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        // SAFETY: as in `run`.
+        let spawned = unsafe { goroutine::spawn_on(&self.sched, f, Location::caller()) };
+        let handle = spawned.unwrap_or_else(|error| panic!("heist::main: {error}"));
+        match handle.join_shielded() {
+            Ok(result) => result,
+            Err(error) if error.is_exited() => {
+                self.sched.wait_until_empty();
+                stderr::report(format_args!(
+                    "fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n"
+                ));
+                stderr::exit_now(2);
+            }
+            Err(error) => match error.into_panic() {
+                Ok(payload) => std::panic::resume_unwind(payload),
+                Err(error) => panic!("heist::main: {error}"),
             },
         }
     }

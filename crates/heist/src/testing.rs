@@ -14,7 +14,7 @@ pub struct Sample {
     pub n_spinning: u32,
     /// Whether somebody asked for one more.
     pub need_spinning: bool,
-    /// Goroutines in the global queue.
+    /// Goroutines in the global queue, with the parts of it that lie at the processors.
     pub global: u32,
     /// Goroutines in each processor's queue, `run_next` included.
     pub queued: Vec<u32>,
@@ -31,7 +31,8 @@ pub fn sample(rt: &Runtime) -> Sample {
         n_idle: sched.idle.count(),
         n_spinning: sched.spinning.n(),
         need_spinning: sched.spinning.requested(),
-        global: sched.global_len.get(),
+        global: sched.global_len().get()
+            + sched.all_ps().iter().map(|pp| pp.yielded.len()).sum::<u32>(),
         queued: sched.all_ps().iter().map(|pp| pp.queue.len()).collect(),
         idle: sched.all_ps().iter().map(|pp| sched.idle.idle.contains(pp.id)).collect(),
     }

@@ -231,6 +231,28 @@ fn the_others_run_on_when_main_leaves() {
     });
 }
 
+#[heist::main(unsafe, procs = 2)]
+fn main_that_leaves() {
+    go(|| {
+        for _ in 0..1000 {
+            heist::yield_now();
+        }
+        eprintln!("the other one ran to its end");
+    });
+    exit_current();
+}
+
+/// SP-09: in a program, the others go on to their end, and then it ends with Go's error.
+#[test]
+fn a_program_without_goroutines_ends_with_an_error() {
+    let ended = child::run("a_program_without_goroutines_ends_with_an_error", || {
+        main_that_leaves();
+    });
+    ended.exited(2);
+    ended.said("the other one ran to its end");
+    ended.said("fatal error: no goroutines (main called runtime.Goexit) - deadlock!");
+}
+
 /// SP-10: asking to leave while a panic unwinds is an error that says so, not a silent end.
 #[test]
 fn leaving_while_a_panic_unwinds_is_refused() {

@@ -16,7 +16,7 @@ impl Runtime {
         Ok(self)
     }
 
-    pub fn run(self, f: fn()) {
+    pub fn run_main(self, f: fn()) {
         f()
     }
 }

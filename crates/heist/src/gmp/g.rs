@@ -16,6 +16,7 @@ use super::M;
 use super::shown::{ShownByte, ShownNumber, ShownPointer};
 use crate::coro::stack::Class;
 use crate::coro::switch::Coro;
+use crate::sys::memory::prefetch_for_write;
 use heist_core::join::JoinWord;
 use heist_core::list::{Link, Linked};
 use heist_core::status::{StatusWord, Ticket};
@@ -124,6 +125,9 @@ pub(crate) struct Extras {
 }
 
 /// A goroutine.
+///
+/// The order of the fields is the order of the cache lines: whoever runs a goroutine with a small
+/// closure from beginning to end touches the first two, whoever spawns it writes all three.
 #[repr(C, align(64))]
 pub(crate) struct G {
     pub(crate) link: Link<G>,
@@ -135,19 +139,21 @@ pub(crate) struct G {
     pub(crate) started: Cell<bool>,
     /// Who ended the last wait; written by the claimer.
     pub(crate) woken: Cell<Woken>,
-    pub(crate) id: ShownNumber,
-    pub(crate) parent_id: ShownNumber,
-    pub(crate) sched: ShownPointer<Sched>,
+    pub(crate) vtable: Cell<Option<&'static Vtable>>,
     /// The M it must run on: it parked while panicking, or is locked to its thread.
     pub(crate) bound_m: Cell<*const M>,
-    pub(crate) vtable: Cell<Option<&'static Vtable>>,
-    spawn_site: ShownPointer<Location<'static>>,
     /// Counted by an `Arc` that the record owns one share of.
     pub(crate) extras: Cell<*const Extras>,
-    /// The wait of whoever joins this goroutine. Written before its address goes into `join`.
-    pub(crate) joiner: Cell<Ticket>,
+    pub(crate) sched: ShownPointer<Sched>,
+    // Second line.
     pub(crate) coro: Coro,
     pub(crate) payload: Payload,
+    // Third line, after the larger part of the payload.
+    /// The wait of whoever joins this goroutine. Written before its address goes into `join`.
+    pub(crate) joiner: Cell<Ticket>,
+    pub(crate) id: ShownNumber,
+    pub(crate) parent_id: ShownNumber,
+    spawn_site: ShownPointer<Location<'static>>,
 }
 
 // SAFETY: see "Who may touch what" above: every non-atomic field has one owner at a time, and
@@ -185,6 +191,16 @@ impl G {
             joiner: Cell::new(Ticket::NONE),
             coro: Coro::none(),
             payload: Payload(UnsafeCell::new(MaybeUninit::uninit())),
+        }
+    }
+
+    /// Fetches the lines of a record that is about to be written.
+    #[inline]
+    pub(crate) fn prefetch(record: *const Self, lines: usize) {
+        if !record.is_null() {
+            for line in 0..lines {
+                prefetch_for_write(record.wrapping_byte_add(64 * line).cast());
+            }
         }
     }
 

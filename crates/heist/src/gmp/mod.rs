@@ -8,6 +8,7 @@ pub(crate) mod m;
 pub(crate) mod p;
 pub(crate) mod pool;
 pub(crate) mod shown;
+pub(crate) mod yielded;
 
 pub(crate) use g::G;
 pub(crate) use m::M;

@@ -3,6 +3,7 @@
 //! Whoever holds a P uses its queue as the owner and its `local` part freely; everybody else sees
 //! the queue as a thief and the counters as a reader.
 
+use super::yielded::Yielded;
 use super::{G, M, pool};
 use crate::coro::stack::{Class, StackCache};
 use crate::metrics::shard::Shard;
@@ -39,6 +40,8 @@ impl Drop for Local {
 pub(crate) struct P {
     pub(crate) id: u32,
     pub(crate) queue: RunQueue<G>,
+    /// Its part of the global queue.
+    pub(crate) yielded: CachePadded<Yielded>,
     /// Goroutines executed with a slice of their own.
     tick: CachePadded<AtomicU32>,
     /// The M that holds it, for reports.
@@ -57,6 +60,7 @@ impl P {
         Self {
             id,
             queue: RunQueue::new(),
+            yielded: CachePadded::new(Yielded::new()),
             tick: CachePadded::new(AtomicU32::new(0)),
             m: AtomicPtr::new(null_mut()),
             local: CachePadded::new(UnsafeCell::new(Local {
@@ -92,6 +96,11 @@ impl P {
         unsafe { &mut *self.local.get() }
     }
 
+    /// Whether nothing waits here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.yielded.len() == 0
+    }
+
     /// The tick.
     #[inline]
     #[doc(alias = "schedtick")]
@@ -117,6 +126,12 @@ impl P {
     /// The M that holds it, or null.
     pub(crate) fn m(&self) -> *const M {
         self.m.load(Ordering::Relaxed)
+    }
+
+    /// Whether a goroutine runs on it.
+    pub(crate) fn runs_one(&self) -> bool {
+        // SAFETY: Ms live until their runtime has stopped, and then hold no P.
+        unsafe { self.m.load(Ordering::Relaxed).as_ref() }.is_some_and(|m| m.current().is_some())
     }
 
     /// Whether an M holds it.

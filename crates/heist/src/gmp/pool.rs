@@ -16,7 +16,7 @@ use heist_core::list::List;
 use heist_core::lock_rank::Rank;
 use heist_core::policy;
 use heist_core::sync::{AtomicPtr, AtomicUsize, Ordering};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::{NonNull, null, null_mut};
 
 /// A slab is this many bytes: 1 MiB holds 4095 records.
 const SLAB_BYTES: usize = 1 << 20;
@@ -35,35 +35,68 @@ const PER_SLAB: usize = (SLAB_BYTES - size_of::<SlabHeader>()) / size_of::<G>();
 /// All slabs, newest first.
 static SLABS: AtomicPtr<SlabHeader> = AtomicPtr::new(null_mut());
 
+/// Free records move between a P and the shared pool as chains, so that moving them touches only
+/// the first record of a chain. A dead record's `parent_id` is the length of its chain, its
+/// `bound_m` the last record of it, and its `sched` the first record of the next chain.
+struct Chains {
+    first: *mut G,
+}
+
+impl Chains {
+    fn push(&mut self, chain: List<G>) {
+        let len = chain.len();
+        let Some((head, tail)) = chain.into_ends() else { return };
+        // SAFETY: records are never unmapped, and this one is dead and in no other list.
+        let g = unsafe { head.as_ref() };
+        g.parent_id.set(len.into());
+        g.bound_m.set(tail.as_ptr().cast());
+        g.sched.set(self.first.cast());
+        self.first = head.as_ptr();
+    }
+
+    fn pop(&mut self) -> Option<List<G>> {
+        let head = NonNull::new(self.first)?;
+        // SAFETY: as above; it was put here by `push`.
+        let g = unsafe { head.as_ref() };
+        self.first = g.sched.get().cast_mut().cast();
+        let tail = NonNull::new(g.bound_m.replace(null()).cast_mut().cast())?;
+        // SAFETY: the chain was one list of this length, and nobody changed its links.
+        Some(unsafe { List::from_ends((head, tail), g.parent_id.get() as u32) })
+    }
+}
+
 struct Shared {
-    free: List<G>,
+    free: Chains,
     /// Records of the newest slab that were never used: touching them all at once would make a
     /// small program pay for a large one.
     newest: *mut SlabHeader,
     n_fresh: usize,
 }
 
-// SAFETY: `newest` is a slab that only the holder of the lock carves.
+// SAFETY: `newest` is a slab that only the holder of the lock carves, and the chains are dead
+// records that only the holder of the lock uses.
 unsafe impl Send for Shared {}
 
-static SHARED: Lock<Shared> =
-    Lock::new(Rank::FreeGs, Shared { free: List::new(), newest: null_mut(), n_fresh: 0 });
+static SHARED: Lock<Shared> = Lock::new(
+    Rank::FreeGs,
+    Shared { free: Chains { first: null_mut() }, newest: null_mut(), n_fresh: 0 },
+);
 
-/// Moves free records into `local` until it holds [`policy::FREE_G_KEEP`]. At least one, unless
+/// Gives `local`, which is empty, a chain of free records, or some new ones. At least one, unless
 /// the system has no memory left.
 pub(crate) fn refill(local: &mut List<G>) -> std::io::Result<()> {
     let mut shared = SHARED.lock();
+    if let Some(mut chain) = shared.free.pop() {
+        local.append(&mut chain);
+        return Ok(());
+    }
     while local.len() < policy::FREE_G_KEEP {
-        let gp = match shared.free.pop_front() {
-            Some(gp) => gp,
-            None => match carve(&mut shared) {
-                Ok(gp) => gp,
-                Err(_) if !local.is_empty() => break,
-                Err(error) => return Err(error),
-            },
-        };
-        // SAFETY: a free record is valid and in no list now.
-        unsafe { local.push_back(gp) };
+        match carve(&mut shared) {
+            // SAFETY: a new record is valid and in no list.
+            Ok(gp) => unsafe { local.push_back(gp) },
+            Err(_) if !local.is_empty() => break,
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }
@@ -71,22 +104,26 @@ pub(crate) fn refill(local: &mut List<G>) -> std::io::Result<()> {
 /// Takes one free record, for a thread without a P.
 pub(crate) fn take_one() -> std::io::Result<NonNull<G>> {
     let mut shared = SHARED.lock();
-    match shared.free.pop_front() {
-        Some(gp) => Ok(gp),
-        None => carve(&mut shared),
-    }
+    let Some(mut chain) = shared.free.pop() else { return carve(&mut shared) };
+    let gp = chain.pop_front();
+    shared.free.push(chain);
+    gp.map_or_else(|| carve(&mut shared), Ok)
 }
 
 /// Gives one record back, from a thread without a P.
 pub(crate) fn give_one(gp: NonNull<G>) {
+    let mut chain = List::new();
     // SAFETY: the caller recycles the record, so it is valid and in no list.
-    unsafe { SHARED.lock().free.push_front(gp) };
+    unsafe { chain.push_back(gp) };
+    SHARED.lock().free.push(chain);
 }
 
-/// Gives back what `local` holds beyond [`policy::FREE_G_KEEP`] less one, as Go does.
+/// Gives back what `local` holds beyond `keep`.
 pub(crate) fn spill(local: &mut List<G>, keep: u32) {
-    let mut surplus = local.split_front(local.len().saturating_sub(keep));
-    SHARED.lock().free.append(&mut surplus);
+    let surplus = local.split_front(local.len().saturating_sub(keep));
+    if !surplus.is_empty() {
+        SHARED.lock().free.push(surplus);
+    }
 }
 
 fn carve(shared: &mut Shared) -> std::io::Result<NonNull<G>> {

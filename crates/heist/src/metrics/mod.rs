@@ -73,11 +73,12 @@ impl Metrics {
         let stacks = stack::usage();
         let live = sched.n_live();
         let procs = u64::from(sched.procs());
-        let running = sched.all_ps().iter().filter(|pp| pp.has_m()).count() as u64;
+        let running = sched.all_ps().iter().filter(|pp| pp.runs_one()).count() as u64;
         let spinning = u64::from(sched.spinning.n());
-        let running = running.saturating_sub(spinning).min(live);
-        let queued: u64 = sched.all_ps().iter().map(|pp| u64::from(pp.queue.len())).sum();
-        let runnable = (queued + u64::from(sched.global_len.get())).min(live - running);
+        let running = running.min(live);
+        let queued: u64 =
+            sched.all_ps().iter().map(|pp| u64::from(pp.queue.len() + pp.yielded.len())).sum();
+        let runnable = (queued + u64::from(sched.global_len().get())).min(live - running);
         let threads = u64::from(sched.lock.lock().n_ms);
         let mut list = Vec::with_capacity(32);
         let mut add = |name, kind, help, value| {
@@ -182,7 +183,7 @@ impl Metrics {
             "/heist/queue/global:goroutines",
             Gauge,
             "Goroutines in the global queue.",
-            sched.global_len.get().into(),
+            sched.global_len().get().into(),
         );
         add(
             "/heist/queue/global-put:goroutines",

@@ -27,7 +27,7 @@ impl ProcStats {
             executed: pp.stats.executed.get(),
             stolen: pp.stats.stolen.get(),
             steal_attempts: pp.stats.steal_attempts.get(),
-            queued: pp.queue.len(),
+            queued: pp.queue.len() + pp.yielded.len(),
             idle: sched.idle.idle.contains(pp.id),
         };
         sched.all_ps().iter().map(of).collect()

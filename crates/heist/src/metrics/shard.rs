@@ -17,6 +17,12 @@ impl Counter {
         self.add(1);
     }
 
+    /// One more, if so. The holder of the P alone calls this.
+    #[inline]
+    pub(crate) fn bump_if(&self, so: bool) {
+        self.add(so.into());
+    }
+
     /// So many more. The holder of the P alone calls this.
     #[inline]
     pub(crate) fn add(&self, n: u64) {

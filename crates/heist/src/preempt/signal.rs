@@ -48,7 +48,7 @@ fn stop(m: &M) {
     gp.status.transition(Status::Running, Status::Runnable);
     let bound = bound::bind(m, gp);
     // SAFETY: it is runnable now, and being bound nobody but this M runs it.
-    unsafe { locked.global.push_back(&sched.global_len, NonNull::from(gp)) };
+    unsafe { locked.global.push_back(sched.global_len(), NonNull::from(gp)) };
     drop(locked);
     sched.stats.forced.add_shared(1);
     sched.stats.global_put.add_shared(1);

@@ -70,7 +70,7 @@ impl Sched {
     /// Finds an M for a P whose own M is about to sleep, or puts it to rest.
     #[doc(alias = "handoffp")]
     pub(crate) fn handoff_p(&self, pp: &P) {
-        if !pp.queue.is_empty() || self.global_len.get() != 0 {
+        if !pp.is_empty() || self.global_len().get() != 0 {
             return self.start_m(pp, Start::Working);
         }
         if self.spinning.n() + self.idle.count() == 0 && self.spinning.try_be_first() {

@@ -4,6 +4,7 @@
 
 use super::Sched;
 use crate::gmp::{G, M, P};
+use heist_core::list::List;
 use heist_core::policy;
 use heist_core::run_queue::Popped;
 use std::ptr::NonNull;
@@ -58,14 +59,20 @@ impl Sched {
     /// runtime has stopped.
     #[doc(alias = "findRunnable")]
     pub(crate) fn find_runnable(&self, m: &M) -> Option<Next> {
+        let mut lingered = false;
         loop {
             if let Some(next) = self.find_with_p(m, m.p()) {
                 return Some(next);
             }
-            let found = match self.steal_work(m) {
-                Found::Nothing => self.sleep(m),
-                found => found,
-            };
+            let mut found = self.steal_work(m);
+            if matches!(found, Found::Nothing) && m.spinning.get() && !lingered {
+                lingered = true;
+                found = self.linger();
+            }
+            if matches!(found, Found::Nothing) {
+                lingered = false;
+                found = self.sleep(m);
+            }
             match found {
                 Found::Run(next) => return Some(next),
                 Found::Retry | Found::Nothing => {}
@@ -83,21 +90,36 @@ impl Sched {
     /// Every 61st tick the global queue goes first.
     #[inline]
     fn global_in_turn(&self, pp: &P) -> Option<Next> {
-        if !policy::global_first(pp.tick()) || self.global_len.get() == 0 {
+        if !policy::global_first(pp.tick()) {
             return None;
         }
-        let gp = self.lock.lock().global.pop(&self.global_len)?;
-        pp.stats.global_taken.bump();
-        Some(Next::fresh(gp))
+        let mut first = None;
+        if self.global_len().get() != 0 {
+            first = self.lock.lock().global.pop(self.global_len());
+        }
+        if first.is_none() && pp.yielded.len() != 0 {
+            first = pp.yielded.take(1).pop_front();
+        }
+        pp.stats.global_taken.bump_if(first.is_some());
+        first.map(Next::fresh)
     }
 
     /// A fair share of the global queue: one to run, the others into the own ring.
     pub(crate) fn next_global(&self, m: &M) -> Option<Next> {
-        if self.global_len.get() == 0 {
-            return None;
-        }
-        let mut batch = self.lock.lock().global.pop_batch(&self.global_len, self.procs());
+        let mut batch = match (self.global_len().get(), m.p().yielded.len()) {
+            (0, 0) => return None,
+            (0, yielded) => m.p().yielded.take(policy::global_batch(yielded, self.procs())),
+            _ => self.pop_global(m.p()),
+        };
         take_batch(m, &mut batch)
+    }
+
+    /// Joins the part of the global queue that lies at `pp` to the rest and takes a fair share.
+    fn pop_global(&self, pp: &P) -> List<G> {
+        let mut yielded = pp.yielded.take(u32::MAX);
+        let mut locked = self.lock.lock();
+        locked.global.append(self.global_len(), &mut yielded);
+        locked.global.pop_batch(self.global_len(), self.procs())
     }
 }
 
@@ -105,11 +127,15 @@ impl Sched {
 #[inline]
 pub(crate) fn next_local(m: &M) -> Option<Next> {
     // SAFETY: this M holds its P.
-    unsafe { m.p().owner() }.pop().map(Next::from)
+    let own = unsafe { m.p().owner() };
+    let popped = own.pop()?;
+    // Another core may have written the next one: fetch it while this one runs.
+    G::prefetch(own.upcoming(), 2);
+    Some(Next::from(popped))
 }
 
 /// Keeps a batch from the global queue: the first to run, the others into the ring.
-pub(crate) fn take_batch(m: &M, batch: &mut heist_core::list::List<G>) -> Option<Next> {
+pub(crate) fn take_batch(m: &M, batch: &mut List<G>) -> Option<Next> {
     let pp = m.p();
     pp.stats.global_taken.add(batch.len().into());
     let first = batch.pop_front()?;

@@ -325,8 +325,9 @@ impl Sched {
     fn put_orphan_to_rest(&self, pp: &P, start: Start, was_refused: bool) {
         // SAFETY: the P was given to the helper, so nobody else holds it.
         let mut work = unsafe { pp.owner() }.drain();
+        work.append(&mut pp.yielded.take(u32::MAX));
         let mut locked = self.lock.lock();
-        locked.global.prepend(&self.global_len, &mut work);
+        locked.global.prepend(self.global_len(), &mut work);
         locked.idle_ps.put(&self.idle, pp.id, false);
         if !was_refused {
             locked.n_ms -= 1;
@@ -339,7 +340,7 @@ impl Sched {
 
     /// Wakes somebody if there is anything to run.
     fn wake_p_if_work(&self) {
-        let any = self.global_len.get() != 0 || self.all_ps().iter().any(|pp| !pp.queue.is_empty());
+        let any = self.global_len().get() != 0 || self.all_ps().iter().any(|pp| !pp.is_empty());
         if any {
             self.wake_p();
         }

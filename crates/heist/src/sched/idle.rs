@@ -8,7 +8,8 @@
 
 use super::find_runnable::{Found, take_batch};
 use super::{Phase, Sched};
-use crate::gmp::{M, P};
+use crate::gmp::M;
+use crate::sys::clock;
 use crate::sys::futex::Kernel;
 use std::ptr::{NonNull, null};
 
@@ -34,7 +35,7 @@ impl Sched {
             return Found::Leave;
         }
         if !locked.global.is_empty() {
-            let mut batch = locked.global.pop_batch(&self.global_len, self.procs());
+            let mut batch = locked.global.pop_batch(self.global_len(), self.procs());
             drop(locked);
             return take_batch(m, &mut batch).map_or(Found::Retry, Found::Run);
         }
@@ -44,7 +45,7 @@ impl Sched {
             return Found::Retry;
         }
         let pp = m.release_p();
-        if !pp.queue.is_empty() {
+        if !pp.is_empty() {
             heist_core::throw!("Sched::sleep: P{} is not empty", pp.id);
         }
         locked.idle_ps.put(&self.idle, pp.id, false);
@@ -67,9 +68,8 @@ impl Sched {
 
     /// Looks through all queues after the P is gone.
     fn look_once_more(&self, m: &M) -> LastLook {
-        let global = self.global_len.get() != 0;
-        let busy = |pp: &P| !self.idle.idle.contains(pp.id) && !pp.queue.is_empty();
-        if !global && !self.all_ps().iter().any(busy) {
+        let global = self.global_len().get() != 0;
+        if !global && !self.all_ps().iter().any(|pp| self.can_rob(pp)) {
             return LastLook::Sleep;
         }
         let mut locked = self.lock.lock();
@@ -100,7 +100,9 @@ impl Sched {
             unsafe { locked.idle_ms.push(NonNull::from(m)) };
         }
         self.stats.m_parks.add_shared(1);
+        let asleep_ns = clock::now_ns();
         m.note.sleep(&Kernel);
+        self.linger.learn(clock::now_ns() - asleep_ns);
         self.take_over(m)
     }
 

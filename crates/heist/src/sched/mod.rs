@@ -19,6 +19,7 @@ pub(crate) mod find_runnable;
 pub(crate) mod helper;
 pub(crate) mod idle;
 pub(crate) mod leave;
+pub(crate) mod linger;
 pub(crate) mod park;
 pub(crate) mod schedule;
 pub(crate) mod shutdown;
@@ -88,7 +89,8 @@ pub(crate) enum Phase {
     Stopped = 2,
 }
 
-/// What the scheduler lock protects.
+/// What the scheduler lock protects. The queue comes first: it is on the lock's own cache line.
+#[repr(C)]
 pub(crate) struct Locked {
     pub(crate) global: GlobalQueue<G>,
     pub(crate) idle_ps: IdleProcs,
@@ -104,17 +106,19 @@ pub(crate) struct Locked {
 /// A runtime's scheduler.
 pub(crate) struct Sched {
     pub(crate) config: Config,
-    pub(crate) lock: CachePadded<Lock<Locked>>,
-    pub(crate) global_len: CachePadded<GlobalLen>,
+    pub(crate) lock: CachePadded<Lock<Locked, GlobalLen>>,
     pub(crate) idle: CachePadded<IdleView>,
     pub(crate) spinning: Spinning,
+    pub(crate) linger: linger::Linger,
     pub(crate) steal_order: StealOrder,
     all_ps: Box<[P]>,
     phase: AtomicU32,
     /// How many goroutines wait for the memory of a stack.
     pub(crate) n_stackless: AtomicU32,
-    /// Counts goroutines that end while the runtime closes; its closer sleeps on it.
+    /// Counts goroutines that end while somebody waits for the last one, who sleeps on it.
     pub(crate) endings: AtomicU32,
+    /// Whether somebody does.
+    pub(crate) endings_watched: AtomicU32,
     /// Goroutine ids handed out so far.
     ids: CachePadded<AtomicU64>,
     /// Counts what happens without a P.
@@ -140,7 +144,7 @@ impl Sched {
             all_ps: (0..procs)
                 .map(|id| P::new(id, config.stack, config.seed, config.chaos))
                 .collect(),
-            lock: CachePadded::new(Lock::new(
+            lock: CachePadded::new(Lock::with_beside(
                 Rank::Sched,
                 Locked {
                     global: GlobalQueue::new(),
@@ -150,13 +154,15 @@ impl Sched {
                     stackless: List::new(),
                     n_ms: 0,
                 },
+                GlobalLen::new(),
             )),
-            global_len: CachePadded::new(GlobalLen::new()),
             idle: CachePadded::new(idle),
             spinning: Spinning::new(),
+            linger: linger::Linger::new(),
             steal_order: StealOrder::new(procs),
             n_stackless: AtomicU32::new(0),
             endings: AtomicU32::new(0),
+            endings_watched: AtomicU32::new(0),
             phase: AtomicU32::new(Phase::Running as u32),
             ids: CachePadded::new(AtomicU64::new(0)),
             stats: CachePadded::new(Shard::default()),
@@ -164,6 +170,12 @@ impl Sched {
             bell: sysmon::Bell::new(),
             config,
         }
+    }
+
+    /// The length of the global queue, without the lock.
+    #[inline]
+    pub(crate) fn global_len(&self) -> &GlobalLen {
+        self.lock.beside()
     }
 
     /// How many Ps there are.
@@ -252,7 +264,7 @@ impl Sched {
     pub(crate) unsafe fn push_global(&self, gp: NonNull<G>) {
         let mut locked = self.lock.lock();
         // SAFETY: passed on.
-        unsafe { locked.global.push_back(&self.global_len, gp) };
+        unsafe { locked.global.push_back(self.global_len(), gp) };
     }
 
     /// Writes the state of Ps and queues to standard error, without a lock.
@@ -263,13 +275,14 @@ impl Sched {
             self.idle.count(),
             self.spinning.n(),
             self.spinning.requested(),
-            self.global_len.get(),
+            self.global_len().get(),
         ));
         for pp in &self.all_ps {
             stderr::report(format_args!(
-                "\tP{}: queued={} tick={} held={} idle={}\n",
+                "\tP{}: queued={} yielded={} tick={} held={} idle={}\n",
                 pp.id,
                 pp.queue.len(),
+                pp.yielded.len(),
                 pp.tick(),
                 pp.has_m(),
                 self.idle.idle.contains(pp.id),

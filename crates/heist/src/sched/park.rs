@@ -164,7 +164,10 @@ fn overflow(m: &M, batch: &mut [NonNull<G>]) {
         // SAFETY: goroutines taken out of the ring are valid and in no queue.
         unsafe { list.push_back(gp) };
     }
-    sched.lock.lock().global.append(&sched.global_len, &mut list);
+    // What yielded here comes before what overflows now.
+    let mut yielded = pp.yielded.take(u32::MAX);
+    yielded.append(&mut list);
+    sched.lock.lock().global.append(sched.global_len(), &mut yielded);
 }
 
 /// In chaos mode, yields now and then. For the beginning of operations that may park.

@@ -115,16 +115,20 @@ fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
     true
 }
 
-/// Puts a goroutine that yielded behind all others.
+/// Puts a goroutine that yielded at the end of the global queue, of which this P has a part.
 fn requeue(m: &M, gp: NonNull<G>) {
     let pp = m.p();
+    let sched = m.sched();
     pp.stats.yields.bump();
     pp.stats.global_put.bump();
     // SAFETY: the goroutine just left this M, which still owns it.
     unsafe {
         gp.as_ref().status.transition(Status::Running, Status::Runnable);
-        m.sched().push_global(gp);
+        pp.yielded.push(gp);
     }
+    // ORDERING: the submitter's fence of `heist_core::spinning`.
+    heist_core::sync::fence(Ordering::SeqCst);
+    sched.wake_p();
 }
 
 #[derive(PartialEq, Eq)]

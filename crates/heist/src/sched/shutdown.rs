@@ -14,7 +14,7 @@ use crate::sys::stderr;
 use heist_core::note::Futex;
 use heist_core::sync::Ordering;
 use std::ptr::null;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Most goroutines named in the report of those that did not end.
 const REPORT_MAX: usize = 20;
@@ -33,12 +33,13 @@ impl Sched {
     /// Ends all goroutines and stops the Ms.
     pub(crate) fn shut_down(&self) -> Closed {
         self.set_phase(Phase::Closing);
+        self.watch_endings();
         pool::for_each(|gp| {
             if self.is_mine(gp) {
                 cancel::cancel(None, gp);
             }
         });
-        let closed = self.wait_for_the_last();
+        let closed = self.wait_for_the_last(Some(self.config.shutdown_timeout));
         if closed == Closed::Leaked {
             self.report_leaked();
         }
@@ -46,8 +47,21 @@ impl Sched {
         closed
     }
 
-    fn wait_for_the_last(&self) -> Closed {
-        let until = Instant::now() + self.config.shutdown_timeout;
+    /// From now on every end of a goroutine is told to who waits for the last.
+    fn watch_endings(&self) {
+        // ORDERING: SeqCst pairs with `after_finish`: an end that is not told was counted before.
+        self.endings_watched.store(1, Ordering::SeqCst);
+        heist_core::sync::fence(Ordering::SeqCst);
+    }
+
+    /// Waits until no goroutine lives, however long that takes.
+    pub(crate) fn wait_until_empty(&self) {
+        self.watch_endings();
+        let _ = self.wait_for_the_last(None);
+    }
+
+    fn wait_for_the_last(&self, limit: Option<Duration>) -> Closed {
+        let until = limit.map(|limit| Instant::now() + limit);
         loop {
             // ORDERING: Acquire pairs with `after_finish`: if the count did not move, the last end
             // has been seen.
@@ -55,11 +69,11 @@ impl Sched {
             if self.n_live() == 0 {
                 return Closed::Clean;
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
                 return Closed::Leaked;
             }
-            Kernel.wait(&self.endings, seen, Some(left));
+            Kernel.wait(&self.endings, seen, left);
         }
     }
 
@@ -70,7 +84,8 @@ impl Sched {
             self.release_stacks();
             self.retry_stackless();
         }
-        if self.phase() != Phase::Running {
+        // ORDERING: see `watch_endings`.
+        if self.endings_watched.load(Ordering::SeqCst) != 0 {
             // ORDERING: see `wait_for_the_last`.
             self.endings.fetch_add(1, Ordering::Release);
             Kernel.wake(&self.endings);

@@ -60,6 +60,8 @@ pub(crate) fn spawn(
         local.next_id = sched.reserve_ids(policy::ID_BLOCK);
         local.end_id = local.next_id + policy::ID_BLOCK;
     }
+    // The record of the next spawn may have ended on another core: fetch it meanwhile.
+    G::prefetch(local.free_gs.front().map_or(null(), |gp| gp.as_ptr()), 3);
     let id = local.next_id;
     local.next_id += 1;
     let parent = rt.goroutine().id.get();
@@ -195,7 +197,7 @@ impl Sched {
         if let Some(gp) = locked.stackless.pop_front() {
             self.n_stackless.store(locked.stackless.len(), Ordering::Relaxed);
             // SAFETY: runnable and just taken out of its list.
-            unsafe { locked.global.push_back(&self.global_len, gp) };
+            unsafe { locked.global.push_back(self.global_len(), gp) };
         }
     }
 

@@ -3,7 +3,7 @@
 //! GO: proc.go stealWork.
 
 use super::Sched;
-use super::find_runnable::{Found, Next};
+use super::find_runnable::{Found, Next, take_batch};
 use crate::gmp::{G, M};
 use crate::sys::clock;
 use heist_core::policy::{self, RunNextTheft};
@@ -29,7 +29,7 @@ impl Sched {
             if let Some(gp) = self.steal_once(m, run_next) {
                 return Found::Run(Next::fresh(gp));
             }
-            if self.global_len.get() != 0 {
+            if self.global_len().get() != 0 {
                 return Found::Retry;
             }
         }
@@ -65,7 +65,7 @@ impl Sched {
             back_off,
         );
         let (gp, n) = match stolen {
-            Stolen::Nothing => return None,
+            Stolen::Nothing => return self.rob_yielded(m, victim),
             Stolen::Batch { run, n } => (run, n),
             Stolen::RunNext(gp) => {
                 pp.stats.stolen_run_next.bump();
@@ -75,6 +75,20 @@ impl Sched {
         pp.stats.steals.bump();
         pp.stats.stolen.add(n.into());
         Some(gp)
+    }
+
+    /// Takes a share of what yielded at another P.
+    fn rob_yielded(&self, m: &M, victim: u32) -> Option<NonNull<G>> {
+        let yielded = &self.p(victim).yielded;
+        let n = self.config.steal.share.of(yielded.len()).min(policy::GLOBAL_BATCH_MAX);
+        if n == 0 {
+            return None;
+        }
+        let mut batch = yielded.take(n);
+        let stats = &m.p().stats;
+        stats.steals.bump_if(!batch.is_empty());
+        stats.stolen.add(batch.len().into());
+        take_batch(m, &mut batch).map(|next| next.gp)
     }
 
     /// Counts `m` among those who look for work.

@@ -51,7 +51,7 @@ impl Sched {
         gp.status.transition(Status::Running, Status::Runnable);
         let bound = bound::bind(m, gp);
         // SAFETY: it is runnable now, and being bound nobody but this M runs it.
-        unsafe { locked.global.push_back(&self.global_len, NonNull::from(gp)) };
+        unsafe { locked.global.push_back(self.global_len(), NonNull::from(gp)) };
         drop(locked);
         self.wait_for_turn(m, bound);
         m.p().stats.regained.bump();

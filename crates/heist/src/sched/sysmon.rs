@@ -203,14 +203,14 @@ impl<'a> Sysmon<'a> {
 impl Sched {
     /// Whether a goroutine is runnable that this P keeps from running.
     fn somebody_waits(&self, pp: &P) -> bool {
-        self.global_len.get() != 0 || !pp.queue.is_empty()
+        self.global_len().get() != 0 || !pp.is_empty()
     }
 
     /// Whether the P of an M in a blocking call would be of use to somebody.
     fn wants_p_of(&self, pp: &P) -> bool {
         !pp.queue.is_empty()
             || self.spinning.n() + self.idle.count() == 0
-            || self.global_len.get() != 0
+            || self.global_len().get() != 0
     }
 
     /// Takes the P of an M that blocks in the state `seen`, and gives it to somebody else.

@@ -94,7 +94,7 @@ impl Sched {
             }
             return Some(m);
         }
-        let gp = locked.global.take_first(&self.global_len, is_bound)?;
+        let gp = locked.global.take_first(self.global_len(), is_bound)?;
         // SAFETY: goroutines in a queue are valid.
         NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut())
     }
@@ -106,7 +106,7 @@ impl Sched {
     pub(crate) unsafe fn hand_over(&self, m: NonNull<M>, pp: &P, start: Start) {
         // SAFETY: by the caller's promise.
         let m = unsafe { m.as_ref() };
-        if start == Start::Spinning && !pp.queue.is_empty() {
+        if start == Start::Spinning && !pp.is_empty() {
             heist_core::throw!("hand_over: P{} has work for a spinning M", pp.id);
         }
         m.next_p.set(pp);

@@ -3,7 +3,6 @@
 use super::wait_list::{self, WaitList};
 use crate::gmp::g::WaitReason;
 use crate::sys::lock::Lock;
-use crossbeam_utils::CachePadded;
 use heist_core::list::DoubleList;
 use heist_core::lock_rank::Rank;
 use std::fmt;
@@ -42,8 +41,11 @@ pub struct WaitGroup {
 /// group may be in use again, and the list hold somebody who waits for the next zero. So a waiter
 /// remembers the round in which it came, and one that is woken in the same round with a count that
 /// is not zero goes on waiting.
+#[repr(C)]
 struct Inner {
-    word: CachePadded<AtomicU64>,
+    /// First, so that it shares a cache line with the counts of the `Arc`: whoever is done drops its
+    /// share next.
+    word: AtomicU64,
     waiters: Lock<WaitList>,
 }
 
@@ -57,7 +59,7 @@ impl WaitGroup {
     #[must_use]
     pub fn new() -> Self {
         let waiters = Lock::new(Rank::WaitQueue, DoubleList::new());
-        Self { inner: Arc::new(Inner { word: CachePadded::new(AtomicU64::new(0)), waiters }) }
+        Self { inner: Arc::new(Inner { word: AtomicU64::new(0), waiters }) }
     }
 
     /// Announces `n` more things to wait for.

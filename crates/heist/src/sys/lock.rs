@@ -27,29 +27,44 @@ const CONTENDED: u32 = 2;
 /// and being woken costs a thousand times that.
 const SPINS: u32 = 200;
 
-/// Data behind the runtime's mutex.
+/// Data behind the runtime's mutex, and data beside it that needs no lock but shares its cache line,
+/// because both change together.
 #[derive(Debug)]
-pub(crate) struct Lock<T> {
+#[repr(C)]
+pub(crate) struct Lock<T, B = ()> {
     word: AtomicU32,
+    beside: B,
     /// Its place in the lock order, checked in debug builds.
-    #[cfg_attr(not(debug_assertions), expect(dead_code))]
+    #[cfg_attr(not(debug_assertions), allow(dead_code))]
     rank: Rank,
     data: UnsafeCell<T>,
 }
 
 // SAFETY: the mutex gives the data to one thread at a time.
-unsafe impl<T: Send> Sync for Lock<T> {}
+unsafe impl<T: Send, B: Sync> Sync for Lock<T, B> {}
 // SAFETY: as for the data.
-unsafe impl<T: Send> Send for Lock<T> {}
+unsafe impl<T: Send, B: Send> Send for Lock<T, B> {}
 
 impl<T> Lock<T> {
     pub(crate) const fn new(rank: Rank, data: T) -> Self {
-        Self { word: AtomicU32::new(FREE), rank, data: UnsafeCell::new(data) }
+        Self::with_beside(rank, data, ())
+    }
+}
+
+impl<T, B> Lock<T, B> {
+    pub(crate) const fn with_beside(rank: Rank, data: T, beside: B) -> Self {
+        Self { word: AtomicU32::new(FREE), beside, rank, data: UnsafeCell::new(data) }
+    }
+
+    /// What anyone may look at.
+    #[inline]
+    pub(crate) const fn beside(&self) -> &B {
+        &self.beside
     }
 
     /// Takes the lock.
     #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
+    pub(crate) fn lock(&self) -> Guard<'_, T, B> {
         #[cfg(debug_assertions)]
         crate::current::held_locks(|held| held.acquire(self.rank));
         if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -96,11 +111,11 @@ impl<T> Lock<T> {
 
 /// The right to use the data; gives the lock back when dropped.
 #[derive(Debug)]
-pub(crate) struct Guard<'a, T> {
-    lock: &'a Lock<T>,
+pub(crate) struct Guard<'a, T, B = ()> {
+    lock: &'a Lock<T, B>,
 }
 
-impl<T> Deref for Guard<'_, T> {
+impl<T, B> Deref for Guard<'_, T, B> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -109,7 +124,7 @@ impl<T> Deref for Guard<'_, T> {
     }
 }
 
-impl<T> DerefMut for Guard<'_, T> {
+impl<T, B> DerefMut for Guard<'_, T, B> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the guard is the evidence that this thread holds the lock, and it is borrowed
@@ -118,7 +133,7 @@ impl<T> DerefMut for Guard<'_, T> {
     }
 }
 
-impl<T> Drop for Guard<'_, T> {
+impl<T, B> Drop for Guard<'_, T, B> {
     #[inline]
     fn drop(&mut self) {
         self.lock.unlock();

@@ -1,0 +1,60 @@
+//! Lingering: a spinner that found nothing waits a little before it sleeps.
+//!
+//! Going to sleep and being woken costs the waker a system call and the work tens of microseconds
+//! until a sleeping CPU runs. If work comes again and again after short pauses, it is cheaper to
+//! stay awake. How long it is worth it shows when an M is woken: a short sleep was one too many, so
+//! the next linger is longer; a long one was right, so it is shorter. A program that rests pays for
+//! a microsecond.
+
+use super::Sched;
+use super::find_runnable::Found;
+use crate::gmp::P;
+use crate::sys::clock;
+use heist_core::policy;
+use heist_core::sync::{AtomicU64, Ordering};
+
+/// How long to linger. A hint: it is read and written by whoever goes to sleep or wakes up.
+#[derive(Debug)]
+pub(crate) struct Linger(AtomicU64);
+
+impl Linger {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(policy::LINGER_MIN_NS))
+    }
+
+    /// An M was woken after so long a sleep.
+    pub(crate) fn learn(&self, slept_ns: u64) {
+        let next = policy::next_linger(self.0.load(Ordering::Relaxed), slept_ns);
+        self.0.store(next, Ordering::Relaxed);
+    }
+}
+
+/// Pauses between two looks. A look takes the cache line of a busy P away from it, so it is not
+/// done all the time.
+const PAUSES_PER_LOOK: u32 = 8;
+
+impl Sched {
+    /// Looks for a while whether work appears. Once per search: a busy P whose `run_next` is never
+    /// there to be taken must not keep a thief awake.
+    pub(crate) fn linger(&self) -> Found {
+        let until = clock::now_ns() + self.linger.0.load(Ordering::Relaxed);
+        loop {
+            for _ in 0..PAUSES_PER_LOOK {
+                std::hint::spin_loop();
+            }
+            if self.global_len().get() != 0 || self.all_ps().iter().any(|pp| self.can_rob(pp)) {
+                return Found::Retry;
+            }
+            if clock::now_ns() >= until {
+                return Found::Nothing;
+            }
+        }
+    }
+
+    /// Whether a P has something that this runtime's policy lets others take.
+    pub(crate) fn can_rob(&self, pp: &P) -> bool {
+        let steal = &self.config.steal;
+        !self.idle.idle.contains(pp.id)
+            && (pp.queue.has_loot(steal) || steal.share.of(pp.yielded.len()) != 0)
+    }
+}
