@@ -45,6 +45,7 @@ const LAYERS: &[(&str, u8)] = &[
 /// Uses that point upwards on purpose: (from, to, why).
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("current", "sched::Sched", "names the type of the scheduler it hands out, calls nothing"),
+    ("current", "sched::leave", "the long way back to user code, which may yield"),
     ("gmp", "sched::Sched", "an M names the type of the scheduler it belongs to, calls nothing"),
     (
         "sys::lock",

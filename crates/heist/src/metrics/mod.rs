@@ -80,7 +80,7 @@ impl Metrics {
             sched.all_ps().iter().map(|pp| u64::from(pp.queue.len() + pp.yielded.len())).sum();
         let runnable = (queued + u64::from(sched.global_len().get())).min(live - running);
         let threads = u64::from(sched.lock.lock().n_ms);
-        let mut list = Vec::with_capacity(32);
+        let mut list = Vec::with_capacity(48);
         let mut add = |name, kind, help, value| {
             list.push(Metric { description: Description { name, kind, help }, value });
         };
@@ -226,6 +226,48 @@ impl Metrics {
             Gauge,
             "Address space of the process mapped for stacks.",
             stacks.mapped_bytes,
+        );
+        add(
+            "/heist/preempt/asked:events",
+            Counter,
+            "Times a goroutine gave way because its time was up.",
+            totals.preempted,
+        );
+        add(
+            "/heist/preempt/forced:events",
+            Counter,
+            "Times a goroutine was stopped by a signal.",
+            totals.forced,
+        );
+        add(
+            "/heist/preempt/signals:events",
+            Counter,
+            "Signals sent to stop goroutines.",
+            totals.signals,
+        );
+        add(
+            "/heist/blocking/announced:events",
+            Counter,
+            "Blocking calls that were announced.",
+            totals.announced,
+        );
+        add(
+            "/heist/blocking/unannounced:events",
+            Counter,
+            "Blocking calls that were found out.",
+            totals.unannounced,
+        );
+        add(
+            "/heist/blocking/handoffs:events",
+            Counter,
+            "Times a blocked thread's processor was given to another.",
+            totals.handoffs,
+        );
+        add(
+            "/heist/blocking/regained:events",
+            Counter,
+            "Times a thread came back from a blocking call and had to get a processor.",
+            totals.regained,
         );
         list.sort_unstable_by_key(|metric| metric.description.name);
         Self { list }
