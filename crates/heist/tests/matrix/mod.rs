@@ -45,7 +45,10 @@ impl Case {
             Policy::Go => StealPolicy::go(),
             Policy::Gentle => StealPolicy::gentle(),
         };
-        let builder = Runtime::builder().procs(self.procs).steal_policy(policy);
+        // A slice that ends would move a goroutine to the global queue in the middle of what a test
+        // puts in order; tests/stalls.rs is about that.
+        let builder =
+            Runtime::builder().procs(self.procs).steal_policy(policy).quantum(LONG_QUANTUM);
         match self.chaos {
             Some(seed) => builder.chaos(seed),
             None => builder,
@@ -58,6 +61,9 @@ impl Case {
     }
 }
 
+/// No slice ends within a test.
+const LONG_QUANTUM: Duration = Duration::from_secs(3600);
+
 /// Starts a runtime.
 pub fn start(builder: Builder) -> Runtime {
     // SAFETY: the goroutines of these tests keep nothing across a park that is bound to a thread.
@@ -66,7 +72,7 @@ pub fn start(builder: Builder) -> Runtime {
 
 /// A runtime without chaos.
 pub fn plain(procs: usize) -> Runtime {
-    start(Runtime::builder().procs(procs))
+    start(Runtime::builder().procs(procs).quantum(LONG_QUANTUM))
 }
 
 fn fresh_seed() -> u64 {
