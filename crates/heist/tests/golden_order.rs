@@ -80,7 +80,9 @@ impl Log {
 }
 
 fn one_processor(policy: StealPolicy) -> Runtime {
-    matrix::start(Runtime::builder().procs(1).steal_policy(policy))
+    // No slice ends in the middle of an order.
+    let quantum = std::time::Duration::from_secs(3600);
+    matrix::start(Runtime::builder().procs(1).steal_policy(policy).quantum(quantum))
 }
 
 /// Spawns `n` from the calling goroutine, blocks, and returns the order in which they ran.
