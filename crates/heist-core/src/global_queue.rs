@@ -116,13 +116,14 @@ impl<T: Linked> GlobalQueue<T> {
         self.list.iter()
     }
 
-    /// Takes out the first that `wanted` agrees to.
+    /// Takes out the first that `wanted` agrees to, among the first `limit`.
     pub fn take_first(
         &mut self,
         len: &GlobalLen,
+        limit: u32,
         wanted: impl Fn(&T) -> bool,
     ) -> Option<NonNull<T>> {
-        let gp = self.list.take_first(wanted);
+        let gp = self.list.take_first(limit, wanted);
         self.publish(len);
         gp
     }

@@ -162,21 +162,31 @@ impl<T: Linked> List<T> {
         std::iter::successors(self.head, move |&element| as_ref(element).link().0.get()).map(as_ref)
     }
 
-    /// Takes out the first element that `wanted` agrees to.
-    pub fn take_first(&mut self, wanted: impl Fn(&T) -> bool) -> Option<NonNull<T>> {
-        let mut before = Self::new();
-        let mut found = None;
-        while let Some(element) = self.pop_front() {
+    /// Takes out the first element that `wanted` agrees to, among the first `limit`.
+    pub fn take_first(&mut self, limit: u32, wanted: impl Fn(&T) -> bool) -> Option<NonNull<T>> {
+        let mut before: Option<NonNull<T>> = None;
+        let mut at = self.head;
+        for _ in 0..limit {
+            let element = at?;
             // SAFETY: elements of the list are valid.
-            if wanted(unsafe { element.as_ref() }) {
-                found = Some(element);
-                break;
+            let here = unsafe { element.as_ref() };
+            let next = here.link().0.get();
+            if wanted(here) {
+                match before {
+                    // SAFETY: as above.
+                    Some(before) => unsafe { before.as_ref() }.link().0.set(next),
+                    None => self.head = next,
+                }
+                if next.is_none() {
+                    self.tail = before;
+                }
+                self.len -= 1;
+                return Some(element);
             }
-            // SAFETY: just taken out of this list.
-            unsafe { before.push_back(element) };
+            before = Some(element);
+            at = next;
         }
-        self.prepend(&mut before);
-        found
+        None
     }
 
     /// Takes the first `n` elements, or all if there are fewer.

@@ -64,6 +64,10 @@ pub const QUANTUM_NS: u64 = 10_000_000;
 /// How often a goroutine that does not listen is forced.
 pub const FORCE_PERIOD_NS: u64 = 1_000_000;
 
+/// How far into the global queue somebody looks, under the lock, for a goroutine that brings its own
+/// thread.
+pub const TAKER_SEARCH_MAX: u32 = 64;
+
 /// How long sysmon naps while there is something to do: a blocking call may last one nap before its
 /// P is taken.
 pub const SYSMON_NAP_NS: u64 = 20_000;

@@ -3,7 +3,7 @@
 use crate::builder::Builder;
 use crate::coro::overflow;
 use crate::current;
-use crate::goroutine::{self, JoinHandle, SpawnError};
+use crate::goroutine::{self, JoinError, JoinHandle, SpawnError};
 use crate::metrics::{Metrics, ProcStats};
 use crate::sched::helper::Helper;
 use crate::sched::shutdown::Closed;
@@ -80,20 +80,24 @@ impl Runtime {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        // SAFETY: the goroutine has ended when `join` returns, and this function does not return
+        match self.outcome_of(f, Location::caller()) {
+            Ok(result) => result,
+            Err(error) => resume(error),
+        }
+    }
+
+    /// Runs `f` as a goroutine and waits for its end.
+    fn outcome_of<F, T>(&self, f: F, site: &'static Location<'static>) -> Result<T, JoinError>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        // SAFETY: the goroutine has ended when the join returns, and this function does not return
         // or unwind before: a caller that is a goroutine itself and is cancelled meanwhile would,
         // so it is shielded.
-        let spawned = unsafe { goroutine::spawn_on(&self.sched, f, Location::caller()) };
-        let handle = match spawned {
-            Ok(handle) => handle,
+        match unsafe { goroutine::spawn_on(&self.sched, f, site) } {
+            Ok(handle) => handle.join_shielded(),
             Err(error) => panic!("heist::Runtime::run: {error}"),
-        };
-        match handle.join_shielded() {
-            Ok(result) => result,
-            Err(error) => match error.into_panic() {
-                Ok(payload) => std::panic::resume_unwind(payload),
-                Err(error) => panic!("heist::Runtime::run: {error}"),
-            },
         }
     }
 
@@ -107,10 +111,7 @@ impl Runtime {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        // SAFETY: as in `run`.
-        let spawned = unsafe { goroutine::spawn_on(&self.sched, f, Location::caller()) };
-        let handle = spawned.unwrap_or_else(|error| panic!("heist::main: {error}"));
-        match handle.join_shielded() {
+        match self.outcome_of(f, Location::caller()) {
             Ok(result) => result,
             Err(error) if error.is_exited() => {
                 self.sched.wait_until_empty();
@@ -119,10 +120,7 @@ impl Runtime {
                 ));
                 stderr::exit_now(2);
             }
-            Err(error) => match error.into_panic() {
-                Ok(payload) => std::panic::resume_unwind(payload),
-                Err(error) => panic!("heist::main: {error}"),
-            },
+            Err(error) => resume(error),
         }
     }
 
@@ -155,6 +153,14 @@ impl Runtime {
     #[doc(alias = "GOMAXPROCS")]
     pub fn procs(&self) -> usize {
         self.sched.procs() as usize
+    }
+}
+
+/// Goes on with the panic of the main goroutine, or makes one of how else it ended.
+fn resume(error: JoinError) -> ! {
+    match error.into_panic() {
+        Ok(payload) => std::panic::resume_unwind(payload),
+        Err(error) => panic!("heist::Runtime::run: {error}"),
     }
 }
 

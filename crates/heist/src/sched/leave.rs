@@ -1,6 +1,6 @@
 //! Leaving the runtime when somebody wants something of the goroutine.
 
-use super::park;
+use super::{bound, park};
 use crate::coro::overflow;
 use crate::current::InRuntime;
 use crate::gmp::M;
@@ -13,14 +13,21 @@ use std::ptr::NonNull;
 #[inline(never)]
 pub(crate) fn with_attention(m: NonNull<M>) {
     // SAFETY: the M of the calling thread is alive, and in the runtime.
-    let mut here = unsafe { m.as_ref() };
-    if here.word.attention() & PREEMPT != 0 && here.current().is_some() {
+    let here = unsafe { m.as_ref() };
+    if here.word.attention() & PREEMPT != 0
+        && let Some(gp) = here.current()
+    {
         here.word.clear_attention(PREEMPT);
         here.p().stats.preempted.bump();
+        // Only parks move a goroutine to another thread; this may be any call, made while user code
+        // holds a thread-local. So it comes back to this M.
+        let bound = bound::bind(here, gp);
         // SAFETY: as above.
         let rt = park::yield_now(unsafe { InRuntime::from_switch(m) });
-        // SAFETY: the M that resumed this goroutine is alive.
-        here = unsafe { rt.into_m().as_ref() };
+        let _ = rt.into_m();
+        if bound {
+            bound::unbind(here, gp);
+        }
     }
     let overflowed = here.word.attention() & OVERFLOW != 0;
     here.word.leave(Place::User);

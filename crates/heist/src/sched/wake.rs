@@ -5,6 +5,7 @@
 use super::{Locked, Sched};
 use crate::gmp::{G, M, P};
 use crate::sys::futex::Kernel;
+use heist_core::policy::TAKER_SEARCH_MAX;
 use std::ptr::NonNull;
 
 /// Whether an M starts as a spinner.
@@ -82,7 +83,8 @@ impl Sched {
     /// Whether somebody could take over a P at once, without a thread being made.
     pub(crate) fn has_taker(&self) -> bool {
         let locked = self.lock.lock();
-        !locked.idle_ms.is_empty() || locked.global.iter().any(is_bound)
+        !locked.idle_ms.is_empty()
+            || locked.global.iter().take(TAKER_SEARCH_MAX as usize).any(is_bound)
     }
 
     /// Takes somebody out who can take over a P at once: an idle M, or the M of a goroutine that
@@ -94,7 +96,7 @@ impl Sched {
             }
             return Some(m);
         }
-        let gp = locked.global.take_first(self.global_len(), is_bound)?;
+        let gp = locked.global.take_first(self.global_len(), TAKER_SEARCH_MAX, is_bound)?;
         // SAFETY: goroutines in a queue are valid.
         NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut())
     }
