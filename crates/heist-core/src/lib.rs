@@ -16,6 +16,7 @@
 //! | [`status`] | the life of a goroutine as checked transitions |
 //! | [`m_word`] | whether an M is in the runtime or in user code, and who has its P |
 //! | [`note`] | one-shot sleep and wake-up of a thread |
+//! | [`readiness`] | a direction of a descriptor: events remembered, and who waits for one |
 //! | [`join`] | the hand-over of a goroutine's result |
 //! | [`lock_rank`] | the lock order as text, checked in debug builds |
 //! | [`rng`] | the seeded random numbers of the scheduler |
@@ -31,6 +32,7 @@ pub mod lock_rank;
 pub mod m_word;
 pub mod note;
 pub mod policy;
+pub mod readiness;
 pub mod rng;
 pub mod run_queue;
 pub mod spinning;

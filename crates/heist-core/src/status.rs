@@ -101,6 +101,16 @@ pub struct Ticket(u64);
 impl Ticket {
     /// Names no wait: tickets count from one.
     pub const NONE: Self = Self(0);
+
+    /// As a number, for a place that is atomic.
+    pub(crate) const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// What [`Ticket::to_bits`] gave.
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
 }
 
 const STATUS_MASK: u64 = 0xff;

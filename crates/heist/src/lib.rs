@@ -27,6 +27,8 @@ mod current;
 mod gmp;
 pub mod goroutine;
 pub mod metrics;
+#[allow(dead_code, reason = "the scheduler takes it up next")]
+mod netpoll;
 mod panic_report;
 mod preempt;
 mod runtime;

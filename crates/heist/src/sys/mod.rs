@@ -12,4 +12,5 @@ pub(crate) mod memory;
 pub(crate) mod signal;
 pub(crate) mod stderr;
 pub(crate) mod thread;
+pub(crate) mod timer_fd;
 pub(crate) mod unwind;

@@ -1,0 +1,223 @@
+//! One direction of a descriptor: whether it is worth trying, and who waits until it is.
+//!
+//! # States
+//! ```text
+//!            event                    drained
+//!   Idle ------------> Ready <------> Idle        (drained only if nothing came since the look)
+//!    | publish           ^
+//!    +-----> Waiting ----+ event: the waiter is handed to who brought it
+//!               |  poke: to Idle, the waiter is handed out as well
+//!               |  withdraw: to Idle, by the waiter itself, woken by somebody else
+//!   any -- close --> Closed
+//! ```
+//! A descriptor is registered edge-triggered and once: an event comes when something changes, not
+//! while it lasts. So the state remembers events, and an operation forgets one only if it has seen
+//! the end of the data *after* it: it looks first, then tries, and if the try found nothing (or
+//! less than it asked for) it calls [`Readiness::drained`] with what it saw. An event in between
+//! has changed the word and is kept.
+//!
+//! Each change of the word gives it a new number. That is the whole protocol:
+//! - *Event against park.* The waiter publishes itself only over the word it looked at. An event,
+//!   a poke or a close after the look makes that fail, and the goroutine does not wait.
+//! - *Poke* tells a waiter to look again at what it waits with (its deadline). The waiter looks at
+//!   the word first and at the deadline after that; who changes the deadline writes it first and
+//!   pokes after that.
+//! - *Wakers among each other.* The waiter's fields are written before it is published and not
+//!   again before its word is gone. A waker reads them and takes the word by compare-and-swap: if
+//!   that succeeds the word was there all the time, so what it read belongs together.
+//! - The waker then claims the goroutine by ticket. If a timer or a canceller was faster, the
+//!   claim fails and the goroutine finds its word taken; nobody has to wait for anybody.
+//!
+//! At most one goroutine waits in a direction; the descriptor's lock sees to that.
+//!
+//! `EAGER` is kept until the descriptor is closed: the other end has hung up, or something urgent
+//! is among the data. Then the edges do not tell everything, and a try that found less than it
+//! asked for does not show that nothing is left.
+//!
+//! The model `loom_readiness` runs it.
+//!
+//! # Ordering
+//! Looks are Acquire, changes AcqRel: a waker sees the waiter's fields and its status, a waiter
+//! sees what was written before the poke. In a successful change the reads of the fields cannot
+//! sink below it, and the next writer of the fields has read the changed word.
+//!
+//! GO: netpoll.go pollDesc (rg, wg), netpollblock, netpollunblock, netpollcheckerr.
+
+use crate::status::Ticket;
+use crate::sync::{AtomicPtr, AtomicU64, Ordering};
+use std::ptr::{NonNull, null_mut};
+
+const STATE: u64 = 3;
+const IDLE: u64 = 0;
+const READY: u64 = 1;
+const WAITING: u64 = 2;
+const CLOSED: u64 = 3;
+/// Less than was asked for does not mean that nothing is left.
+const EAGER: u64 = 4;
+const NUMBER_ONE: u64 = 8;
+
+/// What the state was at a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look(u64);
+
+impl Look {
+    /// Whether an operation may find something.
+    #[inline]
+    #[must_use]
+    pub const fn is_ready(self) -> bool {
+        self.0 & STATE == READY
+    }
+
+    /// Whether the descriptor is closed.
+    #[inline]
+    #[must_use]
+    pub const fn is_closed(self) -> bool {
+        self.0 & STATE == CLOSED
+    }
+
+    /// Whether an operation that found less than it asked for shows nothing.
+    #[inline]
+    #[must_use]
+    pub const fn is_eager(self) -> bool {
+        self.0 & EAGER != 0
+    }
+}
+
+/// What an event says beside "look again".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// There is something, or room for something.
+    Plain,
+    /// The other end has hung up, an error, something urgent.
+    Eager,
+}
+
+/// A direction of a descriptor, with the `T` that waits for it.
+#[derive(Debug)]
+#[doc(alias = "pollDesc")]
+pub struct Readiness<T> {
+    word: AtomicU64,
+    waiter: AtomicPtr<T>,
+    ticket: AtomicU64,
+}
+
+impl<T> Readiness<T> {
+    /// A direction nobody may use yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            word: AtomicU64::new(CLOSED),
+            waiter: AtomicPtr::new(null_mut()),
+            ticket: AtomicU64::new(0),
+        }
+    }
+
+    /// A new descriptor: the first operation just tries.
+    pub fn open(&self) {
+        let changed = self.change(|word| (word & STATE == CLOSED).then_some(READY));
+        if changed.is_none() {
+            crate::throw!("Readiness::open: open already");
+        }
+    }
+
+    /// The state now.
+    #[inline]
+    #[must_use]
+    pub fn look(&self) -> Look {
+        Look(self.word.load(Ordering::Acquire))
+    }
+
+    /// Something happened. Gives out who waited.
+    #[doc(alias = "netpollunblock")]
+    pub fn event(&self, edge: Edge) -> Option<(NonNull<T>, Ticket)> {
+        self.hand_out(|word| {
+            let eager = if edge == Edge::Eager { EAGER } else { word & EAGER };
+            (word & STATE != CLOSED).then_some(READY | eager)
+        })
+    }
+
+    /// Makes whoever waits look again, and whoever is about to wait not do so. Gives out who
+    /// waited.
+    pub fn poke(&self) -> Option<(NonNull<T>, Ticket)> {
+        self.hand_out(|word| match word & STATE {
+            CLOSED => None,
+            READY => Some(word & (STATE | EAGER)),
+            _ => Some(IDLE | word & EAGER),
+        })
+    }
+
+    /// No more waiting here. Gives out who waited.
+    pub fn close(&self) -> Option<(NonNull<T>, Ticket)> {
+        self.hand_out(|word| (word & STATE != CLOSED).then_some(CLOSED))
+    }
+
+    /// A try after `look` found the end. True unless something happened meanwhile.
+    #[inline]
+    pub fn drained(&self, look: Look) -> bool {
+        if !look.is_ready() {
+            return false;
+        }
+        let idle = next_number(look.0) | IDLE | look.0 & EAGER;
+        self.word.compare_exchange(look.0, idle, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// From here on an event finds `waiter`. False if something happened since `look`: then it must
+    /// not wait.
+    #[inline]
+    #[must_use]
+    #[doc(alias = "netpollblockcommit")]
+    pub fn publish(&self, look: Look, waiter: NonNull<T>, ticket: Ticket) -> bool {
+        if look.0 & STATE != IDLE {
+            return false;
+        }
+        self.waiter.store(waiter.as_ptr(), Ordering::Relaxed);
+        self.ticket.store(ticket.to_bits(), Ordering::Relaxed);
+        let waiting = next_number(look.0) | WAITING | look.0 & EAGER;
+        self.word.compare_exchange(look.0, waiting, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// The waiter was woken by somebody else and waits no more.
+    pub fn withdraw(&self) {
+        let waiting = |word: u64| (word & STATE == WAITING).then_some(IDLE | word & EAGER);
+        let _ = self.change(waiting);
+    }
+
+    /// Changes the word and gives out the waiter that was in it.
+    #[inline]
+    fn hand_out(&self, next: impl Fn(u64) -> Option<u64>) -> Option<(NonNull<T>, Ticket)> {
+        let mut word = self.word.load(Ordering::Acquire);
+        loop {
+            let waiter = self.waiter.load(Ordering::Relaxed);
+            let ticket = self.ticket.load(Ordering::Relaxed);
+            let to = next_number(word) | next(word)?;
+            match self.word.compare_exchange(word, to, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) if word & STATE == WAITING => {
+                    return Some((NonNull::new(waiter)?, Ticket::from_bits(ticket)));
+                }
+                Ok(_) => return None,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    fn change(&self, next: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+        let mut word = self.word.load(Ordering::Acquire);
+        loop {
+            let to = next_number(word) | next(word)?;
+            match self.word.compare_exchange(word, to, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(word),
+                Err(now) => word = now,
+            }
+        }
+    }
+}
+
+const fn next_number(word: u64) -> u64 {
+    (word & !(STATE | EAGER)).wrapping_add(NUMBER_ONE)
+}
+
+impl<T> Default for Readiness<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,9 @@
+//! Waiting for the world: which descriptors became ready, and whose turn that makes it.
+//!
+//! This layer finds goroutines and hands them back. It does not schedule; docs/design/netpoll.md
+//! describes the protocol.
+
+pub(crate) mod desc;
+pub(crate) mod poller;
+#[cfg(test)]
+mod tests;

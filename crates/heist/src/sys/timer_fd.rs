@@ -1,0 +1,52 @@
+//! A timer that a poller can wait for like for a descriptor, exact to the nanosecond the kernel
+//! can do.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::null_mut;
+
+/// A timer of the monotonic clock.
+#[derive(Debug)]
+pub(crate) struct TimerFd(OwnedFd);
+
+impl TimerFd {
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
+        // SAFETY: makes a descriptor and touches nothing.
+        let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made, and nobody else has it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    pub(crate) fn fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+
+    /// Fires once at `when_ns` of the monotonic clock, at once if that is over. Forgets an earlier
+    /// setting, and an earlier firing that nobody has seen.
+    pub(crate) fn set(&self, when_ns: u64) {
+        // All zeroes would stop the timer.
+        let when_ns = when_ns.max(1);
+        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let when = libc::timespec {
+            tv_sec: (when_ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (when_ns % 1_000_000_000) as libc::c_long,
+        };
+        let setting = libc::itimerspec { it_interval: zero, it_value: when };
+        // SAFETY: the setting lives until the call returns; the old one is not asked for.
+        let set = unsafe {
+            libc::timerfd_settime(
+                self.fd(),
+                libc::TFD_TIMER_ABSTIME,
+                &raw const setting,
+                null_mut(),
+            )
+        };
+        if set != 0 {
+            heist_core::throw!("TimerFd::set: {}", io::Error::last_os_error());
+        }
+    }
+}
