@@ -1,5 +1,8 @@
 //! The global run queue: a FIFO under the scheduler lock whose length anyone may read.
 //!
+//! It has a front part for goroutines that may not wait behind others: the urgent ones, in the order
+//! in which they came. Whoever takes from the queue takes those first.
+//!
 //! # Invariants
 //! - The list is touched only by who holds the scheduler lock; that is the `&mut` of [`GlobalQueue`].
 //! - [`GlobalLen`] is stored before the lock is released. A reader without the lock may see it
@@ -14,20 +17,30 @@ use std::ptr::NonNull;
 
 /// The length of the global queue, readable without the lock.
 #[derive(Debug)]
-pub struct GlobalLen(AtomicU32);
+pub struct GlobalLen {
+    all: AtomicU32,
+    urgent: AtomicU32,
+}
 
 impl GlobalLen {
     /// The length of an empty queue.
     #[must_use]
     pub fn new() -> Self {
-        Self(AtomicU32::new(0))
+        Self { all: AtomicU32::new(0), urgent: AtomicU32::new(0) }
     }
 
     /// The length at some recent moment.
     #[inline]
     #[must_use]
     pub fn get(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
+        self.all.load(Ordering::Relaxed)
+    }
+
+    /// How many of them are urgent.
+    #[inline]
+    #[must_use]
+    pub fn urgent(&self) -> u32 {
+        self.urgent.load(Ordering::Relaxed)
     }
 }
 
@@ -40,6 +53,7 @@ impl Default for GlobalLen {
 /// The queue itself. Lives inside the scheduler lock.
 #[derive(Debug)]
 pub struct GlobalQueue<T: Linked> {
+    urgent: List<T>,
     list: List<T>,
 }
 
@@ -47,19 +61,19 @@ impl<T: Linked> GlobalQueue<T> {
     /// An empty queue.
     #[must_use]
     pub const fn new() -> Self {
-        Self { list: List::new() }
+        Self { urgent: List::new(), list: List::new() }
     }
 
     /// The exact length.
     #[must_use]
     pub const fn len(&self) -> u32 {
-        self.list.len()
+        self.urgent.len() + self.list.len()
     }
 
     /// Whether nothing waits here.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.urgent.is_empty() && self.list.is_empty()
     }
 
     /// Appends one goroutine.
@@ -80,7 +94,20 @@ impl<T: Linked> GlobalQueue<T> {
         self.publish(len);
     }
 
-    /// Puts a batch in front, in order: the goroutines of a P that is taken away.
+    /// Appends a batch to the urgent ones.
+    pub fn append_urgent(&mut self, len: &GlobalLen, batch: &mut List<T>) {
+        self.urgent.append(batch);
+        self.publish(len);
+    }
+
+    /// Takes one of the urgent ones.
+    pub fn pop_urgent(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
+        let gp = self.urgent.pop_front();
+        self.publish(len);
+        gp
+    }
+
+    /// Puts a batch in front of all that are not urgent, in order: the goroutines of a P that is taken away.
     #[doc(alias = "globrunqputhead")]
     pub fn prepend(&mut self, len: &GlobalLen, batch: &mut List<T>) {
         self.list.prepend(batch);
@@ -90,8 +117,8 @@ impl<T: Linked> GlobalQueue<T> {
     /// Takes exactly one.
     #[doc(alias = "globrunqget")]
     pub fn pop(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
-        let gp = self.list.pop_front();
-        let counted = self.list.len();
+        let gp = self.urgent.pop_front().or_else(|| self.list.pop_front());
+        let counted = self.len();
         if gp.is_none() && counted > 0 {
             crate::throw!("GlobalQueue::pop: {counted} counted, none found");
         }
@@ -102,8 +129,9 @@ impl<T: Linked> GlobalQueue<T> {
     /// Takes a P's fair share, in order.
     #[doc(alias = "globrunqgetbatch")]
     pub fn pop_batch(&mut self, len: &GlobalLen, procs: u32) -> List<T> {
-        let n = policy::global_batch(self.list.len(), procs);
-        let batch = self.list.split_front(n);
+        let n = policy::global_batch(self.len(), procs);
+        let mut batch = self.urgent.split_front(n);
+        batch.append(&mut self.list.split_front(n - batch.len()));
         if batch.len() != n {
             crate::throw!("GlobalQueue::pop_batch: {n} counted, {} found", batch.len());
         }
@@ -113,7 +141,7 @@ impl<T: Linked> GlobalQueue<T> {
 
     /// The goroutines in order, which stay.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.list.iter()
+        self.urgent.iter().chain(self.list.iter())
     }
 
     /// Takes out the first that `wanted` agrees to, among the first `limit`.
@@ -123,13 +151,15 @@ impl<T: Linked> GlobalQueue<T> {
         limit: u32,
         wanted: impl Fn(&T) -> bool,
     ) -> Option<NonNull<T>> {
-        let gp = self.list.take_first(limit, wanted);
+        let found = self.urgent.take_first(limit, &wanted);
+        let gp = found.or_else(|| self.list.take_first(limit, &wanted));
         self.publish(len);
         gp
     }
 
     fn publish(&self, len: &GlobalLen) {
-        len.0.store(self.list.len(), Ordering::Relaxed);
+        len.all.store(self.len(), Ordering::Relaxed);
+        len.urgent.store(self.urgent.len(), Ordering::Relaxed);
     }
 }
 

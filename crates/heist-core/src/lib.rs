@@ -18,6 +18,7 @@
 //! | [`note`] | one-shot sleep and wake-up of a thread |
 //! | [`readiness`] | a direction of a descriptor: events remembered, and who waits for one |
 //! | [`join`] | the hand-over of a goroutine's result |
+//! | [`timer_heap`] | the timers of a P |
 //! | [`lock_rank`] | the lock order as text, checked in debug builds |
 //! | [`rng`] | the seeded random numbers of the scheduler |
 //! | [`mod@throw`] | the way out when the scheduler finds itself corrupted |
@@ -40,3 +41,4 @@ pub mod status;
 pub mod steal_order;
 pub mod sync;
 pub mod throw;
+pub mod timer_heap;

@@ -61,6 +61,11 @@ pub const ID_BLOCK: u64 = 16;
 
 /// How long a goroutine may run while others wait.
 pub const QUANTUM_NS: u64 = 10_000_000;
+/// How long a timer or a network event may wait for a P while every P runs something that does not
+/// let go.
+pub const WAKE_UP_NS: u64 = 1_000_000;
+/// Urgent goroutines a P runs before it looks at the others again.
+pub const URGENT_STREAK_MAX: u32 = 4;
 /// How often a goroutine that does not listen is forced.
 pub const FORCE_PERIOD_NS: u64 = 1_000_000;
 
@@ -73,6 +78,9 @@ pub const TAKER_SEARCH_MAX: u32 = 64;
 pub const SYSMON_NAP_NS: u64 = 20_000;
 /// Rounds with nothing to do before its naps grow.
 pub const SYSMON_IDLE_ROUNDS: u32 = 50;
+/// The longest nap while goroutines wait for a P: a blocking call that nobody announced is found
+/// after two.
+pub const SYSMON_NAP_WANTED_NS: u64 = 1_000_000;
 /// The longest nap.
 pub const SYSMON_NAP_MAX_NS: u64 = 10_000_000;
 /// How long all Ps must rest before sysmon sleeps for good.

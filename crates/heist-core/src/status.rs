@@ -145,6 +145,24 @@ impl StatusWord {
         (word & STATUS_MASK == Status::Waiting as u64).then_some(Ticket(word & !STATUS_MASK))
     }
 
+    /// Whether it waits with this ticket, sealed or not.
+    #[inline]
+    #[must_use]
+    pub fn waits_with(&self, ticket: Ticket) -> bool {
+        self.0.load(Ordering::Acquire) & !SEALED == ticket.0 | Status::Waiting as u64
+    }
+
+    /// A goroutine that has not begun to live begins to wait: it is born when it is claimed.
+    #[must_use]
+    pub fn begin_unborn_wait(&self) -> Ticket {
+        let word = self.0.load(Ordering::Relaxed);
+        let now = Status::from_bits(word);
+        if now != Status::Dead {
+            bad_transition(now, Status::Dead, Status::Waiting);
+        }
+        self.enter_waiting(word, 0)
+    }
+
     /// Moves on. The caller owns the goroutine, so nobody else changes the word meanwhile. Nobody
     /// owns one that waits: from there this is [`StatusWord::claim_sole`].
     #[inline]

@@ -4,7 +4,7 @@ use crate::coro::stack::{self, Class};
 use crate::runtime::Runtime;
 use crate::sched::{Config, PanicPolicy};
 use crate::sys::cpu;
-use heist_core::policy::{PROCS_MAX, QUANTUM_NS, StealPolicy, THREADS_MAX};
+use heist_core::policy::{PROCS_MAX, QUANTUM_NS, StealPolicy, THREADS_MAX, WAKE_UP_NS};
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
@@ -82,6 +82,7 @@ pub struct Builder {
     on_panic: PanicPolicy,
     shutdown_timeout: Duration,
     quantum: Duration,
+    wake_up_bound: Duration,
     forced_preemption: bool,
     seed: Option<u64>,
     chaos: Option<u64>,
@@ -98,6 +99,7 @@ impl Default for Builder {
             on_panic: PanicPolicy::Isolate,
             shutdown_timeout: SHUTDOWN_TIMEOUT,
             quantum: Duration::from_nanos(QUANTUM_NS),
+            wake_up_bound: Duration::from_nanos(WAKE_UP_NS),
             forced_preemption: true,
             seed: None,
             chaos: None,
@@ -160,6 +162,14 @@ impl Builder {
     /// How long a goroutine may run while others wait; 10 ms unless told otherwise.
     pub const fn quantum(mut self, quantum: Duration) -> Self {
         self.quantum = quantum;
+        self
+    }
+
+    /// How long a goroutine whose timer is due, or whose socket is ready, waits while every
+    /// processor runs something that does not let go; 1 ms unless told otherwise. Then the one that
+    /// has run longest gives way.
+    pub const fn wake_up_bound(mut self, bound: Duration) -> Self {
+        self.wake_up_bound = bound;
         self
     }
 
@@ -272,6 +282,7 @@ impl Builder {
             on_panic: self.on_panic,
             shutdown_timeout: self.shutdown_timeout,
             quantum_ns: self.quantum.as_nanos().min(u64::MAX.into()) as u64,
+            wake_up_ns: self.wake_up_bound.as_nanos().min(u64::MAX.into()) as u64,
             forced_preemption: self.forced_preemption,
             seed: self.seed.unwrap_or_else(crate::sys::clock::now_ns),
             chaos: self.chaos,

@@ -39,6 +39,7 @@ mod sys;
 #[doc(hidden)]
 pub mod testing;
 mod throw;
+pub mod time;
 
 pub use builder::{BuildError, Builder};
 pub use goroutine::{

@@ -42,7 +42,7 @@ impl Runtime {
         signal::install_interrupt_handler(preempt::signal::on_interrupt);
         membarrier::prepare();
         let name = format!("{}-helper", config.name);
-        let sched = Arc::new(Sched::new(config));
+        let sched = Arc::new(Sched::new(config)?);
         let helper = Helper::new(Arc::clone(&sched));
         let helper = thread::spawn(name, move || helper.run())?;
         let watched = Arc::clone(&sched);

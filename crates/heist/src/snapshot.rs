@@ -2,7 +2,7 @@
 
 use crate::current;
 use crate::gmp::described::Described;
-use crate::gmp::pool;
+use crate::gmp::{g, pool};
 use crate::sched::Sched;
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ impl Sched {
         let own = current::goroutine().map(|gp| gp.id.get());
         let mut found: Vec<(u64, String)> = Vec::new();
         pool::for_each(|gp| {
-            if self.is_mine(gp) {
+            if self.is_mine(gp) && !gp.has_flag(g::UNBORN) {
                 found.push((gp.id.get(), Described(gp).to_string()));
             }
         });

@@ -77,15 +77,17 @@ pub(crate) enum Outcome {
 pub(crate) enum WaitReason {
     Join,
     WaitGroup,
+    Sleep,
 }
 
 impl WaitReason {
-    const ALL: [Self; 2] = [Self::Join, Self::WaitGroup];
+    const ALL: [Self; 3] = [Self::Join, Self::WaitGroup, Self::Sleep];
 
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Join => "goroutine join",
             Self::WaitGroup => "sync.WaitGroup.Wait",
+            Self::Sleep => "sleep",
         }
     }
 }
@@ -96,6 +98,8 @@ impl WaitReason {
 pub(crate) enum Woken {
     /// The one it waited for.
     Ready,
+    /// The clock: its deadline has passed.
+    TimedOut,
     /// A canceller: the goroutine takes back what it left in queues, then unwinds.
     Cancelled,
 }
@@ -107,6 +111,8 @@ pub(crate) const EXITING: u32 = 2;
 
 /// It reached the reserve of its stack, which is open now.
 pub(crate) const RESERVE_OPEN: u32 = 16;
+/// It was made to begin with a later wake-up, and nobody has seen it yet.
+pub(crate) const UNBORN: u32 = 128;
 /// It holds a guard against being stopped by force.
 pub(crate) const UNPREEMPTIBLE: u32 = 64;
 /// Its stack has a canary instead of a guard page.

@@ -15,6 +15,7 @@ use heist_core::list::{DoubleLink, DoublyLinked};
 use heist_core::m_word::{MWord, Place};
 use heist_core::note::Note;
 use heist_core::sync::{AtomicPtr, AtomicU32, Ordering};
+use heist_core::timer_heap::NEVER;
 use std::cell::Cell;
 use std::ptr::{NonNull, null, null_mut};
 
@@ -26,7 +27,8 @@ pub(crate) enum Request {
     /// Run others first.
     Yield,
     /// Sleep until somebody claims it, if `commit` agrees.
-    Park { commit: Commit, arg: *mut (), seal: Seal },
+    /// At the latest until `deadline_ns`.
+    Park { commit: Commit, arg: *mut (), seal: Seal, deadline_ns: u64 },
 }
 
 /// Whether a canceller may wake a goroutine while its commit function runs.
@@ -55,6 +57,8 @@ pub(crate) struct M {
     /// A return address that was replaced, or zero; see `coro::overflow`.
     pub(crate) detour: Cell<usize>,
     pub(crate) spinning: Cell<bool>,
+    /// When a timer is due that this M added since it last looked for work; see `sched::timers`.
+    pub(crate) new_timer_ns: Cell<u64>,
     pub(crate) sched: NonNull<Sched>,
     pub(crate) id: u32,
     /// The goroutine that only this M may run, and that is all it runs.
@@ -88,6 +92,7 @@ impl M {
             request: Cell::new(Request::Exit),
             detour: Cell::new(0),
             spinning: Cell::new(false),
+            new_timer_ns: Cell::new(NEVER),
             sched,
             id,
             bound_g: Cell::new(null()),

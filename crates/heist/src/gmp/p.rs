@@ -7,6 +7,7 @@ use super::yielded::Yielded;
 use super::{G, M, pool};
 use crate::coro::stack::{Class, StackCache};
 use crate::metrics::shard::Shard;
+use crate::time::timers::Timers;
 use crossbeam_utils::CachePadded;
 use heist_core::list::List;
 use heist_core::rng::Rng;
@@ -23,6 +24,8 @@ pub(crate) struct Local {
     pub(crate) next_id: u64,
     pub(crate) end_id: u64,
     pub(crate) stacks: StackCache,
+    /// Urgent goroutines run in a row.
+    pub(crate) urgent_streak: u32,
     /// Draws the disturbances of chaos mode.
     pub(crate) chaos: Option<Rng>,
 }
@@ -40,6 +43,7 @@ impl Drop for Local {
 pub(crate) struct P {
     pub(crate) id: u32,
     pub(crate) queue: RunQueue<G>,
+    pub(crate) timers: CachePadded<Timers>,
     /// Its part of the global queue.
     pub(crate) yielded: CachePadded<Yielded>,
     /// Goroutines executed with a slice of their own.
@@ -60,6 +64,7 @@ impl P {
         Self {
             id,
             queue: RunQueue::new(),
+            timers: CachePadded::new(Timers::new()),
             yielded: CachePadded::new(Yielded::new()),
             tick: CachePadded::new(AtomicU32::new(0)),
             m: AtomicPtr::new(null_mut()),
@@ -69,6 +74,7 @@ impl P {
                 next_id: 0,
                 end_id: 0,
                 stacks: StackCache::new(stacks),
+                urgent_streak: 0,
                 chaos: chaos.map(|seed| Rng::new(seed.wrapping_add(u64::from(id)))),
             })),
             stats: CachePadded::new(Shard::default()),

@@ -7,6 +7,7 @@ use crate::current;
 use crate::gmp::g::Extras;
 use crate::sched::Sched;
 use crate::sched::spawn::{self, Recipe, Refused};
+use heist_core::status::Ticket;
 use std::error::Error;
 use std::fmt;
 use std::panic::Location;
@@ -159,6 +160,36 @@ where
         Err(refused) => {
             staged.discard();
             unshare(recipe.extras);
+            Err(refused.into())
+        }
+    }
+}
+
+/// Makes a goroutine of the calling goroutine's runtime that begins at `when_ns`; see
+/// [`spawn::spawn_later`].
+pub(crate) fn spawn_later<F>(
+    f: F,
+    site: &'static Location<'static>,
+    when_ns: u64,
+) -> Result<(JoinHandle<()>, Ticket), SpawnError>
+where
+    F: FnOnce() + Send + 'static,
+{
+    let staged = Staged::new(f);
+    let recipe = Recipe { vtable: &Code::<F, ()>::VTABLE, site, extras: null() };
+    let Some(rt) = current::enter() else {
+        staged.discard();
+        return Err(SpawnError::NoRuntime);
+    };
+    // SAFETY: the record is new, and `staged` is used once: here, or by `discard` if this fails.
+    let write = |place: *mut u8| unsafe { staged.write(place) };
+    let spawned = spawn::spawn_later(&rt, recipe, write, when_ns);
+    drop(rt);
+    match spawned {
+        // SAFETY: the record holds a goroutine that returns nothing, and this is its only handle.
+        Ok((gp, ticket)) => Ok((unsafe { JoinHandle::new(gp, None) }, ticket)),
+        Err(refused) => {
+            staged.discard();
             Err(refused.into())
         }
     }

@@ -10,6 +10,7 @@ use crate::sched::cancel::{self, Why};
 use crate::sched::waiter::{ThreadWaiter, Waiter};
 use crate::sched::{park, schedule};
 use heist_core::join::Dropped;
+use heist_core::status::Ticket;
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
@@ -85,6 +86,24 @@ impl<T> JoinHandle<T> {
             }
         }
         self.take()
+    }
+
+    /// Ends a goroutine that was made to begin later, if it has not begun. `ticket` is the one it
+    /// was made with.
+    pub(crate) fn cancel_unborn(&self, ticket: Ticket) -> bool {
+        let g = self.g();
+        let rt = current::enter();
+        if !g.status.claim(ticket) {
+            return false;
+        }
+        g.set_flag(g::CANCELLED);
+        g.woken.set(Woken::Cancelled);
+        // SAFETY: a goroutine's runtime outlives it; it was just claimed.
+        unsafe {
+            (*g.sched.get()).bear_one(g);
+            park::ready_anywhere(rt.as_ref(), self.gp);
+        }
+        true
     }
 
     /// Takes the outcome of a goroutine that has ended.

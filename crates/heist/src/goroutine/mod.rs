@@ -15,7 +15,7 @@ mod payload;
 pub use builder::{Builder, SpawnError};
 pub use join::{JoinError, JoinHandle};
 
-pub(crate) use builder::spawn_on;
+pub(crate) use builder::{spawn_later, spawn_on};
 
 use crate::current;
 use crate::sched::{cancel, park};

@@ -178,6 +178,32 @@ impl Metrics {
             "Times a thread was handed a processor.",
             totals.m_unparks,
         );
+        let timers = sched.all_ps().iter().map(|pp| pp.timers.len() as u64).sum();
+        add("/heist/timers:timers", Gauge, "Deadlines kept, of waits that are over too.", timers);
+        add(
+            "/heist/timers/added:timers",
+            Counter,
+            "Times a goroutine parked with a deadline.",
+            totals.timers,
+        );
+        add(
+            "/heist/preemptions/gave-way:events",
+            Counter,
+            "Times a goroutine had to make room for one woken by the clock or the network.",
+            totals.gave_way,
+        );
+        add(
+            "/heist/poll/waits:events",
+            Counter,
+            "Times a thread waited for the network or the clock.",
+            totals.polls,
+        );
+        add(
+            "/heist/poll/waiters:goroutines",
+            Gauge,
+            "Goroutines that wait for the network.",
+            sched.poll.poller.waiters().into(),
+        );
         add("/heist/procs/idle:threads", Gauge, "Processors at rest.", sched.idle.count().into());
         add(
             "/heist/queue/global:goroutines",

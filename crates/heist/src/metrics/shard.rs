@@ -75,6 +75,12 @@ shard! {
     overflowed,
     /// Times a goroutine was run, from spawn or from a wake-up.
     executed,
+    /// Times a goroutine parked with a deadline.
+    timers,
+    /// Times a goroutine gave way to one that the clock or the network woke.
+    gave_way,
+    /// Times an M waited in the poller.
+    polls,
     /// Times a goroutine let others go first.
     yields,
     /// Times a goroutine parked.

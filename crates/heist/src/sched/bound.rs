@@ -11,6 +11,7 @@ use super::find_runnable::{Found, Next};
 use super::wake::Start;
 use crate::gmp::{G, M, P};
 use crate::sys::futex::Kernel;
+use heist_core::timer_heap::NEVER;
 use std::ptr::{NonNull, null};
 
 /// Ties a goroutine to the M it runs on. False if it is tied already: then somebody else unties it.
@@ -81,13 +82,16 @@ impl Sched {
             drop(locked);
             return self.start_m(pp, Start::Working);
         }
-        locked.idle_ps.put(&self.idle, pp.id, false);
+        self.rest_p(&mut locked, pp);
         drop(locked);
         // ORDERING: the P is at rest; who submitted before that and asked for a spinner is served
         // here, as in `Sched::sleep`.
         heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
         if self.spinning.requested() {
             self.wake_p();
+        }
+        if pp.timers.earliest() != NEVER {
+            self.watch_timer(pp.timers.earliest());
         }
     }
 }

@@ -88,6 +88,8 @@ pub(crate) fn cancel(rt: Option<&InRuntime>, gp: &G) {
     };
     if !gp.has_flag(g::UNCANCELLABLE) && gp.status.claim(ticket) {
         gp.woken.set(Woken::Cancelled);
+        // SAFETY: a goroutine's runtime outlives it.
+        unsafe { &*gp.sched.get() }.bear_one(gp);
         // SAFETY: just claimed.
         unsafe { park::ready_anywhere(rt, NonNull::from(gp)) };
     }

@@ -59,6 +59,12 @@ impl Sched {
     /// runtime has stopped.
     #[doc(alias = "findRunnable")]
     pub(crate) fn find_runnable(&self, m: &M) -> Option<Next> {
+        let next = self.search(m)?;
+        self.leave_timers(m);
+        Some(next)
+    }
+
+    fn search(&self, m: &M) -> Option<Next> {
         let mut lingered = false;
         loop {
             if let Some(next) = self.find_with_p(m, m.p()) {
@@ -84,7 +90,27 @@ impl Sched {
     /// The sources that need no search among the others.
     #[inline]
     fn find_with_p(&self, m: &M, pp: &P) -> Option<Next> {
-        self.global_in_turn(pp).or_else(|| next_local(m)).or_else(|| self.next_global(m))
+        self.run_own_timers(m);
+        self.urgent(pp)
+            .or_else(|| self.global_in_turn(pp))
+            .or_else(|| next_local(m))
+            .or_else(|| self.next_global(m))
+            .or_else(|| self.poll_now(m))
+    }
+
+    /// What may not wait behind others, unless there was too much of it lately.
+    #[inline]
+    fn urgent(&self, pp: &P) -> Option<Next> {
+        // SAFETY: the caller holds the P, and no other reference to its data is alive.
+        let streak = unsafe { &mut pp.local().urgent_streak };
+        if self.global_len().urgent() == 0 || *streak == policy::URGENT_STREAK_MAX {
+            *streak = 0;
+            return None;
+        }
+        *streak += 1;
+        let gp = self.lock.lock().global.pop_urgent(self.global_len());
+        pp.stats.global_taken.bump_if(gp.is_some());
+        gp.map(Next::fresh)
     }
 
     /// Every 61st tick the global queue goes first.

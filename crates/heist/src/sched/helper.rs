@@ -328,7 +328,7 @@ impl Sched {
         work.append(&mut pp.yielded.take(u32::MAX));
         let mut locked = self.lock.lock();
         locked.global.prepend(self.global_len(), &mut work);
-        locked.idle_ps.put(&self.idle, pp.id, false);
+        self.rest_p(&mut locked, pp);
         if !was_refused {
             locked.n_ms -= 1;
         }

@@ -7,10 +7,11 @@
 //! GO: proc.go findRunnable (second half), stopm.
 
 use super::find_runnable::{Found, take_batch};
-use super::{Phase, Sched};
-use crate::gmp::M;
+use super::{Locked, Phase, Sched};
+use crate::gmp::{M, P};
 use crate::sys::clock;
 use crate::sys::futex::Kernel;
+use heist_core::timer_heap::NEVER;
 use std::ptr::{NonNull, null};
 
 /// What an M that gave its P back does next.
@@ -27,7 +28,7 @@ impl Sched {
         let mut locked = self.lock.lock();
         if self.phase() == Phase::Stopped {
             let pp = m.release_p();
-            locked.idle_ps.put(&self.idle, pp.id, false);
+            self.rest_p(&mut locked, pp);
             drop(locked);
             if m.spinning.replace(false) {
                 self.spinning.stop();
@@ -48,7 +49,7 @@ impl Sched {
         if !pp.is_empty() {
             heist_core::throw!("Sched::sleep: P{} is not empty", pp.id);
         }
-        locked.idle_ps.put(&self.idle, pp.id, false);
+        self.rest_p(&mut locked, pp);
         drop(locked);
 
         let was_spinning = m.spinning.replace(false);
@@ -63,7 +64,17 @@ impl Sched {
         {
             return found;
         }
-        self.stop_m(m)
+        // It watches the timers itself, or somebody else does.
+        m.new_timer_ns.set(NEVER);
+        match self.wait_in_poller(m) {
+            None | Some(Found::Nothing) => self.stop_m(m),
+            Some(found) => found,
+        }
+    }
+
+    /// Puts a P to rest.
+    pub(crate) fn rest_p(&self, locked: &mut Locked, pp: &P) {
+        locked.idle_ps.put(&self.idle, pp.id, pp.timers.earliest() != NEVER);
     }
 
     /// Looks through all queues after the P is gone.

@@ -38,6 +38,7 @@ impl Sched {
     /// there to be taken must not keep a thief awake.
     pub(crate) fn linger(&self) -> Found {
         let until = clock::now_ns() + self.linger.0.load(Ordering::Relaxed);
+        let until = until.min(self.earliest_timer_hint());
         loop {
             for _ in 0..PAUSES_PER_LOOK {
                 std::hint::spin_loop();

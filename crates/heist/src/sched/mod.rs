@@ -21,12 +21,14 @@ pub(crate) mod idle;
 pub(crate) mod leave;
 pub(crate) mod linger;
 pub(crate) mod park;
+pub(crate) mod poll;
 pub(crate) mod schedule;
 pub(crate) mod shutdown;
 pub(crate) mod spawn;
 pub(crate) mod steal;
 pub(crate) mod syscall;
 pub(crate) mod sysmon;
+pub(crate) mod timers;
 pub(crate) mod waiter;
 pub(crate) mod wake;
 
@@ -70,6 +72,8 @@ pub(crate) struct Config {
     pub(crate) shutdown_timeout: std::time::Duration,
     /// How long a goroutine may run while others wait.
     pub(crate) quantum_ns: u64,
+    /// How long somebody whom the clock or the network woke waits for a P that is not given back.
+    pub(crate) wake_up_ns: u64,
     /// Whether goroutines that make no calls are stopped by a signal.
     pub(crate) forced_preemption: bool,
     /// Seeds the scheduler's random numbers.
@@ -113,6 +117,8 @@ pub(crate) struct Sched {
     pub(crate) steal_order: StealOrder,
     all_ps: Box<[P]>,
     phase: AtomicU32,
+    /// Goroutines that were made to begin later and have not begun.
+    pub(crate) unborn: AtomicU64,
     /// How many goroutines wait for the memory of a stack.
     pub(crate) n_stackless: AtomicU32,
     /// Counts goroutines that end while somebody waits for the last one, who sleeps on it.
@@ -125,6 +131,7 @@ pub(crate) struct Sched {
     pub(crate) stats: CachePadded<Shard>,
     pub(crate) helper: helper::Mailbox,
     pub(crate) bell: sysmon::Bell,
+    pub(crate) poll: CachePadded<poll::PollGate>,
 }
 
 // SAFETY: what is not Sync by itself is behind the lock or belongs to the holder of a P.
@@ -133,14 +140,15 @@ unsafe impl Sync for Sched {}
 unsafe impl Send for Sched {}
 
 impl Sched {
-    pub(crate) fn new(config: Config) -> Self {
+    pub(crate) fn new(config: Config) -> std::io::Result<Self> {
         let procs = config.procs;
         let idle = IdleView::new(PROCS_MAX);
         let mut idle_ps = IdleProcs::new(PROCS_MAX);
         for id in (0..procs).rev() {
             idle_ps.put(&idle, id, false);
         }
-        Self {
+        Ok(Self {
+            poll: CachePadded::new(poll::PollGate::new()?),
             all_ps: (0..procs)
                 .map(|id| P::new(id, config.stack, config.seed, config.chaos))
                 .collect(),
@@ -160,6 +168,7 @@ impl Sched {
             spinning: Spinning::new(),
             linger: linger::Linger::new(),
             steal_order: StealOrder::new(procs),
+            unborn: AtomicU64::new(0),
             n_stackless: AtomicU32::new(0),
             endings: AtomicU32::new(0),
             endings_watched: AtomicU32::new(0),
@@ -169,7 +178,7 @@ impl Sched {
             helper: helper::Mailbox::new(),
             bell: sysmon::Bell::new(),
             config,
-        }
+        })
     }
 
     /// The length of the global queue, without the lock.

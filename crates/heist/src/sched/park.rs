@@ -16,6 +16,7 @@ use crate::gmp::g::{self, WaitReason, Woken};
 use crate::gmp::m::{Commit, Request, Seal};
 use crate::gmp::{G, M};
 use heist_core::run_queue::Slot;
+use heist_core::timer_heap::NEVER;
 use std::ptr::NonNull;
 
 /// Parks the calling goroutine until it is claimed.
@@ -31,6 +32,23 @@ pub(crate) unsafe fn park(
     commit: Commit,
     arg: *mut (),
 ) -> (InRuntime, Woken) {
+    // SAFETY: passed on.
+    unsafe { park_until(rt, reason, seal, commit, arg, None) }
+}
+
+/// As [`park`], but at the latest until `deadline_ns` of [`clock::now_ns`](crate::sys::clock::now_ns)
+/// time: then the clock claims it, and the outcome is [`Woken::TimedOut`].
+///
+/// # Safety
+/// As for [`park`].
+pub(crate) unsafe fn park_until(
+    rt: InRuntime,
+    reason: WaitReason,
+    seal: Seal,
+    commit: Commit,
+    arg: *mut (),
+    deadline_ns: Option<u64>,
+) -> (InRuntime, Woken) {
     let gp = rt.goroutine();
     gp.set_wait_reason(reason);
     gp.woken.set(Woken::Ready);
@@ -40,7 +58,12 @@ pub(crate) unsafe fn park(
     if unwinding {
         gp.set_flag(g::UNCANCELLABLE);
     }
-    rt.m().request.set(Request::Park { commit, arg, seal });
+    rt.m().request.set(Request::Park {
+        commit,
+        arg,
+        seal,
+        deadline_ns: deadline_ns.unwrap_or(NEVER),
+    });
     let rt = switch_out(rt, gp);
     if bound {
         super::bound::unbind(rt.m(), gp);

@@ -10,8 +10,9 @@ use crate::current;
 use crate::gmp::g::{self, Outcome, Woken};
 use crate::gmp::m::{Commit, Request, Seal};
 use crate::gmp::{G, M, pool};
-use heist_core::status::Status;
+use heist_core::status::{Status, Ticket};
 use heist_core::sync::Ordering;
+use heist_core::timer_heap::NEVER;
 use heist_core::{m_word, policy};
 use std::ptr::{NonNull, null_mut};
 
@@ -75,9 +76,14 @@ fn execute(m: &M, next: Next) {
         match (switched, m.request.get()) {
             (Switched::Returned, _) => return finish(m, next.gp),
             (Switched::Suspended, Request::Yield) => return requeue(m, next.gp),
-            (Switched::Suspended, Request::Park { commit, arg, seal }) => {
+            (Switched::Suspended, Request::Park { commit, arg, seal, deadline_ns }) => {
                 // SAFETY: the goroutine asked for it and is off its stack.
-                if unsafe { commit_park(m, next.gp, commit, arg, seal) } == Parked::Yes {
+                let (ticket, parked) = unsafe { commit_park(m, next.gp, commit, arg, seal) };
+                if parked == Parked::Yes {
+                    if deadline_ns != NEVER {
+                        // It may be awake again, or gone: then the timer finds the wait over.
+                        m.sched().add_timer(m, deadline_ns, next.gp, ticket);
+                    }
                     return;
                 }
                 // Refused: it goes on at once, on the same slice.
@@ -141,7 +147,13 @@ enum Parked {
 ///
 /// # Safety
 /// `gp` just left this M, and asked to be parked with `commit` and `arg`.
-unsafe fn commit_park(m: &M, gp: NonNull<G>, commit: Commit, arg: *mut (), seal: Seal) -> Parked {
+unsafe fn commit_park(
+    m: &M,
+    gp: NonNull<G>,
+    commit: Commit,
+    arg: *mut (),
+    seal: Seal,
+) -> (Ticket, Parked) {
     // SAFETY: records are never unmapped. After the commit the goroutine may be anywhere, or gone,
     // and the record may serve another; what is done below then has no effect, because the ticket
     // is of this wait.
@@ -158,16 +170,16 @@ unsafe fn commit_park(m: &M, gp: NonNull<G>, commit: Commit, arg: *mut (), seal:
     }
     let cancelled = g.has_flag(g::CANCELLED) && !g.has_flag(g::UNCANCELLABLE);
     if committed && !cancelled {
-        return Parked::Yes;
+        return (ticket, Parked::Yes);
     }
     if !g.status.claim(ticket) {
         // Somebody else woke it already.
-        return Parked::Yes;
+        return (ticket, Parked::Yes);
     }
     if committed {
         g.woken.set(Woken::Cancelled);
     }
-    Parked::No
+    (ticket, Parked::No)
 }
 
 /// A goroutine has left its stack for good.

@@ -66,7 +66,9 @@ impl Sched {
             // ORDERING: Acquire pairs with `after_finish`: if the count did not move, the last end
             // has been seen.
             let seen = self.endings.load(Ordering::Acquire);
-            if self.n_live() == 0 {
+            // The unborn first: one that is born between the two looks is seen by the second.
+            // ORDERING: Acquire: see `bear_one`.
+            if self.unborn.load(Ordering::Acquire) == 0 && self.n_live() == 0 {
                 return Closed::Clean;
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -123,6 +125,7 @@ impl Sched {
             m.next_p.set(null());
             m.note.wake(&Kernel);
         }
+        self.break_poller();
         // Ms that look for work right now see the phase before they sleep.
         self.helper.ask();
         self.bell.ring();

@@ -12,7 +12,7 @@ use crate::gmp::{G, pool};
 use crate::sched::park;
 use heist_core::policy;
 use heist_core::run_queue::Slot;
-use heist_core::status::Status;
+use heist_core::status::{Status, StatusWord, Ticket};
 use heist_core::sync::Ordering;
 use std::panic::Location;
 use std::ptr::{NonNull, null};
@@ -66,7 +66,7 @@ pub(crate) fn spawn(
     local.next_id += 1;
     let parent = rt.goroutine().id.get();
     // SAFETY: the record is free, so nobody else uses it.
-    unsafe { fill(gp, sched, recipe, id, parent, write) };
+    unsafe { fill(gp, sched, recipe, id, parent, write) }.transition(DEAD, RUNNABLE);
     pp.stats.created.bump();
     // SAFETY: runnable, new, in no queue.
     unsafe { park::push_local(m, gp, Slot::Next) };
@@ -97,7 +97,7 @@ pub(crate) fn spawn_from_outside(
     };
     let id = sched.reserve_ids(1);
     // SAFETY: the record is free, so nobody else uses it.
-    unsafe { fill(gp, sched, recipe, id, 0, write) };
+    unsafe { fill(gp, sched, recipe, id, 0, write) }.transition(DEAD, RUNNABLE);
     sched.stats.global_put.add_shared(1);
     // SAFETY: runnable, new, in no queue.
     unsafe { sched.push_global(gp) };
@@ -108,19 +108,61 @@ pub(crate) fn spawn_from_outside(
     Ok(gp)
 }
 
-/// Makes a free record a runnable goroutine.
+/// Makes a goroutine that begins to live at `when`, unless it is claimed before with the ticket.
+/// Until then it is not counted.
+pub(crate) fn spawn_later(
+    rt: &InRuntime,
+    recipe: Recipe,
+    write: impl FnOnce(*mut u8),
+    when: u64,
+) -> Result<(NonNull<G>, Ticket), Refused> {
+    let m = rt.m();
+    let sched = m.sched();
+    sched.unborn.fetch_add(1, Ordering::Relaxed);
+    // ORDERING: as in `spawn_from_outside`: a runtime that closes meanwhile sees the count, or is
+    // seen to be closing.
+    heist_core::sync::fence(Ordering::SeqCst);
+    let taken = sched.may_spawn().and_then(|()| pool::take_one().map_err(|_| Refused::NoMemory));
+    let gp = match taken {
+        Ok(gp) => gp,
+        Err(refused) => {
+            sched.unborn.fetch_sub(1, Ordering::Relaxed);
+            sched.after_finish();
+            return Err(refused);
+        }
+    };
+    let parent = rt.goroutine().id.get();
+    // SAFETY: the record is free, so nobody else uses it.
+    let status = unsafe { fill(gp, sched, recipe, sched.reserve_ids(1), parent, write) };
+    // SAFETY: records are never unmapped, and this one is not recycled while its handle lives.
+    let g = unsafe { gp.as_ref() };
+    g.set_flag(g::UNBORN);
+    g.set_wait_reason(g::WaitReason::Sleep);
+    let ticket = status.begin_unborn_wait();
+    sched.add_timer(m, when, gp, ticket);
+    sched.leave_timers(m);
+    if sched.phase() != Phase::Running {
+        super::cancel::cancel(Some(rt), g);
+    }
+    Ok((gp, ticket))
+}
+
+const DEAD: Status = Status::Dead;
+const RUNNABLE: Status = Status::Runnable;
+
+/// Makes a free record a goroutine, up to its status, which it hands back.
 ///
 /// # Safety
 /// The caller took `gp` from a free list.
 #[inline]
-unsafe fn fill(
+unsafe fn fill<'a>(
     gp: NonNull<G>,
     sched: &Sched,
     recipe: Recipe,
     id: u64,
     parent: u64,
     write: impl FnOnce(*mut u8),
-) {
+) -> &'a StatusWord {
     // SAFETY: records are never unmapped, and by the caller's promise nobody else uses this one.
     let g = unsafe { gp.as_ref() };
     g.join.reset();
@@ -135,7 +177,7 @@ unsafe fn fill(
     g.set_spawn_site(recipe.site);
     g.extras.set(recipe.extras);
     write(g.payload.as_ptr());
-    g.status.transition(Status::Dead, Status::Runnable);
+    &g.status
 }
 
 impl Sched {

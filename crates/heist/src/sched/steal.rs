@@ -8,6 +8,7 @@ use crate::gmp::{G, M};
 use crate::sys::clock;
 use heist_core::policy::{self, RunNextTheft};
 use heist_core::run_queue::{RunNext, Stolen};
+use heist_core::timer_heap::NEVER;
 use std::ptr::NonNull;
 
 impl Sched {
@@ -28,6 +29,9 @@ impl Sched {
             };
             if let Some(gp) = self.steal_once(m, run_next) {
                 return Found::Run(Next::fresh(gp));
+            }
+            if last && self.steal_timers(m) {
+                return Found::Retry;
             }
             if self.global_len().get() != 0 {
                 return Found::Retry;
@@ -50,6 +54,18 @@ impl Sched {
             }
         }
         None
+    }
+
+    /// Runs what is due at other Ps, those at rest included. True if that woke somebody.
+    fn steal_timers(&self, m: &M) -> bool {
+        let mut any = false;
+        for id in 0..self.procs() {
+            let pp = self.p(id);
+            if self.idle.timers.contains(id) && pp.timers.earliest() != NEVER {
+                any |= self.run_timers_of(m, pp);
+            }
+        }
+        any
     }
 
     fn rob(&self, m: &M, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {

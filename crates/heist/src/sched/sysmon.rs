@@ -17,22 +17,57 @@ use crate::preempt;
 use crate::sys::futex::Kernel;
 use crate::sys::membarrier::heavy_fence;
 use crate::sys::{clock, thread};
+use heist_core::list::List;
 use heist_core::m_word::{Place, Stamp};
 use heist_core::note::Futex;
 use heist_core::policy::{
-    SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS, SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_REST_NS,
+    FORCE_PERIOD_NS, SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS, SYSMON_NAP_MAX_NS, SYSMON_NAP_NS,
+    SYSMON_NAP_WANTED_NS, SYSMON_REST_NS,
 };
-use heist_core::sync::{AtomicU32, Ordering};
+use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
+use heist_core::timer_heap::NEVER;
 use std::time::Duration;
 
-/// How others reach sysmon when it sleeps for good.
+/// How others reach sysmon when it sleeps.
 pub(crate) struct Bell {
+    /// It sleeps for good.
     asleep: AtomicU32,
+    /// It naps; set to end the nap.
+    nap: AtomicU32,
+    /// Until when it naps.
+    until_ns: AtomicU64,
 }
 
 impl Bell {
     pub(crate) fn new() -> Self {
-        Self { asleep: AtomicU32::new(0) }
+        Self { asleep: AtomicU32::new(0), nap: AtomicU32::new(0), until_ns: AtomicU64::new(0) }
+    }
+
+    /// Something will have to be looked at at this moment.
+    #[cold]
+    pub(crate) fn ring_before(&self, when_ns: u64) {
+        self.ring();
+        // ORDERING: the caller has fenced after it wrote what is to be seen; `nap` publishes, fences
+        // and looks.
+        if self.until_ns.load(Ordering::SeqCst) > when_ns {
+            self.until_ns.store(0, Ordering::Relaxed);
+            // ORDERING: SeqCst pairs with `nap`: a nap that begins after this does not begin.
+            self.nap.store(1, Ordering::SeqCst);
+            Kernel.wake(&self.nap);
+        }
+    }
+
+    /// Naps until `until_ns` or what `earlier` answers after that was published.
+    fn nap(&self, until_ns: u64, earlier: impl FnOnce() -> u64) {
+        // ORDERING: see `ring_before`.
+        self.nap.store(0, Ordering::SeqCst);
+        self.until_ns.store(until_ns, Ordering::SeqCst);
+        heist_core::sync::fence(Ordering::SeqCst);
+        let left = until_ns.min(earlier()).saturating_sub(clock::now_ns());
+        if left != 0 {
+            Kernel.wait(&self.nap, 0, Some(Duration::from_nanos(left)));
+        }
+        self.until_ns.store(0, Ordering::Relaxed);
     }
 
     /// A P is no longer at rest: somebody must watch it.
@@ -87,6 +122,10 @@ pub(crate) struct Sysmon<'a> {
     nap_ns: u64,
     /// When all Ps were first seen at rest.
     rest_since_ns: Option<u64>,
+    /// When urgent goroutines were first seen waiting.
+    urgent_since_ns: Option<u64>,
+    /// When the next slice of a goroutine that others wait for is over.
+    next_slice_ns: u64,
 }
 
 impl<'a> Sysmon<'a> {
@@ -98,20 +137,25 @@ impl<'a> Sysmon<'a> {
             idle_rounds: 0,
             nap_ns: SYSMON_NAP_NS,
             rest_since_ns: None,
+            urgent_since_ns: None,
+            next_slice_ns: NEVER,
         }
     }
 
     /// Watches until the runtime has stopped.
     pub(crate) fn run(mut self) {
         thread::precise_naps();
-        let nap = AtomicU32::new(0);
         while self.sched.phase() != Phase::Stopped {
-            Kernel.wait(&nap, 0, Some(Duration::from_nanos(self.next_nap())));
+            let until = (clock::now_ns() + self.next_nap()).min(self.next_slice_ns);
+            self.sched.bell.nap(until, || self.sched.next_overdue());
             let now = clock::now_ns();
             if self.all_at_rest(now) {
                 continue;
             }
-            if self.look_at_all(now) {
+            self.next_slice_ns = NEVER;
+            let acted = self.look_at_all(now);
+            self.serve_the_late(now);
+            if acted {
                 self.idle_rounds = 0;
             } else {
                 self.idle_rounds = self.idle_rounds.saturating_add(1);
@@ -119,12 +163,15 @@ impl<'a> Sysmon<'a> {
         }
     }
 
-    /// 20 us; after fifty rounds with nothing to do twice as much each time, up to 10 ms.
+    /// 20 us; after fifty rounds with nothing to do twice as much each time, up to 1 ms while
+    /// goroutines wait and to 10 ms else.
     fn next_nap(&mut self) -> u64 {
         if self.idle_rounds == 0 {
             self.nap_ns = SYSMON_NAP_NS;
         } else if self.idle_rounds > SYSMON_IDLE_ROUNDS {
-            self.nap_ns = (2 * self.nap_ns).min(SYSMON_NAP_MAX_NS);
+            let wanted = self.next_slice_ns != NEVER;
+            let most = if wanted { SYSMON_NAP_WANTED_NS } else { SYSMON_NAP_MAX_NS };
+            self.nap_ns = (2 * self.nap_ns).min(most);
         }
         self.nap_ns
     }
@@ -193,14 +240,80 @@ impl<'a> Sysmon<'a> {
                         return true;
                     }
                 }
-                let old = now - watch.since_ns >= sched.config.quantum_ns;
-                old && preempt::request(sched, m, now, &mut watch.forced_ns)
+                let end = watch.since_ns.saturating_add(sched.config.quantum_ns);
+                if now >= end {
+                    preempt::request(sched, m, now, &mut watch.forced_ns);
+                    self.next_slice_ns = self.next_slice_ns.min(now + FORCE_PERIOD_NS);
+                } else {
+                    self.next_slice_ns = self.next_slice_ns.min(end);
+                }
+                // A preemption does not make the next one come sooner: that is known in advance.
+                false
             }
+        }
+    }
+
+    /// Nobody sleeps who would look at the clock and the network: does it, and if that woke somebody,
+    /// sees that a P is free for it.
+    fn serve_the_late(&mut self, now: u64) {
+        let sched = self.sched;
+        if sched.idle.count() != 0 {
+            self.urgent_since_ns = None;
+            return;
+        }
+        let mut woken = List::new();
+        let late = sched.config.wake_up_ns;
+        if sched.earliest_timer_hint().saturating_add(late) <= now {
+            sched.run_all_timers(&mut woken);
+        }
+        if sched.poll.last_ns().is_some_and(|last| now.saturating_sub(last) >= late) {
+            woken.append(&mut sched.poll_without_waiting());
+        }
+        if !woken.is_empty() {
+            sched.queue_woken_urgently(woken);
+            // They have waited already.
+            self.urgent_since_ns = Some(now.saturating_sub(late));
+        }
+        if sched.global_len().urgent() == 0 {
+            self.urgent_since_ns = None;
+            return;
+        }
+        let since = *self.urgent_since_ns.get_or_insert(now);
+        if now - since >= late {
+            self.urgent_since_ns = Some(now);
+            self.preempt_longest(now);
+        }
+        self.next_slice_ns = self.next_slice_ns.min(now + late);
+    }
+
+    /// The goroutine that has run longest gives way.
+    fn preempt_longest(&mut self, now: u64) {
+        let sched = self.sched;
+        let in_user = |id: &u32| {
+            // SAFETY: Ms live until the runtime has stopped and sysmon has ended.
+            unsafe { sched.p(*id).m().as_ref() }
+                .is_some_and(|m| m.word.stamp().place() == Place::User)
+        };
+        let oldest =
+            (0..sched.procs()).filter(in_user).min_by_key(|&id| self.watches[id as usize].since_ns);
+        let Some(id) = oldest else { return };
+        // SAFETY: as above.
+        if let Some(m) = unsafe { sched.p(id).m().as_ref() } {
+            sched.stats.gave_way.add_shared(1);
+            preempt::request(sched, m, now, &mut self.watches[id as usize].forced_ns);
         }
     }
 }
 
 impl Sched {
+    /// When a timer that nobody else watches will be late.
+    fn next_overdue(&self) -> u64 {
+        if self.idle.count() != 0 {
+            return NEVER;
+        }
+        self.earliest_timer_hint().saturating_add(self.config.wake_up_ns)
+    }
+
     /// Whether a goroutine is runnable that this P keeps from running.
     fn somebody_waits(&self, pp: &P) -> bool {
         self.global_len().get() != 0 || !pp.is_empty()

@@ -6,11 +6,13 @@
 use crate::current::InRuntime;
 use crate::gmp::G;
 use crate::sched::park;
+use crate::sys::clock;
 use crate::sys::futex::Kernel;
-use heist_core::note::Note;
+use heist_core::note::{Note, Woken};
 use heist_core::status::Ticket;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// A plain thread that waits. Lives on that thread's stack.
 #[repr(align(16))]
@@ -26,6 +28,18 @@ impl ThreadWaiter {
     /// Sleeps until woken.
     pub(crate) fn sleep(&self) {
         self.note.sleep(&Kernel);
+    }
+
+    /// Sleeps until woken, at the latest until `deadline_ns`. False if that came first: then whoever
+    /// has its address may still be about to wake it, and must be kept from that, or waited for by
+    /// [`sleep`](Self::sleep), before it goes.
+    #[allow(dead_code, reason = "for waits of plain threads that have a deadline")]
+    pub(crate) fn sleep_until(&self, deadline_ns: u64) -> bool {
+        let woken = self.note.sleep_while(&Kernel, || {
+            let left = deadline_ns.saturating_sub(clock::now_ns());
+            (left != 0).then(|| Duration::from_nanos(left))
+        });
+        woken == Woken::Noted
     }
 
     /// The address by which it is woken.

@@ -158,3 +158,85 @@ pub(crate) unsafe fn discard(base: NonNull<u8>, len: usize) {
     // SAFETY: by the caller's promise.
     unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_DONTNEED) };
 }
+
+/// A growing array in pages of its own: for code that may not use the allocator.
+///
+/// Growing moves pages, not bytes. It never shrinks, except that an array that has become empty
+/// gives its pages back.
+#[derive(Debug)]
+pub(crate) struct Pages<T> {
+    base: NonNull<T>,
+    len: usize,
+    /// Zero: nothing is mapped.
+    bytes: usize,
+}
+
+// SAFETY: it owns its pages.
+unsafe impl<T: Send> Send for Pages<T> {}
+
+/// What an array keeps when it is empty.
+const PAGES_KEEP_BYTES: usize = 64 << 10;
+
+impl<T: Copy> Pages<T> {
+    /// An empty array, which costs nothing yet.
+    pub(crate) const fn new() -> Self {
+        Self { base: NonNull::dangling(), len: 0, bytes: 0 }
+    }
+
+    #[cold]
+    fn grow(&mut self) -> bool {
+        let bytes = (2 * self.bytes).max(PAGE_MAX_BYTES);
+        let moved = if self.bytes == 0 {
+            map(bytes).ok()
+        } else {
+            let base = self.base.as_ptr().cast();
+            // SAFETY: the mapping is this array's own, and nobody holds a reference into it.
+            let base = unsafe { libc::mremap(base, self.bytes, bytes, libc::MREMAP_MAYMOVE) };
+            NonNull::new(base).filter(|_| base != libc::MAP_FAILED).map(NonNull::cast)
+        };
+        let Some(base) = moved else { return false };
+        self.base = base.cast();
+        self.bytes = bytes;
+        true
+    }
+}
+
+impl<T: Copy> heist_core::timer_heap::Store<T> for Pages<T> {
+    fn entries(&self) -> &[T] {
+        // SAFETY: the first `len` were written, and stay while the array is borrowed.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
+    }
+
+    fn entries_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+    }
+
+    fn push(&mut self, entry: T) -> bool {
+        if (self.len + 1) * size_of::<T>() > self.bytes && !self.grow() {
+            return false;
+        }
+        // SAFETY: there is room for one more, and pages are aligned for anything.
+        unsafe { self.base.as_ptr().add(self.len).write(entry) };
+        self.len += 1;
+        true
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+        if self.len == 0 && self.bytes > PAGES_KEEP_BYTES {
+            // SAFETY: no entry is left.
+            unsafe { unmap(self.base.cast(), self.bytes) };
+            *self = Self::new();
+        }
+    }
+}
+
+impl<T> Drop for Pages<T> {
+    fn drop(&mut self) {
+        if self.bytes != 0 {
+            // SAFETY: the pages are this array's own.
+            unsafe { unmap(self.base.cast(), self.bytes) };
+        }
+    }
+}

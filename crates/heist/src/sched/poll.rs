@@ -1,0 +1,194 @@
+//! Waiting for the outside world: the network and the clock.
+//!
+//! One M at a time waits in the poller, without a P. It says until when, so that others can see
+//! whether it sleeps too long for them. Everybody else polls without waiting, one at a time.
+//!
+//! # The gate
+//! `last_ns` is zero while somebody waits in the poller; who swaps zero in is that one. `busy` is
+//! set while anybody is inside, because the poller's events have one place.
+//!
+//! # Why no timer is missed
+//! A waiter publishes `until_ns`, fences and computes the earliest timer; if that is earlier than
+//! what it published, it starts again. Who adds a timer fences and then reads `until_ns`. One of
+//! the two sees the other.
+//!
+//! GO: proc.go findRunnable (netpoll), time.go wakeNetPoller, netpoll_epoll.go.
+
+use super::find_runnable::{Found, Next};
+use super::{Phase, Sched};
+use crate::gmp::{G, M};
+use crate::netpoll::poller::{Poller, Wait};
+use crate::sys::clock;
+use heist_core::list::List;
+use heist_core::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use heist_core::timer_heap::NEVER;
+
+/// The poller of a runtime, and who is in it.
+pub(crate) struct PollGate {
+    pub(crate) poller: Poller,
+    /// When somebody last polled; zero while somebody waits in the poller.
+    last_ns: AtomicU64,
+    /// Until when that one waits; zero: nobody waits.
+    until_ns: AtomicU64,
+    busy: AtomicU32,
+}
+
+impl PollGate {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            poller: Poller::new()?,
+            last_ns: AtomicU64::new(clock::now_ns()),
+            until_ns: AtomicU64::new(0),
+            busy: AtomicU32::new(0),
+        })
+    }
+
+    /// When somebody last polled, or None while somebody waits in the poller.
+    pub(crate) fn last_ns(&self) -> Option<u64> {
+        // ORDERING: Acquire pairs with the end of a wait.
+        let last = self.last_ns.load(Ordering::Acquire);
+        (last != 0).then_some(last)
+    }
+
+    /// Whether a goroutine waits for a descriptor.
+    #[inline]
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.poller.waiters() != 0
+    }
+
+    fn enter(&self) -> bool {
+        // ORDERING: Acquire: whoever was inside before has left its events alone.
+        self.busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    fn leave(&self) {
+        // ORDERING: see `enter`.
+        self.busy.store(0, Ordering::Release);
+    }
+}
+
+impl Sched {
+    /// Looks whether descriptors are ready, if nobody else is looking: queues whoever waited.
+    pub(crate) fn poll_now(&self, m: &M) -> Option<Next> {
+        let mut woken = self.poll_without_waiting();
+        let first = woken.pop_front()?;
+        self.queue_woken(m, woken);
+        Some(Next::fresh(first))
+    }
+
+    /// As `poll_now`, but hands back whoever waited.
+    pub(crate) fn poll_without_waiting(&self) -> List<G> {
+        let gate = &self.poll;
+        let mut woken = List::new();
+        if !gate.has_waiters() || gate.last_ns().is_none() || !gate.enter() {
+            return woken;
+        }
+        // SAFETY: this thread is through the gate.
+        let delta = unsafe { gate.poller.poll(Wait::No, &mut woken) };
+        gate.last_ns.store(clock::now_ns(), Ordering::Relaxed);
+        gate.leave();
+        gate.poller.waiters_gone(delta);
+        woken
+    }
+
+    /// Waits in the poller until a descriptor is ready or a timer is due, if nobody else does.
+    /// None: there is nothing to wait for, or somebody else waits for it.
+    ///
+    /// The caller has no P.
+    pub(crate) fn wait_in_poller(&self, m: &M) -> Option<Found> {
+        let gate = &self.poll;
+        let until = self.earliest_timer();
+        if until == NEVER && !gate.has_waiters() {
+            return None;
+        }
+        // ORDERING: SeqCst: claims the wait before it looks at the timers again.
+        if gate.last_ns.swap(0, Ordering::SeqCst) == 0 {
+            self.break_poller_after(until);
+            return None;
+        }
+        let woken = self.wait_inside(until);
+        Some(self.come_back(m, woken))
+    }
+
+    fn wait_inside(&self, mut until: u64) -> List<G> {
+        let gate = &self.poll;
+        let mut woken = List::new();
+        // Somebody may be looking without waiting; that takes a microsecond.
+        while !gate.enter() {
+            std::thread::yield_now();
+        }
+        loop {
+            // ORDERING: SeqCst, and the fence: see "Why no timer is missed".
+            gate.until_ns.store(until, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            let again = self.earliest_timer_hint();
+            if again >= until {
+                break;
+            }
+            until = again;
+        }
+        let wait = if self.phase() == Phase::Stopped {
+            Wait::No
+        } else if until == NEVER {
+            Wait::Forever
+        } else {
+            Wait::UntilNs(until)
+        };
+        self.stats.polls.add_shared(1);
+        // SAFETY: this thread is through the gate.
+        let delta = unsafe { gate.poller.poll(wait, &mut woken) };
+        gate.until_ns.store(0, Ordering::Relaxed);
+        gate.leave();
+        // ORDERING: Release: the next one to wait finds `until_ns` cleared.
+        gate.last_ns.store(clock::now_ns(), Ordering::Release);
+        gate.poller.waiters_gone(delta);
+        self.run_all_timers(&mut woken);
+        woken
+    }
+
+    /// Takes a P for what the poller brought, or leaves it to those who have one.
+    fn come_back(&self, m: &M, mut woken: List<G>) -> Found {
+        let mut locked = self.lock.lock();
+        if self.phase() == Phase::Stopped {
+            drop(locked);
+            self.queue_woken_urgently(woken);
+            return Found::Leave;
+        }
+        let Some(id) = locked.idle_ps.take(&self.idle) else {
+            drop(locked);
+            self.queue_woken_urgently(woken);
+            // Nobody waits for the next timer now.
+            self.bell
+                .ring_before(self.earliest_timer_hint().saturating_add(self.config.wake_up_ns));
+            return Found::Nothing;
+        };
+        m.acquire_p(self.p(id));
+        drop(locked);
+        self.bell.ring();
+        let Some(first) = woken.pop_front() else { return Found::Retry };
+        self.queue_woken(m, woken);
+        // SAFETY: just claimed, so it is valid.
+        self.bear_one(unsafe { first.as_ref() });
+        m.p().stats.readied.bump();
+        Found::Run(Next::fresh(first))
+    }
+
+    /// Breaks the wait of whoever would sleep past `when`. True if somebody waits in the poller.
+    pub(crate) fn break_poller_after(&self, when: u64) -> bool {
+        // ORDERING: the caller has fenced after it wrote what it wants to be woken for.
+        let until = self.poll.until_ns.load(Ordering::SeqCst);
+        if until == 0 {
+            // Nobody, or somebody who has not looked at the timers yet.
+            return self.poll.last_ns.load(Ordering::SeqCst) == 0;
+        }
+        if when < until {
+            self.poll.poller.wake();
+        }
+        true
+    }
+
+    /// The runtime stops: whoever waits in the poller leaves.
+    pub(crate) fn break_poller(&self) {
+        self.poll.poller.wake();
+    }
+}

@@ -1,0 +1,162 @@
+//! Timers, seen from the scheduler: who runs those that are due, and who watches those that are
+//! not.
+//!
+//! A P runs its own before it looks for other work; thieves run those of others in their last pass.
+//! An M that would sleep waits in the poller until the earliest of all. When every P is busy with a
+//! goroutine that does not let go, sysmon runs them, a bounded time late, and the goroutines they
+//! wake go to the front of the global queue.
+//!
+//! # Who is told about a new timer
+//! An M adds a timer when a goroutine parks, and then looks for other work itself. If there is
+//! none, it becomes the one that waits for the timer: nobody has to be told. Only when it has found
+//! something to run is it time to see that somebody else will be awake.
+//!
+//! GO: proc.go checkTimers, time.go wakeNetPoller; findRunnable.
+
+use super::Sched;
+use crate::gmp::g::{self, G};
+use crate::gmp::{M, P};
+use crate::sched::park;
+use crate::sys::clock;
+use heist_core::list::List;
+use heist_core::policy;
+use heist_core::run_queue::Slot;
+use heist_core::status::Ticket;
+use heist_core::timer_heap::NEVER;
+use std::ptr::NonNull;
+
+impl Sched {
+    /// Runs what is due at the own P.
+    #[inline]
+    pub(crate) fn run_own_timers(&self, m: &M) {
+        if m.p().timers.earliest() != NEVER {
+            self.run_timers_of(m, m.p());
+        }
+    }
+
+    /// Runs what is due at some P. True if that woke somebody.
+    pub(crate) fn run_timers_of(&self, m: &M, pp: &P) -> bool {
+        let mut woken = List::new();
+        pp.timers.run_due(clock::now_ns(), &mut woken);
+        let any = !woken.is_empty();
+        self.queue_woken(m, woken);
+        any
+    }
+
+    /// Runs what is due anywhere, for an M that slept until then.
+    pub(crate) fn run_all_timers(&self, woken: &mut List<G>) {
+        let now = clock::now_ns();
+        for pp in self.ps_with_timers() {
+            pp.timers.run_due(now, woken);
+        }
+    }
+
+    /// Adds a timer for a goroutine that parked on this M with `ticket`.
+    pub(crate) fn add_timer(&self, m: &M, when: u64, gp: NonNull<G>, ticket: Ticket) {
+        let timers = &m.p().timers;
+        let first = when < timers.earliest();
+        if !timers.add(when, gp, ticket) {
+            heist_core::throw!("add_timer: the system has no memory for another timer");
+        }
+        m.p().stats.timers.bump();
+        if first {
+            m.new_timer_ns.set(m.new_timer_ns.get().min(when));
+        }
+    }
+
+    /// This M found work: sees that somebody wakes up for the timer it added meanwhile.
+    #[inline]
+    pub(crate) fn leave_timers(&self, m: &M) {
+        if m.new_timer_ns.get() != NEVER {
+            // ORDERING: an M on its way to sleep says so, fences and reads the timers; this wrote the
+            // timer, fences and looks who sleeps.
+            heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
+            self.watch_timer(m.new_timer_ns.replace(NEVER));
+        }
+    }
+
+    /// Sees that somebody is awake when a timer is due.
+    #[cold]
+    pub(crate) fn watch_timer(&self, when: u64) {
+        if self.break_poller_after(when) {
+            return;
+        }
+        if self.idle.count() != 0 {
+            // It finds nothing to run and waits for the timer.
+            self.wake_p();
+        } else {
+            self.bell.ring_before(when.saturating_add(self.config.wake_up_ns));
+        }
+    }
+
+    /// When the first timer of all Ps is due.
+    pub(crate) fn earliest_timer(&self) -> u64 {
+        self.ps_with_timers().map(|pp| pp.timers.earliest_live()).min().unwrap_or(NEVER)
+    }
+
+    /// The same, without a look at whose wait is over.
+    pub(crate) fn earliest_timer_hint(&self) -> u64 {
+        self.ps_with_timers().map(|pp| pp.timers.earliest()).min().unwrap_or(NEVER)
+    }
+
+    fn ps_with_timers(&self) -> impl Iterator<Item = &P> {
+        self.all_ps().iter().filter(|pp| self.idle.timers.contains(pp.id))
+    }
+
+    /// Queues goroutines that a timer or the poller woke, at this P: the first runs next.
+    pub(crate) fn queue_woken(&self, m: &M, mut woken: List<G>) {
+        if woken.is_empty() {
+            return;
+        }
+        self.bear(&woken);
+        m.p().stats.readied.add(woken.len().into());
+        let mut slot = Slot::Next;
+        for _ in 0..policy::RING_CAPACITY / 2 {
+            let Some(gp) = woken.pop_front() else { break };
+            // SAFETY: just claimed, and in no queue but the list it was taken from.
+            unsafe { park::push_local(m, gp, slot) };
+            slot = Slot::Tail;
+        }
+        if !woken.is_empty() {
+            m.p().stats.global_put.add(woken.len().into());
+            self.lock.lock().global.append(self.global_len(), &mut woken);
+        }
+        // ORDERING: the submitter's fence of `heist_core::spinning`.
+        heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
+        self.wake_p();
+    }
+
+    /// Queues them without a P: they go to the front of the global queue.
+    #[doc(alias = "injectglist")]
+    pub(crate) fn queue_woken_urgently(&self, mut woken: List<G>) {
+        if woken.is_empty() {
+            return;
+        }
+        self.bear(&woken);
+        self.stats.readied.add_shared(woken.len().into());
+        self.stats.global_put.add_shared(woken.len().into());
+        self.lock.lock().global.append_urgent(self.global_len(), &mut woken);
+        // ORDERING: the submitter's fence of `heist_core::spinning`.
+        heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
+        self.wake_p();
+    }
+
+    /// Counts goroutines whose life begins with this wake-up.
+    fn bear(&self, woken: &List<G>) {
+        for gp in woken.iter() {
+            self.bear_one(gp);
+        }
+    }
+
+    /// As `bear`, for one that the caller has claimed.
+    pub(crate) fn bear_one(&self, gp: &G) {
+        if gp.has_flag(g::UNBORN) {
+            gp.clear_flag(g::UNBORN);
+            // Counted as alive before it is no longer counted as unborn: who waits until there is
+            // nobody left must not look in between.
+            self.stats.created.add_shared(1);
+            // ORDERING: Release pairs with the reader's fence in `n_live`.
+            self.unborn.fetch_sub(1, heist_core::sync::Ordering::Release);
+        }
+    }
+}

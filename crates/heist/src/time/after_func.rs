@@ -1,0 +1,77 @@
+//! Doing something later.
+//!
+//! A function that is to run later is a goroutine that is made now and has not begun to live: a
+//! record with the closure, without a stack, parked until its time. Waking it is all the clock has
+//! to do, and stopping it in time is claiming it first.
+
+use super::deadline_after;
+use crate::goroutine::{self, JoinHandle, SpawnError};
+use heist_core::status::Ticket;
+use std::fmt;
+use std::panic::Location;
+use std::time::Duration;
+
+/// Runs `f` on a goroutine of its own after `duration`, unless it is stopped before.
+///
+/// Until then it costs a record of three cache lines and is not counted among the goroutines.
+/// Dropping the handle changes nothing: `f` runs all the same.
+///
+/// # Panics
+/// Outside a runtime, while the runtime shuts down, or if there is no memory.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// use std::time::Duration;
+/// let group = heist::sync::WaitGroup::new();
+/// group.add(1);
+/// let done = group.clone();
+/// heist::time::after_func(Duration::from_millis(5), move || done.done());
+/// let late = heist::time::after_func(Duration::from_secs(3600), || unreachable!());
+/// group.wait();
+/// assert!(late.stop());
+/// # });
+/// ```
+#[doc(alias = "AfterFunc")]
+#[track_caller]
+pub fn after_func<F>(duration: Duration, f: F) -> AfterFunc
+where
+    F: FnOnce() + Send + 'static,
+{
+    match goroutine::spawn_later(f, Location::caller(), deadline_after(duration)) {
+        Ok((handle, ticket)) => AfterFunc { handle, ticket },
+        Err(SpawnError::NoRuntime) => panic!(
+            "heist::time::after_func: not in a runtime; call it from a goroutine (inside \
+             Runtime::run, or a function with #[heist::main(unsafe)])"
+        ),
+        Err(error) => panic!("heist::time::after_func: {error}"),
+    }
+}
+
+/// A function that waits for its time; see [`after_func`].
+pub struct AfterFunc {
+    handle: JoinHandle<()>,
+    ticket: Ticket,
+}
+
+impl AfterFunc {
+    /// Keeps the function from running. True if that was in time: then it never runs, and what it
+    /// captured is dropped soon. False if it runs, has run, or was stopped before.
+    #[doc(alias = "Stop")]
+    pub fn stop(&self) -> bool {
+        self.handle.cancel_unborn(self.ticket)
+    }
+
+    /// Whether the function has run to its end or was stopped.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+}
+
+impl fmt::Debug for AfterFunc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AfterFunc").field("is_finished", &self.is_finished()).finish()
+    }
+}

@@ -1,0 +1,118 @@
+//! The timers of a P.
+//!
+//! There is one kind: wake this goroutine from this wait. An entry names the goroutine and the
+//! ticket of the wait; when it is due it claims the goroutine like any other waker, and if somebody
+//! was faster it does nothing. Records of goroutines are never unmapped and tickets never repeat,
+//! so an entry may outlive its wait: nobody has to take it out.
+//!
+//! The goroutine is entered by the scheduler after it began to wait. Entered earlier, a timer that
+//! is due at once would find nobody waiting, and be lost.
+//!
+//! # Ordering
+//! The heap is under its lock. `earliest` is stored before the lock is released and read without
+//! it: by the P's holder, who added the timers or took the P over from who did, and by others
+//! through the fences of the way to sleep (docs/design/timers.md).
+//!
+//! GO: time.go timers.add, check, run.
+
+use crate::gmp::G;
+use crate::gmp::g::Woken;
+use crate::sys::lock::Lock;
+use crate::sys::memory::Pages;
+use heist_core::list::List;
+use heist_core::lock_rank::Rank;
+use heist_core::status::Ticket;
+use heist_core::sync::{AtomicU64, Ordering};
+use heist_core::timer_heap::{Entry, NEVER, TimerHeap};
+use std::ptr::NonNull;
+
+/// Who is woken: the goroutine, if it is still in this wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sleeper {
+    gp: NonNull<G>,
+    ticket: Ticket,
+}
+
+impl Sleeper {
+    fn g(&self) -> &G {
+        // SAFETY: records are never unmapped.
+        unsafe { self.gp.as_ref() }
+    }
+
+    fn is_gone(&self) -> bool {
+        !self.g().status.waits_with(self.ticket)
+    }
+}
+
+// SAFETY: a sleeper is an address and a number; the goroutine is used only after a claim.
+unsafe impl Send for Sleeper {}
+
+type Heap = TimerHeap<Sleeper, Pages<Entry<Sleeper>>>;
+
+/// The timers of one P.
+pub(crate) struct Timers {
+    heap: Lock<Heap, AtomicU64>,
+}
+
+impl Timers {
+    pub(crate) fn new() -> Self {
+        let heap = TimerHeap::new(Pages::new());
+        Self { heap: Lock::with_beside(Rank::Timers, heap, AtomicU64::new(NEVER)) }
+    }
+
+    /// When the first one is due; it may be of a wait that is over.
+    #[inline]
+    pub(crate) fn earliest(&self) -> u64 {
+        self.heap.beside().load(Ordering::Relaxed)
+    }
+
+    /// Entries, those of waits that are over included.
+    pub(crate) fn len(&self) -> usize {
+        self.heap.lock().len()
+    }
+
+    /// Adds a timer for a goroutine that began to wait with `ticket`. False if there is no memory.
+    #[must_use]
+    pub(crate) fn add(&self, when: u64, gp: NonNull<G>, ticket: Ticket) -> bool {
+        let mut heap = self.heap.lock();
+        if heap.wants_cleaning() {
+            heap.clean(Sleeper::is_gone);
+        }
+        let added = heap.push(Entry { when, what: Sleeper { gp, ticket } });
+        self.publish(&heap);
+        added
+    }
+
+    /// Wakes whose time has come: claims them and appends them to `woken`. They are runnable, in no
+    /// queue, and the caller's to queue.
+    pub(crate) fn run_due(&self, now: u64, woken: &mut List<G>) {
+        if self.earliest() > now {
+            return;
+        }
+        let mut heap = self.heap.lock();
+        while let Some(sleeper) = heap.pop_due(now) {
+            let g = sleeper.g();
+            if g.status.claim(sleeper.ticket) {
+                g.woken.set(Woken::TimedOut);
+                // SAFETY: just claimed, so it is in no queue.
+                unsafe { woken.push_back(sleeper.gp) };
+            }
+        }
+        self.publish(&heap);
+    }
+
+    /// When the first timer of a wait that is not over is due.
+    pub(crate) fn earliest_live(&self) -> u64 {
+        if self.earliest() == NEVER {
+            return NEVER;
+        }
+        let mut heap = self.heap.lock();
+        let earliest = heap.earliest_live(Sleeper::is_gone);
+        self.publish(&heap);
+        earliest
+    }
+
+    fn publish(&self, heap: &Heap) {
+        self.heap.beside().store(heap.earliest(), Ordering::Relaxed);
+    }
+}
