@@ -1,14 +1,16 @@
 //! heist itself.
 
+use std::time::Duration;
+
 use heist::sync::WaitGroup;
 use heist::{JoinHandle, Runtime};
 
 use crate::catalog;
-use crate::contract::blocking::{Gate, Group, Tasks};
+use crate::contract::blocking::{Announce, Gate, Group, Tasks, Timers};
 use crate::reading::{Outcome, cannot};
 use crate::workloads::steal::{self, Thief};
 use crate::workloads::{
-    fork_join, idle_cpu, parked, spawn_join, start_stop, uneven_tree, yielding,
+    fork_join, idle_cpu, parked, spawn_join, stalls, start_stop, timers, uneven_tree, yielding,
 };
 
 pub struct Heist;
@@ -42,6 +44,18 @@ impl Tasks for Heist {
 
     fn yield_now() {
         heist::yield_now();
+    }
+}
+
+impl Timers for Heist {
+    fn sleep(duration: Duration) {
+        heist::time::sleep(duration);
+    }
+}
+
+impl Announce for Heist {
+    fn blocking(call: impl FnOnce() + Send + 'static) {
+        heist::blocking(call);
     }
 }
 
@@ -93,6 +107,10 @@ pub fn run(workload: &str, procs: usize) -> Outcome {
         "parked_1m" => parked::blocking::<Heist>(procs, 1_000_000),
         "steal_hot" => steal::blocking::<Heist>(procs, Thief::Hot),
         "steal_idle" => steal::blocking::<Heist>(procs, Thief::Idle),
+        "timers" => timers::blocking::<Heist>(procs),
+        "hogs" => stalls::hogs::<Heist>(procs),
+        "blocking" => stalls::blocking::<Heist>(procs),
+        "unannounced" => stalls::unannounced::<Heist>(procs),
         "uneven_tree" => uneven_tree::blocking::<Heist>(procs),
         "idle_cpu" => idle_cpu::blocking::<Heist>(procs),
         "start_stop" => start_stop::measure(|| runtime(procs).run(|| ())),
