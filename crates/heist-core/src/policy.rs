@@ -95,6 +95,16 @@ pub const PROCS_MAX: u32 = 4096;
 /// Most threads a runtime makes unless told otherwise.
 pub const THREADS_MAX: u32 = 10_000;
 
+/// Whether a process of `threads` threads has none but the `ours` of a runtime. If the system does
+/// not tell how many there are, there may be others.
+#[must_use]
+pub const fn nobody_else(threads: Option<u32>, ours: u32) -> bool {
+    match threads {
+        Some(threads) => threads <= ours,
+        None => false,
+    }
+}
+
 /// Whether this tick looks at the global queue before the local one.
 #[must_use]
 pub const fn global_first(tick: u32) -> bool {

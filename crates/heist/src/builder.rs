@@ -84,6 +84,7 @@ pub struct Builder {
     quantum: Duration,
     wake_up_bound: Duration,
     forced_preemption: bool,
+    deadlock_detection: bool,
     seed: Option<u64>,
     chaos: Option<u64>,
 }
@@ -101,6 +102,7 @@ impl Default for Builder {
             quantum: Duration::from_nanos(QUANTUM_NS),
             wake_up_bound: Duration::from_nanos(WAKE_UP_NS),
             forced_preemption: true,
+            deadlock_detection: true,
             seed: None,
             chaos: None,
         }
@@ -177,6 +179,14 @@ impl Builder {
     /// time is up. On by default. Without it such a goroutine keeps its processor.
     pub const fn forced_preemption(mut self, on: bool) -> Self {
         self.forced_preemption = on;
+        self
+    }
+
+    /// Whether the process ends, with a report and exit code 2, when a thread waits in
+    /// [`Runtime::run`] and no goroutine can ever run again. On by default. It is silent as long as
+    /// the process has a thread that is not the runtime's.
+    pub const fn deadlock_detection(mut self, on: bool) -> Self {
+        self.deadlock_detection = on;
         self
     }
 
@@ -284,6 +294,7 @@ impl Builder {
             quantum_ns: self.quantum.as_nanos().min(u64::MAX.into()) as u64,
             wake_up_ns: self.wake_up_bound.as_nanos().min(u64::MAX.into()) as u64,
             forced_preemption: self.forced_preemption,
+            deadlock_detection: self.deadlock_detection,
             seed: self.seed.unwrap_or_else(crate::sys::clock::now_ns),
             chaos: self.chaos,
         })

@@ -5,6 +5,7 @@ use crate::coro::overflow;
 use crate::current;
 use crate::goroutine::{self, JoinError, JoinHandle, SpawnError};
 use crate::metrics::{Metrics, ProcStats};
+use crate::sched::deadlock::Runner;
 use crate::sched::helper::Helper;
 use crate::sched::shutdown::Closed;
 use crate::sched::sysmon::Sysmon;
@@ -92,11 +93,17 @@ impl Runtime {
         F: FnOnce() -> T + Send,
         T: Send,
     {
+        // A goroutine that waits here is one that waits; a plain thread does nothing else.
+        let runner = current::goroutine().is_none().then(|| Runner::new(&self.sched));
         // SAFETY: the goroutine has ended when the join returns, and this function does not return
         // or unwind before: a caller that is a goroutine itself and is cancelled meanwhile would,
         // so it is shielded.
         match unsafe { goroutine::spawn_on(&self.sched, f, site) } {
-            Ok(handle) => handle.join_shielded(),
+            Ok(handle) => {
+                let outcome = handle.join_shielded();
+                drop(runner);
+                outcome
+            }
             Err(error) => panic!("heist::Runtime::run: {error}"),
         }
     }
@@ -114,7 +121,9 @@ impl Runtime {
         match self.outcome_of(f, Location::caller()) {
             Ok(result) => result,
             Err(error) if error.is_exited() => {
+                let runner = Runner::new(&self.sched);
                 self.sched.wait_until_empty();
+                drop(runner);
                 stderr::report(format_args!(
                     "fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n"
                 ));

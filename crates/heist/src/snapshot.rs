@@ -10,10 +10,11 @@ impl Sched {
     /// All goroutines as text, the calling one first, then by number.
     pub(crate) fn dump(&self) -> String {
         let own = current::goroutine().map(|gp| gp.id.get());
+        let minute = self.minute_now();
         let mut found: Vec<(u64, String)> = Vec::new();
         pool::for_each(|gp| {
             if self.is_mine(gp) && !gp.has_flag(g::UNBORN) {
-                found.push((gp.id.get(), Described(gp).to_string()));
+                found.push((gp.id.get(), Described::at(gp, minute).to_string()));
             }
         });
         found.sort_by_key(|&(id, _)| (Some(id) != own, id));

@@ -6,17 +6,35 @@ use super::G;
 use heist_core::status::Status;
 use std::fmt;
 
-/// One goroutine in Go's words: `goroutine 7 [sync.WaitGroup.Wait]:` and who made it where.
-pub(crate) struct Described<'a>(pub(crate) &'a G);
+/// One goroutine in Go's words: `goroutine 7 [sync.WaitGroup.Wait, 2 minutes]:` and who made it
+/// where.
+pub(crate) struct Described<'a> {
+    gp: &'a G,
+    /// Minutes of its runtime.
+    minute: u32,
+}
+
+impl<'a> Described<'a> {
+    /// As it is at this moment of its runtime.
+    pub(crate) const fn at(gp: &'a G, minute: u32) -> Self {
+        Self { gp, minute }
+    }
+}
 
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gp = self.0;
-        let what = match gp.status.get() {
+        let gp = self.gp;
+        let status = gp.status.get();
+        let what = match status {
             Status::Waiting => gp.wait_reason().text(),
             status => status.name(),
         };
-        writeln!(f, "goroutine {} [{what}]:", gp.id.get())?;
+        write!(f, "goroutine {} [{what}", gp.id.get())?;
+        let minutes = gp.waited_minutes(self.minute);
+        if status == Status::Waiting && minutes >= 1 {
+            write!(f, ", {minutes} minutes")?;
+        }
+        writeln!(f, "]:")?;
         if let Some(site) = gp.spawn_site() {
             match gp.parent_id.get() {
                 0 => writeln!(f, "created outside the runtime\n\t{site}")?,

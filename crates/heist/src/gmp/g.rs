@@ -20,7 +20,7 @@ use crate::sys::memory::prefetch_for_write;
 use heist_core::join::JoinWord;
 use heist_core::list::{Link, Linked};
 use heist_core::status::{StatusWord, Ticket};
-use heist_core::sync::{AtomicU32, Ordering};
+use heist_core::sync::{AtomicU16, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::panic::Location;
@@ -139,7 +139,9 @@ pub(crate) struct G {
     pub(crate) link: Link<G>,
     pub(crate) status: StatusWord,
     pub(crate) join: JoinWord,
-    pub(crate) flags: AtomicU32,
+    pub(crate) flags: AtomicU16,
+    /// When its last wait began, in minutes of its runtime. It wraps after 45 days.
+    waits_since: AtomicU16,
     pub(crate) outcome: Cell<Outcome>,
     wait_reason: ShownByte,
     pub(crate) started: Cell<bool>,
@@ -182,7 +184,8 @@ impl G {
             link: Link::new(),
             status: StatusWord::new(),
             join: JoinWord::new(),
-            flags: AtomicU32::new(0),
+            flags: AtomicU16::new(0),
+            waits_since: AtomicU16::new(0),
             outcome: Cell::new(Outcome::None),
             wait_reason: ShownByte::new(0),
             started: Cell::new(false),
@@ -221,19 +224,19 @@ impl G {
     pub(crate) fn has_flag(&self, flag: u32) -> bool {
         // ORDERING: SeqCst pairs with `set_flag`: a parker that began to wait and then reads the
         // flag, and a canceller that set it and then reads the status, cannot both miss.
-        self.flags.load(Ordering::SeqCst) & flag != 0
+        u32::from(self.flags.load(Ordering::SeqCst)) & flag != 0
     }
 
     /// Sets a flag.
     pub(crate) fn set_flag(&self, flag: u32) {
         // ORDERING: see `has_flag`.
-        self.flags.fetch_or(flag, Ordering::SeqCst);
+        self.flags.fetch_or(flag as u16, Ordering::SeqCst);
     }
 
     /// Clears a flag.
     pub(crate) fn clear_flag(&self, flag: u32) {
         // ORDERING: see `has_flag`.
-        self.flags.fetch_and(!flag, Ordering::SeqCst);
+        self.flags.fetch_and(!(flag as u16), Ordering::SeqCst);
     }
 
     /// Whether it may be stopped by force here.
@@ -251,6 +254,17 @@ impl G {
     #[inline]
     pub(crate) fn set_wait_reason(&self, reason: WaitReason) {
         self.wait_reason.set(reason as u8);
+    }
+
+    /// Its wait begins at this minute of its runtime.
+    #[inline]
+    pub(crate) fn set_waits_since(&self, minute: u32) {
+        self.waits_since.store(minute as u16, Ordering::Relaxed);
+    }
+
+    /// For how many minutes it has waited at this one.
+    pub(crate) fn waited_minutes(&self, now: u32) -> u16 {
+        (now as u16).wrapping_sub(self.waits_since.load(Ordering::Relaxed))
     }
 
     /// Where it was spawned.

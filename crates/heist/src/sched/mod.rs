@@ -15,6 +15,7 @@
 pub(crate) mod body;
 pub(crate) mod bound;
 pub(crate) mod cancel;
+pub(crate) mod deadlock;
 pub(crate) mod find_runnable;
 pub(crate) mod helper;
 pub(crate) mod idle;
@@ -36,7 +37,7 @@ use crate::coro::stack::Class;
 use crate::gmp::{G, M, P};
 use crate::metrics::shard::{Shard, Totals};
 use crate::sys::lock::Lock;
-use crate::sys::stderr;
+use crate::sys::{clock, stderr};
 use crossbeam_utils::CachePadded;
 use heist_core::global_queue::{GlobalLen, GlobalQueue};
 use heist_core::idle::{IdleProcs, IdleView};
@@ -76,6 +77,8 @@ pub(crate) struct Config {
     pub(crate) wake_up_ns: u64,
     /// Whether goroutines that make no calls are stopped by a signal.
     pub(crate) forced_preemption: bool,
+    /// Whether a process in which nothing can happen any more is ended.
+    pub(crate) deadlock_detection: bool,
     /// Seeds the scheduler's random numbers.
     pub(crate) seed: u64,
     /// Chaos mode: the seed of its disturbances.
@@ -117,6 +120,11 @@ pub(crate) struct Sched {
     pub(crate) steal_order: StealOrder,
     all_ps: Box<[P]>,
     phase: AtomicU32,
+    started_ns: u64,
+    /// Minutes since the start, as sysmon last saw them; see `minute_now`.
+    minute: AtomicU32,
+    /// Threads that wait in `Runtime::run`.
+    pub(crate) runners: AtomicU32,
     /// Goroutines that were made to begin later and have not begun.
     pub(crate) unborn: AtomicU64,
     /// How many goroutines wait for the memory of a stack.
@@ -173,6 +181,9 @@ impl Sched {
             endings: AtomicU32::new(0),
             endings_watched: AtomicU32::new(0),
             phase: AtomicU32::new(Phase::Running as u32),
+            started_ns: clock::now_ns(),
+            minute: AtomicU32::new(0),
+            runners: AtomicU32::new(0),
             ids: CachePadded::new(AtomicU64::new(0)),
             stats: CachePadded::new(Shard::default()),
             helper: helper::Mailbox::new(),
@@ -203,6 +214,25 @@ impl Sched {
     /// All Ps.
     pub(crate) fn all_ps(&self) -> &[P] {
         &self.all_ps
+    }
+
+    /// Minutes since the start, to mark the beginning of a wait with: a load, not a clock.
+    #[inline]
+    pub(crate) fn minute(&self) -> u32 {
+        self.minute.load(Ordering::Relaxed)
+    }
+
+    /// Minutes since the start, by the clock.
+    pub(crate) fn minute_now(&self) -> u32 {
+        ((clock::now_ns() - self.started_ns) / 60_000_000_000) as u32
+    }
+
+    /// Lets `minute` follow the clock.
+    pub(crate) fn advance_minute(&self) {
+        let now = self.minute_now();
+        if now != self.minute() {
+            self.minute.store(now, Ordering::Relaxed);
+        }
     }
 
     /// Reserves `n` goroutine ids and returns the first. Ids start at 1.

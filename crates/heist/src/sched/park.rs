@@ -51,6 +51,7 @@ pub(crate) unsafe fn park_until(
 ) -> (InRuntime, Woken) {
     let gp = rt.goroutine();
     gp.set_wait_reason(reason);
+    gp.set_waits_since(rt.sched().minute());
     gp.woken.set(Woken::Ready);
     let unwinding = std::thread::panicking();
     // std counts panics per thread, so the goroutine must come back to this one.

@@ -109,7 +109,7 @@ impl Sched {
         pool::for_each(|gp| {
             if self.is_mine(gp) && named < REPORT_MAX {
                 named += 1;
-                stderr::report(format_args!("{}", Described(gp)));
+                stderr::report(format_args!("{}", Described::at(gp, self.minute_now())));
             }
         });
     }

@@ -149,6 +149,7 @@ impl<'a> Sysmon<'a> {
             let until = (clock::now_ns() + self.next_nap()).min(self.next_slice_ns);
             self.sched.bell.nap(until, || self.sched.next_overdue());
             let now = clock::now_ns();
+            self.sched.advance_minute();
             if self.all_at_rest(now) {
                 continue;
             }
@@ -192,7 +193,9 @@ impl<'a> Sysmon<'a> {
             self.idle_rounds = self.idle_rounds.max(1);
             return true;
         }
+        sched.check_dead();
         sched.bell.sleep(resting);
+        sched.advance_minute();
         self.rest_since_ns = None;
         self.idle_rounds = 0;
         true

@@ -47,16 +47,36 @@ pub(crate) fn is_running(tid: u32) -> bool {
     matches!(state(tid), Some(b'R'))
 }
 
+/// How many threads this process has. No allocation: it is asked by sysmon.
+pub(crate) fn count() -> Option<u32> {
+    let mut text = [0u8; 512];
+    let n = read_start(c"/proc/self/stat".as_ptr(), &mut text)?;
+    // The name in parentheses may contain anything, so count from its end: the state is next.
+    let from = text[..n].iter().rposition(|&byte| byte == b')')? + 2;
+    let field = text[from..n].split(|&byte| byte == b' ').nth(17)?;
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
 /// The state letter of a thread, as in `ps`. No allocation: it is asked by sysmon.
 fn state(tid: u32) -> Option<u8> {
     let mut path = PathBuffer { bytes: [0; 48], len: 0 };
     // A number and two words fit.
     let _ = std::fmt::Write::write_fmt(&mut path, format_args!("/proc/self/task/{tid}/stat"));
     let mut text = [0u8; 64];
-    // SAFETY: the path ends with a zero byte, because the buffer began with zeroes; `text` is valid
-    // for its length; the descriptor is closed again.
+    // The path ends with a zero byte, because the buffer began with zeroes.
+    let n = read_start(path.bytes.as_ptr().cast(), &mut text)?;
+    let text = &text[..n];
+    // The name stands in brackets and may contain anything, brackets too.
+    let end = text.iter().rposition(|&byte| byte == b')')?;
+    text.get(end + 2).copied()
+}
+
+/// Reads the beginning of a file, whose path ends with a zero byte.
+fn read_start(path: *const libc::c_char, text: &mut [u8]) -> Option<usize> {
+    // SAFETY: the path ends with a zero byte; `text` is valid for its length; the descriptor is
+    // closed again.
     let n = unsafe {
-        let file = libc::open(path.bytes.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let file = libc::open(path, libc::O_RDONLY | libc::O_CLOEXEC);
         if file < 0 {
             return None;
         }
@@ -64,10 +84,7 @@ fn state(tid: u32) -> Option<u8> {
         libc::close(file);
         n
     };
-    let text = text.get(..usize::try_from(n).ok()?)?;
-    // The name stands in brackets and may contain anything, brackets too.
-    let end = text.iter().rposition(|&byte| byte == b')')?;
-    text.get(end + 2).copied()
+    usize::try_from(n).ok()
 }
 
 struct PathBuffer {

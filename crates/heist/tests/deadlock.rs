@@ -1,0 +1,250 @@
+//! Nothing can ever happen again: the process says so and ends.
+//!
+//! The detector is silent while the process has a thread that is not the runtime's, and a test
+//! harness is one. So each scene plays in a process of its own that never gets as far as the
+//! harness: it is played before `main`.
+
+mod matrix;
+
+use heist::sync::WaitGroup;
+use heist::{Runtime, go};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+const SCENE: &str = "HEIST_TEST_SCENE";
+
+const SCENES: &[(&str, fn())] = &[
+    ("wait_group", || run(1, || stuck().wait())),
+    ("two_procs", || run(2, || stuck().wait())),
+    ("join", || {
+        run(2, || {
+            let group = stuck();
+            go(move || group.wait()).join().unwrap();
+        });
+    }),
+    ("crowd", || {
+        run(4, || {
+            for _ in 0..5 {
+                let group = stuck();
+                go(move || group.wait());
+            }
+            stuck().wait();
+        });
+    }),
+    ("sleeper", || {
+        run(2, || {
+            let group = stuck();
+            let done = group.clone();
+            go(move || {
+                heist::time::sleep(Duration::from_millis(400));
+                done.done();
+            });
+            group.wait();
+        });
+        std::process::exit(7);
+    }),
+    ("sleeper_that_does_not_help", || {
+        run(2, || {
+            go(|| heist::time::sleep(Duration::from_millis(300)));
+            stuck().wait();
+        });
+    }),
+    ("pending_function", || {
+        run(1, || {
+            let group = stuck();
+            let done = group.clone();
+            heist::time::after_func(Duration::from_millis(300), move || done.done());
+            group.wait();
+        });
+        std::process::exit(7);
+    }),
+    ("blocked_in_the_kernel", || {
+        run(1, || {
+            let group = stuck();
+            let done = group.clone();
+            go(move || {
+                std::thread::sleep(Duration::from_millis(400));
+                done.done();
+            });
+            group.wait();
+        });
+        std::process::exit(7);
+    }),
+    ("announced", || {
+        run(2, || {
+            let group = stuck();
+            let done = group.clone();
+            go(move || {
+                heist::blocking(|| std::thread::sleep(Duration::from_millis(400)));
+                done.done();
+            });
+            group.wait();
+        });
+        std::process::exit(7);
+    }),
+    ("foreign_thread", || {
+        run(2, || {
+            let group = stuck();
+            let done = group.clone();
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(400));
+                done.done();
+            });
+            group.wait();
+        });
+        std::process::exit(7);
+    }),
+    ("second_runtime", || {
+        let other = matrix::start(Runtime::builder().procs(1));
+        let handle = other.handle();
+        run(1, move || {
+            let group = stuck();
+            let done = group.clone();
+            handle.spawn(move || {
+                heist::time::sleep(Duration::from_millis(300));
+                done.done();
+            });
+            group.wait();
+        });
+        drop(other);
+        std::process::exit(7);
+    }),
+    ("main_has_left", || {
+        matrix::start(Runtime::builder().procs(2)).run_main(|| {
+            go(|| stuck().wait());
+            heist::exit_current();
+        });
+    }),
+    ("switched_off", || {
+        let rt = matrix::start(Runtime::builder().procs(1).deadlock_detection(false));
+        std::panic::set_hook(Box::new(|_| ()));
+        let alarm = std::time::Instant::now();
+        rt.run(|| {
+            go(|| stuck().wait());
+            heist::time::sleep(Duration::from_millis(300));
+        });
+        assert!(alarm.elapsed() >= Duration::from_millis(300));
+        std::process::exit(7);
+    }),
+    ("nobody_waits_for_it", || {
+        let rt = matrix::start(Runtime::builder().procs(1));
+        rt.run(|| {
+            go(|| stuck().wait());
+            heist::yield_now();
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        std::process::exit(7);
+    }),
+];
+
+fn run(procs: usize, main: impl FnOnce() + Send) {
+    matrix::start(Runtime::builder().procs(procs)).run(main);
+}
+
+/// Something that is never done.
+fn stuck() -> WaitGroup {
+    let group = WaitGroup::new();
+    group.add(1);
+    group
+}
+
+extern "C" fn play() {
+    let Ok(wanted) = std::env::var(SCENE) else { return };
+    for (name, scene) in SCENES {
+        if *name == wanted {
+            scene();
+            std::process::exit(0);
+        }
+    }
+    std::process::exit(99);
+}
+
+// SAFETY: the C library calls what this section lists before `main`, with nothing else running.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = play;
+
+fn watch(scene: &str) -> (Output, String, Duration) {
+    let start = Instant::now();
+    let program = std::env::current_exe().expect("this program has a path");
+    let output = Command::new(program).env(SCENE, scene).output().expect("it starts again");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, text, start.elapsed())
+}
+
+#[track_caller]
+fn dies(scene: &str) -> String {
+    let (output, text, took) = watch(scene);
+    assert_eq!(output.status.code(), Some(2), "{scene}: {text}");
+    let first = text.lines().next();
+    assert_eq!(
+        first,
+        Some("fatal error: all goroutines are asleep - deadlock!"),
+        "{scene}: {text}"
+    );
+    assert!(took < Duration::from_secs(20), "{scene} took {took:?}");
+    text
+}
+
+#[track_caller]
+fn lives(scene: &str) {
+    let (output, text, _) = watch(scene);
+    assert_eq!(output.status.code(), Some(7), "{scene}: {text}");
+    assert_eq!(text, "", "{scene}");
+}
+
+/// DL-01: the only goroutine blocks for ever; on one P and on several.
+#[test]
+fn the_only_goroutine_blocks() {
+    for scene in ["wait_group", "two_procs"] {
+        let text = dies(scene);
+        assert!(text.contains("goroutine 1 [sync.WaitGroup.Wait]:"), "{text}");
+        assert!(text.contains("tests/deadlock.rs:"), "the spawn site: {text}");
+    }
+}
+
+/// DL-05: everybody is named with what it waits for.
+#[test]
+fn everybody_is_named_with_a_reason() {
+    let text = dies("join");
+    assert!(text.contains("goroutine 1 [goroutine join]:"), "{text}");
+    assert!(text.contains("[sync.WaitGroup.Wait]:\ncreated by goroutine 1\n"), "{text}");
+    let text = dies("crowd");
+    assert_eq!(text.matches("[sync.WaitGroup.Wait]:").count(), 6, "{text}");
+}
+
+/// The main goroutine has ended itself, and those it left behind wait for ever.
+#[test]
+fn those_that_main_left_behind_wait() {
+    let text = dies("main_has_left");
+    assert_eq!(text.matches("[sync.WaitGroup.Wait]:").count(), 1, "{text}");
+}
+
+/// DL-04: a timer that is pending is hope, until it has fired.
+#[test]
+fn a_pending_timer_is_hope() {
+    lives("sleeper");
+    lives("pending_function");
+    dies("sleeper_that_does_not_help");
+}
+
+/// DL-12: a goroutine in a blocking call, announced or not, is not asleep.
+#[test]
+fn a_blocking_call_is_not_a_deadlock() {
+    lives("blocked_in_the_kernel");
+    lives("announced");
+}
+
+/// DL-14: whoever else could wake somebody keeps the detector silent.
+#[test]
+fn others_keep_it_silent() {
+    lives("foreign_thread");
+    lives("second_runtime");
+}
+
+/// It can be switched off, and needs somebody who waits.
+#[test]
+fn it_needs_to_be_on_and_somebody_to_wait() {
+    lives("switched_off");
+    lives("nobody_waits_for_it");
+}
