@@ -61,9 +61,10 @@ impl Error for BuildError {
 ///
 /// Environment variables win over the program, so that an operator can change a deployed one:
 /// `HEIST_PROCS`, `HEIST_STACK_SIZE` (bytes, `k` and `m` understood), `HEIST_MAX_THREADS`,
-/// `HEIST_STEAL_POLICY` (`go` or `gentle`) and `HEIST_DEBUG` (a comma-separated list; `chaos=SEED`
-/// disturbs the scheduling on purpose, `guard=protect` and `guard=canary` use the ways of older
-/// kernels to guard stacks; all for tests).
+/// `HEIST_STEAL_POLICY` (`go` or `gentle`) and `HEIST_DEBUG` (a comma-separated list:
+/// `quantum=DURATION`, such as `500us` or `10ms`, is how long a goroutine may run while others wait;
+/// `chaos=SEED` disturbs the scheduling on purpose, `guard=protect` and `guard=canary` use the ways
+/// of older kernels to guard stacks; the last three for tests).
 ///
 /// # Examples
 /// ```
@@ -161,7 +162,9 @@ impl Builder {
         self
     }
 
-    /// How long a goroutine may run while others wait; 10 ms unless told otherwise.
+    /// How long a goroutine may run while others wait; 10 ms unless told otherwise. Whoever computes
+    /// for longer is asked to yield at its next call into heist, and stopped by a signal if it makes
+    /// none.
     pub const fn quantum(mut self, quantum: Duration) -> Self {
         self.quantum = quantum;
         self
@@ -232,18 +235,38 @@ impl Builder {
             _ => None,
         })?;
         self.steal = policy.unwrap_or(self.steal);
-        let chaos = parsed("HEIST_DEBUG", "a list such as chaos=1", |value| {
-            let mut chaos = None;
-            for item in value.split(',').filter(|item| !item.is_empty()) {
-                match item.split_once('=')? {
-                    ("chaos", seed) => chaos = Some(seed.parse().ok()?),
-                    ("guard", way) if stack::protect_by(way) => {}
-                    _ => return None,
-                }
+        self.with_debug()
+    }
+
+    /// `HEIST_DEBUG`: what is wrong is said of the item, not of the whole list.
+    fn with_debug(mut self) -> Result<Self, BuildError> {
+        let variable = "HEIST_DEBUG";
+        let list = std::env::var_os(variable).unwrap_or_default();
+        let list = list.to_string_lossy();
+        for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            let wrong = |expected| {
+                Err(BuildError::Environment {
+                    variable,
+                    value: list.clone().into_owned(),
+                    expected,
+                })
+            };
+            match item.split_once('=').unwrap_or((item, "")) {
+                ("chaos", seed) => match seed.parse() {
+                    Ok(seed) => self.chaos = Some(seed),
+                    Err(_) => return wrong("chaos=SEED with a number"),
+                },
+                ("quantum", text) => match duration(text) {
+                    Some(quantum) => self.quantum = quantum,
+                    None => {
+                        return wrong("quantum=DURATION with a unit, such as 500us, 10ms or 1s");
+                    }
+                },
+                ("guard", way) if stack::protect_by(way) => {}
+                ("guard", _) => return wrong("guard=protect or guard=canary"),
+                _ => return wrong("a list of chaos=SEED, guard=WAY and quantum=DURATION"),
             }
-            Some(chaos)
-        })?;
-        self.chaos = chaos.flatten().or(self.chaos);
+        }
         Ok(self)
     }
 
@@ -275,6 +298,9 @@ impl Builder {
         };
         if self.max_threads == 0 {
             return wrong("max_threads", "a runtime needs at least one thread".into());
+        }
+        if self.quantum.is_zero() {
+            return wrong("quantum", "after no time at all nobody would get anything done".into());
         }
         if self.name.contains('\0') {
             return wrong("name", "a thread's name cannot contain a zero byte".into());
@@ -322,6 +348,19 @@ fn parsed<T>(
 
 fn number(text: &str) -> Option<usize> {
     text.parse().ok().filter(|&n| n > 0)
+}
+
+/// A whole number with a unit.
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let number: u64 = digits.parse().ok()?;
+    match &text[digits.len()..] {
+        "ns" => Some(Duration::from_nanos(number)),
+        "us" | "\u{b5}s" => Some(Duration::from_micros(number)),
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        _ => None,
+    }
 }
 
 fn size(text: &str) -> Option<usize> {

@@ -43,8 +43,8 @@ pub mod time;
 
 pub use builder::{BuildError, Builder};
 pub use goroutine::{
-    JoinError, JoinHandle, current_id, dump_goroutines, exit_current, go, num_goroutines, try_go,
-    yield_now,
+    JoinError, JoinHandle, NoPreempt, OsThreadGuard, current_id, dump_goroutines, exit_current, go,
+    lock_os_thread, no_preempt, num_goroutines, try_go, yield_now,
 };
 pub use heist_core::policy::StealPolicy;
 pub use heist_macros::{main, test};

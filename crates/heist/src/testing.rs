@@ -57,6 +57,41 @@ pub fn m_and_p() -> Option<(u32, u32)> {
     current::enter().map(|rt| (rt.m().id, rt.m().p().id))
 }
 
+/// How many reasons the calling goroutine has to stay on its thread.
+///
+/// # Panics
+/// If it and its thread do not agree on whether they are tied to each other.
+#[must_use]
+pub fn n_bindings() -> Option<u32> {
+    let rt = current::enter()?;
+    let (m, gp) = (rt.m(), rt.goroutine());
+    let (tied, n) = (std::ptr::eq(gp.bound_m.get(), m), m.n_bindings.get());
+    let agree = tied == std::ptr::eq(m.bound_g.get(), gp) && tied == (n > 0);
+    drop(rt);
+    assert!(agree, "{n} bindings, but tied is {tied}");
+    Some(n)
+}
+
+/// Where the threads of a runtime are, one line each.
+#[must_use]
+pub fn threads(rt: &Runtime) -> String {
+    let mut text = String::new();
+    for m in rt.sched().all_ms.iter() {
+        let place = m.word.stamp().place();
+        let attention = m.word.attention();
+        let goroutine = m.current().map(|gp| gp.id.get());
+        let line = format_args!(
+            "M{} tid={} {place:?} attention={attention} p={} goroutine={goroutine:?}\n",
+            m.id,
+            m.tid(),
+            m.has_p(),
+        );
+        // Writing to a String does not fail.
+        let _ = std::fmt::Write::write_fmt(&mut text, line);
+    }
+    text
+}
+
 /// Free goroutine records at the calling goroutine's processor.
 #[must_use]
 pub fn free_records() -> Option<u32> {

@@ -35,6 +35,7 @@ fn options_without_sense_are_refused() {
         let text = refusal(builder().stack_size(bytes));
         assert!(text.starts_with("stack_size: ") && text.contains("1073741824"), "{text}");
     }
+    assert!(refusal(builder().quantum(std::time::Duration::ZERO)).starts_with("quantum: "));
     assert!(refusal(builder().max_threads(0)).starts_with("max_threads: "));
     assert!(refusal(builder().name("a\0b")).starts_with("name: "));
     let policy = StealPolicy::go().with_tries(0);
@@ -97,6 +98,14 @@ fn environment_without_sense_is_refused() {
         ("HEIST_DEBUG", "nonsense"),
         ("HEIST_DEBUG", "chaos=x"),
         ("HEIST_DEBUG", "chaos=1,other=2"),
+        ("HEIST_DEBUG", "quantum"),
+        ("HEIST_DEBUG", "quantum=10"),
+        ("HEIST_DEBUG", "quantum=ms"),
+        ("HEIST_DEBUG", "quantum=-1ms"),
+        ("HEIST_DEBUG", "quantum=1.5ms"),
+        ("HEIST_DEBUG", "quantum=10 ms"),
+        ("HEIST_DEBUG", "chaos=1,quantum=99999999999999999999s"),
+        ("HEIST_DEBUG", "guard=wall"),
         ("HEIST_STACK_SIZE", "big"),
         ("HEIST_STACK_SIZE", "999999999999999999999k"),
         ("HEIST_MAX_THREADS", "none"),
@@ -110,6 +119,7 @@ fn environment_without_sense_is_refused() {
         ("HEIST_PROCS", "5000", "procs: "),
         ("HEIST_STACK_SIZE", "1", "stack_size: "),
         ("HEIST_STACK_SIZE", "2000m", "stack_size: "),
+        ("HEIST_DEBUG", "quantum=0ms", "quantum: "),
     ] {
         let said = with_variable("environment_without_sense_is_refused", variable, value);
         assert!(said.starts_with(option), "{said}");
@@ -127,6 +137,9 @@ fn environment_wins_over_the_program() {
         ("HEIST_STACK_SIZE", "1M", "3 procs"),
         ("HEIST_STEAL_POLICY", "gentle", "3 procs"),
         ("HEIST_DEBUG", "chaos=12", "3 procs"),
+        ("HEIST_DEBUG", "quantum=500us", "3 procs"),
+        ("HEIST_DEBUG", " chaos=12, quantum=10ms,", "3 procs"),
+        ("HEIST_DEBUG", "quantum=1s", "3 procs"),
         ("HEIST_MAX_THREADS", "4", "3 procs"),
     ] {
         let answer = with_variable("environment_wins_over_the_program", variable, value);

@@ -41,6 +41,18 @@ fn deep_recursion_keeps_every_frame() {
     });
 }
 
+/// SP-02: the same on a thread of its own.
+#[test]
+fn deep_recursion_on_a_locked_thread_keeps_every_frame() {
+    matrix::run(|| {
+        let own = Builder::new().os_thread().stack_size(1 << 20);
+        assert_eq!(own.spawn(|| intact(1 << 10, 100)).unwrap().join().unwrap(), 1 << 10);
+        let guard = heist::lock_os_thread();
+        assert_eq!(intact(300, 100), 300);
+        drop(guard);
+    });
+}
+
 /// SP-02: in a goroutine of 64 MiB, very deep.
 #[test]
 fn a_large_stack_is_as_large_as_asked() {

@@ -113,8 +113,9 @@ pub(crate) const EXITING: u32 = 2;
 pub(crate) const RESERVE_OPEN: u32 = 16;
 /// It was made to begin with a later wake-up, and nobody has seen it yet.
 pub(crate) const UNBORN: u32 = 128;
-/// It holds a guard against being stopped by force.
-pub(crate) const UNPREEMPTIBLE: u32 = 64;
+/// The upper half counts the guards it holds against being stopped by force.
+const UNFORCEABLE: u32 = 0xffff_0000;
+const UNFORCEABLE_ONE: u32 = 0x1_0000;
 /// Its stack has a canary instead of a guard page.
 pub(crate) const CANARY: u32 = 8;
 /// It reached the reserve inside the runtime: it panics when it leaves.
@@ -128,6 +129,8 @@ pub(crate) const UNCANCELLABLE: u32 = 4;
 pub(crate) struct Extras {
     pub(crate) name: Option<Box<str>>,
     pub(crate) stack: Option<Class>,
+    /// It is locked to the thread on which it starts.
+    pub(crate) os_thread: bool,
 }
 
 /// A goroutine.
@@ -242,7 +245,19 @@ impl G {
     /// Whether it may be stopped by force here.
     pub(crate) fn may_be_forced(&self) -> bool {
         // An open reserve means that the fault handler has changed its stack.
-        !self.has_flag(RESERVE_OPEN | UNPREEMPTIBLE)
+        !self.has_flag(RESERVE_OPEN | UNFORCEABLE)
+    }
+
+    /// One more guard against being stopped by force. False: there are too many. For the goroutine
+    /// itself: the handler that asks runs on its thread, so order is all it needs.
+    pub(crate) fn forbid_force(&self) -> bool {
+        let add = |flags: u32| flags.checked_add(UNFORCEABLE_ONE);
+        self.flags.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    }
+
+    /// One guard less. For the goroutine itself.
+    pub(crate) fn allow_force(&self) {
+        self.flags.fetch_sub(UNFORCEABLE_ONE, Ordering::Relaxed);
     }
 
     /// Why it waits, or waited last.

@@ -8,6 +8,9 @@
 //! - `next_p`, `wake_spinning`: whoever wakes the M, before it notes it; then the M.
 //! - everything else behind `Cell`: the M itself, be it in the scheduler or in a goroutine it
 //!   runs.
+//!
+//! A record outlives its thread: sysmon and others may look at it any time. Another thread adopts
+//! it later, and all records are freed with their runtime.
 
 use super::{G, P};
 use crate::sched::Sched;
@@ -45,6 +48,46 @@ pub(crate) enum Seal {
 /// or publishes the waiter. False: do not wait after all.
 pub(crate) type Commit = unsafe fn(gp: NonNull<G>, arg: *mut ()) -> bool;
 
+/// All records of a runtime, the newest first. Only the helper adds one, nobody takes one out.
+#[doc(alias = "allm")]
+pub(crate) struct AllMs(AtomicPtr<M>);
+
+impl AllMs {
+    pub(crate) fn new() -> Self {
+        Self(AtomicPtr::new(null_mut()))
+    }
+
+    /// Adds a record. For the helper alone.
+    pub(crate) fn add(&self, m: Box<M>) -> NonNull<M> {
+        m.made_before.set(self.0.load(Ordering::Relaxed));
+        let m = NonNull::from(Box::leak(m));
+        // ORDERING: Release pairs with `iter`: who finds the record sees what is in it.
+        self.0.store(m.as_ptr(), Ordering::Release);
+        m
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &M> {
+        // ORDERING: see `add`.
+        // SAFETY: records are freed with this list.
+        let newest = unsafe { self.0.load(Ordering::Acquire).as_ref() };
+        // SAFETY: as above.
+        std::iter::successors(newest, |m| unsafe { m.made_before.get().as_ref() })
+    }
+}
+
+impl Drop for AllMs {
+    fn drop(&mut self) {
+        let mut next = self.0.load(Ordering::Relaxed).cast_const();
+        while !next.is_null() {
+            // SAFETY: from a box; every thread that used it held a share of the runtime, which is
+            // being dropped.
+            let m = unsafe { Box::from_raw(next.cast_mut()) };
+            next = m.made_before.get();
+        }
+    }
+}
+
 /// A thread.
 #[repr(C, align(128))]
 pub(crate) struct M {
@@ -63,11 +106,17 @@ pub(crate) struct M {
     pub(crate) id: u32,
     /// The goroutine that only this M may run, and that is all it runs.
     pub(crate) bound_g: Cell<*const G>,
+    /// How many reasons there are for that; see `sched::bound`.
+    pub(crate) n_bindings: Cell<u32>,
+    /// Its goroutine ended bound to it: the thread ends too.
+    pub(crate) ends: Cell<bool>,
     /// What the waker hands over.
     pub(crate) next_p: Cell<*const P>,
     pub(crate) wake_spinning: Cell<bool>,
     pub(crate) note: Note,
     idle_link: DoubleLink<M>,
+    /// The record made before this one: the list of all.
+    made_before: Cell<*const M>,
     tid: AtomicU32,
 }
 
@@ -76,7 +125,8 @@ unsafe impl Sync for M {}
 // SAFETY: as above.
 unsafe impl Send for M {}
 
-// SAFETY: `idle_link` is used by the idle list alone.
+// SAFETY: `idle_link` is used by the idle list and by that of Ms whose threads have ended; no M is
+// in both.
 unsafe impl DoublyLinked for M {
     fn double_link(&self) -> &DoubleLink<Self> {
         &self.idle_link
@@ -96,12 +146,28 @@ impl M {
             sched,
             id,
             bound_g: Cell::new(null()),
+            n_bindings: Cell::new(0),
+            ends: Cell::new(false),
             next_p: Cell::new(null()),
             wake_spinning: Cell::new(false),
             note: Note::new(),
             idle_link: DoubleLink::new(),
+            made_before: Cell::new(null()),
             tid: AtomicU32::new(0),
         }
+    }
+
+    /// Makes the record of a thread that has ended one of a thread that has not begun. The word's
+    /// sequence number goes on, so that nobody who saw it earlier takes it for unchanged.
+    pub(crate) fn reset(&self) {
+        if self.has_p() || self.current().is_some() || self.spinning.get() {
+            heist_core::throw!("M::reset: M{} is in use", self.id);
+        }
+        self.word.clear_attention(u32::MAX);
+        self.bound_g.set(null());
+        self.n_bindings.set(0);
+        self.ends.set(false);
+        self.note.clear();
     }
 
     /// The runtime this thread belongs to.

@@ -67,7 +67,7 @@ pub(super) fn cannot_spawn(what: &str, error: SpawnError) -> ! {
     panic!("heist::{what}: {error}")
 }
 
-/// Spawns a goroutine with a name or a stack size of its own.
+/// Spawns a goroutine with a name, a stack size or a thread of its own.
 ///
 /// # Examples
 /// ```
@@ -87,6 +87,7 @@ pub(super) fn cannot_spawn(what: &str, error: SpawnError) -> ! {
 pub struct Builder {
     name: Option<Box<str>>,
     stack_bytes: Option<usize>,
+    os_thread: bool,
 }
 
 impl Builder {
@@ -105,6 +106,28 @@ impl Builder {
     /// smallest is 32 KiB.
     pub const fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_bytes = Some(bytes);
+        self
+    }
+
+    /// Locks it to the OS thread on which it starts, from beginning to end, as if it held a guard
+    /// of [`lock_os_thread`](super::lock_os_thread) that is never dropped: nothing else runs on that
+    /// thread until the goroutine ends, and then the thread ends too.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let moved = heist::goroutine::Builder::new().os_thread().spawn(|| {
+    ///     let before = std::thread::current().id();
+    ///     heist::yield_now();
+    ///     std::thread::current().id() != before
+    /// });
+    /// assert!(!moved.unwrap().join().unwrap());
+    /// # });
+    /// ```
+    #[doc(alias = "LockOSThread")]
+    pub const fn os_thread(mut self) -> Self {
+        self.os_thread = true;
         self
     }
 
@@ -129,7 +152,7 @@ impl Builder {
                 Some(class.ok_or(SpawnError::StackTooLarge { bytes })?)
             }
         };
-        Ok(Arc::new(Extras { name: self.name, stack }))
+        Ok(Arc::new(Extras { name: self.name, stack, os_thread: self.os_thread }))
     }
 }
 

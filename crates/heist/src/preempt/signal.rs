@@ -46,7 +46,7 @@ fn stop(m: &M) {
     m.word.clear_attention(PREEMPT);
     let pp = m.release_p();
     gp.status.transition(Status::Running, Status::Runnable);
-    let bound = bound::bind(m, gp);
+    bound::bind(m, gp);
     // SAFETY: it is runnable now, and being bound nobody but this M runs it.
     unsafe { locked.global.push_back(sched.global_len(), NonNull::from(gp)) };
     drop(locked);
@@ -55,6 +55,6 @@ fn stop(m: &M) {
     // SAFETY: the taker was idle, or waits for its goroutine's turn; this thread took it off the
     // list.
     unsafe { sched.hand_over(taker, pp, crate::sched::wake::Start::Working) };
-    sched.wait_for_turn(m, bound);
+    sched.wait_for_turn(m);
     m.word.leave(Place::User);
 }

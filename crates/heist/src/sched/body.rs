@@ -20,9 +20,14 @@ use std::sync::Arc;
 /// Runs a goroutine from beginning to end.
 pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
     // SAFETY: `m` switched here and is in the runtime; leaving it is the drop of this evidence.
-    drop(unsafe { InRuntime::from_switch(m) });
+    let rt = unsafe { InRuntime::from_switch(m) };
     // SAFETY: records are never unmapped, and this one is this goroutine's.
     let g = unsafe { gp.as_ref() };
+    // SAFETY: extras live as long as the goroutine.
+    if unsafe { g.extras.get().as_ref() }.is_some_and(|extras| extras.os_thread) {
+        super::bound::bind(rt.m(), g);
+    }
+    drop(rt);
     let outcome = run_closure(g);
     g.outcome.set(outcome);
     if outcome == Outcome::Panicked {

@@ -4,7 +4,18 @@
 //! away and sleeps; whoever finds the goroutine in a queue gives it his own P, wakes the M and
 //! goes to sleep himself.
 //!
-//! GO: proc.go stoplockedm, startlockedm, lockOSThread, handoffp.
+//! There can be several reasons at once: user code locked the goroutine to its thread, perhaps
+//! more than once; it parks while it is panicking; it was stopped by force; it waits for a P after
+//! a blocking call. Each counts one, and the goroutine is free when none is left. The count is kept
+//! in the M, which a bound goroutine cannot leave.
+//!
+//! # Invariants
+//! - An M is bound to a goroutine if and only if the goroutine is bound to the M, and then
+//!   `n_bindings` is at least one.
+//! - Only user code's reasons outlast a call into the runtime. So a goroutine that ends bound was
+//!   locked by user code, which may have changed its thread: that one ends too.
+//!
+//! GO: proc.go stoplockedm, startlockedm, lockOSThread, gdestroy, handoffp.
 
 use super::Sched;
 use super::find_runnable::{Found, Next};
@@ -14,35 +25,62 @@ use crate::sys::futex::Kernel;
 use heist_core::timer_heap::NEVER;
 use std::ptr::{NonNull, null};
 
-/// Ties a goroutine to the M it runs on. False if it is tied already: then somebody else unties it.
-#[must_use]
-pub(crate) fn bind(m: &M, gp: &G) -> bool {
-    if !gp.bound_m.get().is_null() {
-        return false;
+/// Adds a reason for a goroutine to stay on the M it runs on.
+#[doc(alias = "dolockOSThread")]
+pub(crate) fn bind(m: &M, gp: &G) {
+    let n = m.n_bindings.get();
+    if n == 0 {
+        gp.bound_m.set(m);
+        m.bound_g.set(gp);
     }
-    gp.bound_m.set(m);
-    m.bound_g.set(gp);
-    true
+    check(m, gp);
+    let Some(n) = n.checked_add(1) else {
+        heist_core::throw!("bind: too many bindings of M{}", m.id);
+    };
+    m.n_bindings.set(n);
 }
 
-/// Unties it, if it is tied.
+/// Takes one reason away.
+#[doc(alias = "dounlockOSThread")]
 pub(crate) fn unbind(m: &M, gp: &G) {
-    if !gp.bound_m.get().is_null() {
-        if !std::ptr::eq(m.bound_g.get(), gp) {
-            heist_core::throw!("unbind: M{} and its goroutine disagree", m.id);
-        }
+    check(m, gp);
+    let Some(n) = m.n_bindings.get().checked_sub(1) else {
+        heist_core::throw!("unbind: M{} is not bound", m.id);
+    };
+    m.n_bindings.set(n);
+    if n == 0 {
         gp.bound_m.set(null());
         m.bound_g.set(null());
     }
 }
 
+/// The goroutine has ended. If it was bound, so has the M; it keeps `bound_g`, so that it comes to
+/// [`Sched::wait_for_bound`] before it runs anything else.
+pub(crate) fn end(m: &M, gp: &G) {
+    if !gp.bound_m.get().is_null() {
+        check(m, gp);
+        gp.bound_m.set(null());
+        m.ends.set(true);
+    }
+}
+
+fn check(m: &M, gp: &G) {
+    if !std::ptr::eq(m.bound_g.get(), gp) || !std::ptr::eq(gp.bound_m.get(), m) {
+        heist_core::throw!("bound: M{} and its goroutine disagree", m.id);
+    }
+}
+
 impl Sched {
-    /// Sleeps until somebody has found the goroutine of this M and gives a P for it.
+    /// Sleeps until somebody has found the goroutine of this M and gives a P for it. None: the
+    /// thread ends, because its goroutine did or because the runtime has stopped.
     #[doc(alias = "stoplockedm")]
     pub(crate) fn wait_for_bound(&self, m: &M) -> Option<Next> {
         if m.has_p() {
             let pp = m.release_p();
             self.handoff_p(pp);
+        }
+        if m.ends.get() {
+            return None;
         }
         self.stats.m_parks.add_shared(1);
         m.note.sleep(&Kernel);

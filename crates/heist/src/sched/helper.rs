@@ -113,8 +113,13 @@ impl Orphans {
 /// The helper's own state.
 pub(crate) struct Helper {
     sched: Arc<Sched>,
-    threads: Vec<JoinHandle<()>>,
-    ms: Vec<NonNull<M>>,
+    /// The threads by the number of their M; None if that has none.
+    threads: Vec<Option<JoinHandle<()>>>,
+    /// Records without a thread.
+    free: Vec<NonNull<M>>,
+    /// Threads that have left their M and are about to end: a destructor of a thread-local may keep
+    /// them for as long as it likes.
+    ending: Vec<JoinHandle<()>>,
     refused_until: Option<Instant>,
     /// When it last collected stacks.
     collected: Option<Instant>,
@@ -129,7 +134,8 @@ impl Helper {
         Self {
             sched,
             threads: vec![], // ALLOC: helper thread
-            ms: vec![],      // ALLOC: helper thread
+            free: vec![],    // ALLOC: helper thread
+            ending: vec![],  // ALLOC: helper thread
             refused_until: None,
             collected: None,
             complained: false,
@@ -149,6 +155,7 @@ impl Helper {
             if sched.phase() == Phase::Stopped {
                 return self.leave();
             }
+            self.collect_gone();
             self.adopt_orphans();
             if asked & SPARE != 0 {
                 self.make_spare();
@@ -176,6 +183,23 @@ impl Helper {
         }
     }
 
+    /// Takes the records of threads that have ended, and forgets the threads.
+    fn collect_gone(&mut self) {
+        loop {
+            let Some(m) = self.sched.lock.lock().gone_ms.pop() else {
+                break;
+            };
+            // SAFETY: records live as long as the runtime.
+            let id = unsafe { m.as_ref() }.id;
+            self.ending.extend(self.threads[id as usize].take());
+            self.free.push(m);
+        }
+        for ended in self.ending.extract_if(.., |thread| thread.is_finished()) {
+            // A panic in an M has ended the process.
+            let _ = ended.join();
+        }
+    }
+
     /// Finds or makes an M for every P that waits for one.
     fn adopt_orphans(&mut self) {
         if self.refused_until.is_some_and(|until| until <= Instant::now()) {
@@ -196,9 +220,9 @@ impl Helper {
                 unsafe { sched.hand_over(m, pp, start) };
                 continue;
             }
-            let n = locked.n_ms;
+            let full = locked.n_ms >= sched.config.max_threads;
             let refused = self.refused_until.is_some();
-            if !refused && n >= sched.config.max_threads {
+            if !refused && full {
                 drop(locked);
                 thread_exhaustion(&sched);
             }
@@ -206,7 +230,7 @@ impl Helper {
                 locked.n_ms += 1;
             }
             drop(locked);
-            if refused || !self.make_m(pp, start, n) {
+            if refused || !self.make_m(pp, start) {
                 sched.put_orphan_to_rest(pp, start, refused);
             }
         }
@@ -215,36 +239,33 @@ impl Helper {
     /// Sees to it that an M with nothing to do is at hand.
     fn make_spare(&mut self) {
         let mut locked = self.sched.lock.lock();
-        let n = locked.n_ms;
-        if !locked.idle_ms.is_empty() || n >= self.sched.config.max_threads {
+        if !locked.idle_ms.is_empty() || locked.n_ms >= self.sched.config.max_threads {
             return;
         }
         locked.n_ms += 1;
         drop(locked);
-        if self.refused_until.is_some() || !self.make_m(null(), Start::Working, n) {
+        if self.refused_until.is_some() || !self.make_m(null(), Start::Working) {
             self.sched.lock.lock().n_ms -= 1;
         }
     }
 
     /// Starts a thread for `pp`, or without a P for one to do nothing. False if the system refuses.
-    fn make_m(&mut self, pp: *const P, start: Start, n: u32) -> bool {
+    fn make_m(&mut self, pp: *const P, start: Start) -> bool {
         let sched = Arc::clone(&self.sched);
-        // ALLOC: helper thread
-        let m = Box::leak(Box::new(M::new(NonNull::from(&*sched), n)));
+        let owned = self.free_record();
+        // SAFETY: records live as long as the runtime, and no thread has this one yet.
+        let m = unsafe { owned.as_ref() };
         m.next_p.set(pp);
         m.wake_spinning.set(start == Start::Spinning);
-        let m = NonNull::from(m);
-        let owned = Owned(m);
-        let name = format!("{}-m{n}", sched.config.name); // ALLOC: helper thread
-        match thread::spawn(name, move || m_main(sched, owned)) {
+        let name = format!("{}-m{}", sched.config.name, m.id); // ALLOC: helper thread
+        let given = Owned(owned);
+        match thread::spawn(name, move || m_main(sched, given)) {
             Ok(handle) => {
-                self.threads.push(handle);
-                self.ms.push(m);
+                self.threads[m.id as usize] = Some(handle);
                 true
             }
             Err(error) => {
-                // SAFETY: no thread got it.
-                drop(unsafe { Box::from_raw(m.as_ptr()) });
+                self.free.push(owned);
                 self.complain(&error);
                 self.refused_until = Some(Instant::now() + REFUSED_PAUSE);
                 false
@@ -252,9 +273,22 @@ impl Helper {
         }
     }
 
+    /// A record that no thread has, made if there is none.
+    fn free_record(&mut self) -> NonNull<M> {
+        if let Some(m) = self.free.pop() {
+            // SAFETY: records live as long as the runtime, and its thread has left it.
+            unsafe { m.as_ref() }.reset();
+            return m;
+        }
+        let id = self.threads.len() as u32;
+        self.threads.push(None);
+        // ALLOC: helper thread
+        self.sched.all_ms.add(Box::new(M::new(NonNull::from(&*self.sched), id)))
+    }
+
     fn complain(&mut self, error: &std::io::Error) {
         if !std::mem::replace(&mut self.complained, true) {
-            let n = self.threads.len();
+            let n = self.threads.iter().flatten().count();
             stderr::report(format_args!(
                 "heist: the system refuses another thread ({error}); going on with {n} and trying \
                  again\n"
@@ -263,13 +297,9 @@ impl Helper {
     }
 
     fn leave(self) {
-        for thread in self.threads {
+        for thread in self.threads.into_iter().flatten().chain(self.ending) {
             // A panic in an M has ended the process.
             let _ = thread.join();
-        }
-        for m in self.ms {
-            // SAFETY: its thread has ended, and nobody else refers to it: the runtime has stopped.
-            drop(unsafe { Box::from_raw(m.as_ptr()) });
         }
     }
 }
@@ -287,7 +317,7 @@ impl Owned {
 unsafe impl Send for Owned {}
 
 fn m_main(sched: Arc<Sched>, m: Owned) {
-    // SAFETY: the helper frees it after this thread has ended.
+    // SAFETY: records live as long as the runtime, of which this thread has a share.
     let m = unsafe { m.get().as_ref() };
     m.set_tid(thread::id());
     let alt_stack = thread::AltStack::install();
@@ -299,7 +329,21 @@ fn m_main(sched: Arc<Sched>, m: Owned) {
     schedule::run(m);
     std::mem::forget(unwinding);
     drop(alt_stack);
-    drop(sched);
+    sched.give_back(m);
+}
+
+impl Sched {
+    /// The thread of `m` has left it and does not look at it again.
+    #[doc(alias = "mexit")]
+    fn give_back(&self, m: &M) {
+        let mut locked = self.lock.lock();
+        // SAFETY: the record lives as long as the runtime, and it is in no other list: an idle M
+        // was taken out by who woke it.
+        unsafe { locked.gone_ms.push(NonNull::from(m)) };
+        locked.n_ms -= 1;
+        drop(locked);
+        self.helper.ask();
+    }
 }
 
 /// A panic of the scheduler itself must not end just its thread, with a P in its hands.

@@ -21,13 +21,11 @@ pub(crate) fn with_attention(m: NonNull<M>) {
         here.p().stats.preempted.bump();
         // Only parks move a goroutine to another thread; this may be any call, made while user code
         // holds a thread-local. So it comes back to this M.
-        let bound = bound::bind(here, gp);
+        bound::bind(here, gp);
         // SAFETY: as above.
         let rt = park::yield_now(unsafe { InRuntime::from_switch(m) });
         let _ = rt.into_m();
-        if bound {
-            bound::unbind(here, gp);
-        }
+        bound::unbind(here, gp);
     }
     let overflowed = here.word.attention() & OVERFLOW != 0;
     here.word.leave(Place::User);

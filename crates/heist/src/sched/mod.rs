@@ -34,6 +34,7 @@ pub(crate) mod waiter;
 pub(crate) mod wake;
 
 use crate::coro::stack::Class;
+use crate::gmp::m::AllMs;
 use crate::gmp::{G, M, P};
 use crate::metrics::shard::{Shard, Totals};
 use crate::sys::lock::Lock;
@@ -102,11 +103,13 @@ pub(crate) struct Locked {
     pub(crate) global: GlobalQueue<G>,
     pub(crate) idle_ps: IdleProcs,
     pub(crate) idle_ms: DoubleList<M>,
+    /// Records whose threads have ended, for the helper to give to others.
+    pub(crate) gone_ms: DoubleList<M>,
     /// Ps that got work but no M yet: the helper makes one for each.
     pub(crate) orphans: helper::Orphans,
     /// Goroutines that could not start because there was no memory for a stack.
     pub(crate) stackless: List<G>,
-    /// Ms that exist.
+    /// Ms that have a thread.
     pub(crate) n_ms: u32,
 }
 
@@ -119,6 +122,7 @@ pub(crate) struct Sched {
     pub(crate) linger: linger::Linger,
     pub(crate) steal_order: StealOrder,
     all_ps: Box<[P]>,
+    pub(crate) all_ms: AllMs,
     phase: AtomicU32,
     started_ns: u64,
     /// Minutes since the start, as sysmon last saw them; see `minute_now`.
@@ -160,12 +164,14 @@ impl Sched {
             all_ps: (0..procs)
                 .map(|id| P::new(id, config.stack, config.seed, config.chaos))
                 .collect(),
+            all_ms: AllMs::new(),
             lock: CachePadded::new(Lock::with_beside(
                 Rank::Sched,
                 Locked {
                     global: GlobalQueue::new(),
                     idle_ps,
                     idle_ms: DoubleList::new(),
+                    gone_ms: DoubleList::new(),
                     orphans: helper::Orphans::new(PROCS_MAX),
                     stackless: List::new(),
                     n_ms: 0,

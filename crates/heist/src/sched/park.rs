@@ -55,8 +55,8 @@ pub(crate) unsafe fn park_until(
     gp.woken.set(Woken::Ready);
     let unwinding = std::thread::panicking();
     // std counts panics per thread, so the goroutine must come back to this one.
-    let bound = unwinding && super::bound::bind(rt.m(), gp);
     if unwinding {
+        super::bound::bind(rt.m(), gp);
         gp.set_flag(g::UNCANCELLABLE);
     }
     rt.m().request.set(Request::Park {
@@ -66,10 +66,8 @@ pub(crate) unsafe fn park_until(
         deadline_ns: deadline_ns.unwrap_or(NEVER),
     });
     let rt = switch_out(rt, gp);
-    if bound {
-        super::bound::unbind(rt.m(), gp);
-    }
     if unwinding {
+        super::bound::unbind(rt.m(), gp);
         gp.clear_flag(g::UNCANCELLABLE);
     }
     (rt, gp.woken.get())
@@ -79,10 +77,13 @@ pub(crate) unsafe fn park_until(
 #[doc(alias = "Gosched")]
 pub(crate) fn yield_now(rt: InRuntime) -> InRuntime {
     let gp = rt.goroutine();
-    let bound = std::thread::panicking() && super::bound::bind(rt.m(), gp);
+    let unwinding = std::thread::panicking();
+    if unwinding {
+        super::bound::bind(rt.m(), gp);
+    }
     rt.m().request.set(Request::Yield);
     let rt = switch_out(rt, gp);
-    if bound {
+    if unwinding {
         super::bound::unbind(rt.m(), gp);
     }
     rt

@@ -208,7 +208,7 @@ fn finish(m: &M, gp: NonNull<G>) {
         stack::give(stack);
         sched.helper.ask_to_scavenge();
     }
-    super::bound::unbind(m, g);
+    super::bound::end(m, g);
     g.status.transition(Status::Running, Status::Dead);
     pp.stats.finished.bump();
     if g.join.release_runtime() {

@@ -49,16 +49,17 @@ impl Sched {
         };
         // Every P is busy. The goroutine waits for its turn, its thread with it.
         gp.status.transition(Status::Running, Status::Runnable);
-        let bound = bound::bind(m, gp);
+        bound::bind(m, gp);
         // SAFETY: it is runnable now, and being bound nobody but this M runs it.
         unsafe { locked.global.push_back(self.global_len(), NonNull::from(gp)) };
         drop(locked);
-        self.wait_for_turn(m, bound);
+        self.wait_for_turn(m);
         m.p().stats.regained.bump();
     }
 
-    /// Sleeps until whoever found this M's goroutine in a queue lends a P for it.
-    pub(crate) fn wait_for_turn(&self, m: &M, bound: bool) {
+    /// Sleeps until whoever found this M's goroutine in a queue lends a P for it. Undoes one
+    /// binding.
+    pub(crate) fn wait_for_turn(&self, m: &M) {
         self.stats.m_parks.add_shared(1);
         m.note.sleep(&Kernel);
         let Found::Retry = self.take_over(m) else {
@@ -67,9 +68,7 @@ impl Sched {
         let Some(gp) = m.current() else {
             heist_core::throw!("wait_for_turn: M{} runs nothing", m.id);
         };
-        if bound {
-            bound::unbind(m, gp);
-        }
+        bound::unbind(m, gp);
         gp.status.transition(Status::Runnable, Status::Running);
         m.p().advance_tick();
     }

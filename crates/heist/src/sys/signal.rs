@@ -172,7 +172,9 @@ extern "C" fn on_interrupt(
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: the kernel passes a valid context for a handler with SA_SIGINFO.
     let interrupted = Interrupted { context: unsafe { &*context.cast() } };
-    let ours = INTERRUPT_HANDLER.get().is_some_and(|handler| handler(&interrupted));
+    // SAFETY: the kernel passes valid information for a handler with SA_SIGINFO.
+    let ours = is_from_own_thread(unsafe { &*info })
+        && INTERRUPT_HANDLER.get().is_some_and(|handler| handler(&interrupted));
     if !ours && let Some(before) = INTERRUPT_BEFORE_US.get() {
         let handler = before.sa_sigaction;
         // Ignored by default: there is nobody to pass it on to.
@@ -182,6 +184,12 @@ extern "C" fn on_interrupt(
     }
     // SAFETY: as above; user code must not see that it was interrupted.
     unsafe { *libc::__errno_location() = errno };
+}
+
+/// Whether a thread of this process sent it to this very thread, as sysmon does.
+fn is_from_own_thread(info: &libc::siginfo_t) -> bool {
+    // SAFETY: signals with this code carry the sender; the other call only answers a question.
+    info.si_code == libc::SI_TKILL && unsafe { info.si_pid() == libc::getpid() }
 }
 
 /// Calls the handler that was there before.

@@ -1,0 +1,66 @@
+//! Keeping a goroutine from being stopped by force.
+
+use crate::current;
+use crate::gmp::G;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Keeps the calling goroutine from being stopped by force while the guard lives.
+///
+/// A goroutine that computes for longer than its time without a call into heist is stopped by a
+/// signal, wherever it is, while others use its processor. Rust code cannot tell; most C code
+/// cannot either. Some can: code that holds a spinlock which other goroutines wait for, that
+/// measures time, that talks to a device, or that mistakes `EINTR` for a failure. Take a guard
+/// around it, and keep it short: until it is dropped the goroutine gives its processor back only if
+/// it calls heist or blocks.
+///
+/// Guards nest. The goroutine may still park and move to another thread; the guard is about
+/// signals, [`lock_os_thread`](crate::lock_os_thread) is about threads. On a plain thread it does
+/// nothing. [`Builder::forced_preemption`](crate::Builder::forced_preemption) is the switch for a
+/// whole runtime.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// let checksum = {
+///     let _guard = heist::no_preempt();
+///     (0..1000u32).fold(0, u32::wrapping_add) // A C function, say.
+/// };
+/// # assert_eq!(checksum, 499_500);
+/// # });
+/// ```
+///
+/// # Panics
+/// If a goroutine holds more than 65535 of them.
+pub fn no_preempt() -> NoPreempt {
+    let held = current::goroutine().map(|gp| {
+        assert!(gp.forbid_force(), "heist::no_preempt: too many guards are held");
+        (gp, gp.id.get())
+    });
+    NoPreempt { held, _not_send: PhantomData }
+}
+
+/// Keeps its goroutine from being stopped by force; see [`no_preempt`].
+#[must_use = "the goroutine can be stopped again when the guard is dropped"]
+pub struct NoPreempt {
+    /// Which goroutine: a guard in a thread-local may outlive it.
+    held: Option<(&'static G, u64)>,
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl Drop for NoPreempt {
+    fn drop(&mut self) {
+        let Some((gp, id)) = self.held else { return };
+        if current::goroutine().is_some_and(|own| std::ptr::eq(own, gp)) && gp.id.get() == id {
+            gp.allow_force();
+        }
+    }
+}
+
+impl fmt::Debug for NoPreempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let goroutine = self.held.map(|(_, id)| id);
+        f.debug_struct("NoPreempt").field("goroutine", &goroutine).finish_non_exhaustive()
+    }
+}
