@@ -89,12 +89,16 @@ impl Sched {
 
     /// Takes somebody out who can take over a P at once: an idle M, or the M of a goroutine that
     /// waits for its turn with its own thread.
+    ///
+    /// Such an M runs nothing but its goroutine. Two that compute without end would hand the P to
+    /// each other for ever, so an idle one is asked for whenever there is none left.
     pub(crate) fn find_taker(&self, locked: &mut Locked) -> Option<NonNull<M>> {
-        if let Some(m) = locked.idle_ms.pop() {
-            if locked.idle_ms.is_empty() {
-                self.helper.ask_for_spare();
-            }
-            return Some(m);
+        let idle = locked.idle_ms.pop();
+        if locked.idle_ms.is_empty() {
+            self.helper.ask_for_spare();
+        }
+        if idle.is_some() {
+            return idle;
         }
         let gp = locked.global.take_first(self.global_len(), TAKER_SEARCH_MAX, is_bound)?;
         // SAFETY: goroutines in a queue are valid.
