@@ -167,6 +167,7 @@ impl M {
         self.bound_g.set(null());
         self.n_bindings.set(0);
         self.ends.set(false);
+        self.new_timer_ns.set(NEVER);
         self.note.clear();
     }
 
