@@ -28,7 +28,9 @@ fn a_locked_goroutine_stays_and_may_end_locked() {
             for _ in 0..10 {
                 yield_now();
                 assert_eq!(here(), before);
-                thread::sleep(Duration::from_millis(1));
+                heist::time::sleep(Duration::from_millis(1));
+                assert_eq!(here(), before);
+                thread::sleep(Duration::from_micros(100));
                 yield_now();
                 assert_eq!(here(), before);
             }

@@ -76,6 +76,7 @@ impl Sched {
     #[doc(alias = "stoplockedm")]
     pub(crate) fn wait_for_bound(&self, m: &M) -> Option<Next> {
         if m.has_p() {
+            self.leave_timers(m);
             let pp = m.release_p();
             self.handoff_p(pp);
         }
