@@ -113,9 +113,6 @@ pub(crate) const EXITING: u32 = 2;
 pub(crate) const RESERVE_OPEN: u32 = 16;
 /// It was made to begin with a later wake-up, and nobody has seen it yet.
 pub(crate) const UNBORN: u32 = 128;
-/// The upper half counts the guards it holds against being stopped by force.
-const UNFORCEABLE: u32 = 0xffff_0000;
-const UNFORCEABLE_ONE: u32 = 0x1_0000;
 /// Its stack has a canary instead of a guard page.
 pub(crate) const CANARY: u32 = 8;
 /// It reached the reserve inside the runtime: it panics when it leaves.
@@ -123,6 +120,9 @@ pub(crate) const OVERFLOWED: u32 = 32;
 /// It waits in a destructor while it unwinds: a second unwinding would end the process, so this
 /// wait cannot be cancelled.
 pub(crate) const UNCANCELLABLE: u32 = 4;
+
+/// The bit of `started` that says so.
+const STARTED: u8 = 1;
 
 /// What few goroutines have and therefore is not in the record.
 #[derive(Debug, Default)]
@@ -147,7 +147,9 @@ pub(crate) struct G {
     waits_since: AtomicU16,
     pub(crate) outcome: Cell<Outcome>,
     wait_reason: ShownByte,
-    pub(crate) started: Cell<bool>,
+    /// Whether it has a stack, and above that bit how many guards it holds against being stopped by
+    /// force. Its owner writes; the handler that looks runs on the owner's thread.
+    started: ShownByte,
     /// Who ended the last wait; written by the claimer.
     pub(crate) woken: Cell<Woken>,
     pub(crate) vtable: Cell<Option<&'static Vtable>>,
@@ -191,7 +193,7 @@ impl G {
             waits_since: AtomicU16::new(0),
             outcome: Cell::new(Outcome::None),
             wait_reason: ShownByte::new(0),
-            started: Cell::new(false),
+            started: ShownByte::new(0),
             woken: Cell::new(Woken::Ready),
             id: ShownNumber::new(0),
             parent_id: ShownNumber::new(0),
@@ -245,19 +247,31 @@ impl G {
     /// Whether it may be stopped by force here.
     pub(crate) fn may_be_forced(&self) -> bool {
         // An open reserve means that the fault handler has changed its stack.
-        !self.has_flag(RESERVE_OPEN | UNFORCEABLE)
+        !self.has_flag(RESERVE_OPEN) && self.started.get() < 2 * STARTED
     }
 
     /// One more guard against being stopped by force. False: there are too many. For the goroutine
-    /// itself: the handler that asks runs on its thread, so order is all it needs.
+    /// itself, as `allow_force`.
     pub(crate) fn forbid_force(&self) -> bool {
-        let add = |flags: u32| flags.checked_add(UNFORCEABLE_ONE);
-        self.flags.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+        let more = self.started.get().checked_add(2 * STARTED);
+        more.inspect(|&more| self.started.set(more)).is_some()
     }
 
-    /// One guard less. For the goroutine itself.
+    /// One guard less.
     pub(crate) fn allow_force(&self) {
-        self.flags.fetch_sub(UNFORCEABLE_ONE, Ordering::Relaxed);
+        self.started.set(self.started.get() - 2 * STARTED);
+    }
+
+    /// Whether it has a stack.
+    #[inline]
+    pub(crate) fn has_started(&self) -> bool {
+        self.started.get() & STARTED != 0
+    }
+
+    /// Says so, of a goroutine that holds no guards.
+    #[inline]
+    pub(crate) fn set_started(&self, started: bool) {
+        self.started.set(if started { STARTED } else { 0 });
     }
 
     /// Why it waits, or waited last.

@@ -32,7 +32,7 @@ use std::marker::PhantomData;
 /// ```
 ///
 /// # Panics
-/// If a goroutine holds more than 65535 of them.
+/// If a goroutine holds more than 127 of them.
 pub fn no_preempt() -> NoPreempt {
     let held = current::goroutine().map(|gp| {
         assert!(gp.forbid_force(), "heist::no_preempt: too many guards are held");

@@ -53,7 +53,7 @@ fn execute(m: &M, next: Next) {
     let pp = m.p();
     // SAFETY: a goroutine that was found is valid and this M's to run.
     let gp = unsafe { next.gp.as_ref() };
-    if !gp.started.get() && !attach_stack(m, next.gp) {
+    if !gp.has_started() && !attach_stack(m, next.gp) {
         return;
     }
     gp.status.transition(Status::Runnable, Status::Running);
@@ -117,7 +117,7 @@ fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
     }
     // SAFETY: this M owns the goroutine, which has no context yet.
     unsafe { g.coro.start(stack, gp, body::goroutine_main) };
-    g.started.set(true);
+    g.set_started(true);
     true
 }
 

@@ -168,7 +168,7 @@ unsafe fn fill<'a>(
     g.join.reset();
     g.flags.store(0, Ordering::Relaxed);
     g.outcome.set(Outcome::None);
-    g.started.set(false);
+    g.set_started(false);
     g.id.set(id);
     g.parent_id.set(parent);
     g.sched.set(sched);
