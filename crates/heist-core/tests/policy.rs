@@ -86,3 +86,19 @@ fn asking_keeps_the_cap() {
         }
     }
 }
+
+/// A timer is waited for exactly, unless short waits come one after the other.
+#[test]
+fn dense_timers_are_run_together() {
+    use heist_core::policy::{DENSE_WAIT_NS, SHORT_WAIT_NS, SHORT_WAITS_MAX, wait_for_timer};
+    let now = 1_000_000;
+    assert_eq!(wait_for_timer(now, now + SHORT_WAIT_NS, SHORT_WAITS_MAX), (now + SHORT_WAIT_NS, 0));
+    let mut count = 0;
+    for n in 1..=SHORT_WAITS_MAX {
+        let (until, after) = wait_for_timer(now, now + 1, count);
+        assert_eq!((until, after), (now + 1, n));
+        count = after;
+    }
+    assert_eq!(wait_for_timer(now, now + 1, count), (now + DENSE_WAIT_NS, count));
+    assert_eq!(wait_for_timer(now, u64::MAX, count), (u64::MAX, 0));
+}

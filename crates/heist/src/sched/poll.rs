@@ -20,6 +20,7 @@ use crate::gmp::{G, M};
 use crate::netpoll::poller::{Poller, Wait};
 use crate::sys::clock;
 use heist_core::list::List;
+use heist_core::policy;
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use heist_core::timer_heap::NEVER;
 
@@ -31,6 +32,8 @@ pub(crate) struct PollGate {
     /// Until when that one waits; zero: nobody waits.
     until_ns: AtomicU64,
     busy: AtomicU32,
+    /// Short waits for a timer in a row. Belongs to who waits.
+    short_waits: AtomicU32,
 }
 
 impl PollGate {
@@ -40,6 +43,7 @@ impl PollGate {
             last_ns: AtomicU64::new(clock::now_ns()),
             until_ns: AtomicU64::new(0),
             busy: AtomicU32::new(0),
+            short_waits: AtomicU32::new(0),
         })
     }
 
@@ -117,11 +121,13 @@ impl Sched {
         while !gate.enter() {
             std::thread::yield_now();
         }
+        let grain = self.timer_grain(until);
+        until = until.max(grain);
         loop {
             // ORDERING: SeqCst, and the fence: see "Why no timer is missed".
             gate.until_ns.store(until, Ordering::SeqCst);
             fence(Ordering::SeqCst);
-            let again = self.earliest_timer_hint();
+            let again = self.earliest_timer_hint().max(grain);
             if again >= until {
                 break;
             }
@@ -144,6 +150,16 @@ impl Sched {
         gate.poller.waiters_gone(delta);
         self.run_all_timers(&mut woken);
         woken
+    }
+
+    /// Before this moment no timer is waited for: if they are dense, several are run together.
+    fn timer_grain(&self, until: u64) -> u64 {
+        let short_waits = &self.poll.short_waits;
+        let now = clock::now_ns();
+        let before = short_waits.load(Ordering::Relaxed);
+        let (later, count) = policy::wait_for_timer(now, until, before);
+        short_waits.store(count, Ordering::Relaxed);
+        if later == until { 0 } else { later }
     }
 
     /// Takes a P for what the poller brought, or leaves it to those who have one.
