@@ -16,6 +16,7 @@
 //! | [`status`] | the life of a goroutine as checked transitions |
 //! | [`m_word`] | whether an M is in the runtime or in user code, and who has its P |
 //! | [`note`] | one-shot sleep and wake-up of a thread |
+//! | [`fd_lock`] | who uses a descriptor, one reader and one writer at a time, and its end |
 //! | [`readiness`] | a direction of a descriptor: events remembered, and who waits for one |
 //! | [`join`] | the hand-over of a goroutine's result |
 //! | [`timer_heap`] | the timers of a P |
@@ -25,6 +26,7 @@
 //! | [`sync`] | the one switch between std's and loom's atomics |
 #![warn(missing_docs)]
 
+pub mod fd_lock;
 pub mod global_queue;
 pub mod idle;
 pub mod join;

@@ -27,7 +27,7 @@ mod current;
 mod gmp;
 pub mod goroutine;
 pub mod metrics;
-#[allow(dead_code, reason = "the scheduler takes it up next")]
+pub mod net;
 mod netpoll;
 mod panic_report;
 mod preempt;

@@ -98,3 +98,9 @@ pub fn free_records() -> Option<u32> {
     // SAFETY: in the runtime, so this M holds its P; the reference ends at once.
     current::enter().map(|rt| unsafe { rt.m().p().local() }.free_gs.len())
 }
+
+/// Goroutines that are parked on descriptors.
+#[must_use]
+pub fn poll_waiters(rt: &Runtime) -> u32 {
+    rt.sched().poll.poller.waiters()
+}

@@ -78,16 +78,18 @@ pub(crate) enum WaitReason {
     Join,
     WaitGroup,
     Sleep,
+    IoWait,
 }
 
 impl WaitReason {
-    const ALL: [Self; 3] = [Self::Join, Self::WaitGroup, Self::Sleep];
+    const ALL: [Self; 4] = [Self::Join, Self::WaitGroup, Self::Sleep, Self::IoWait];
 
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Join => "goroutine join",
             Self::WaitGroup => "sync.WaitGroup.Wait",
             Self::Sleep => "sleep",
+            Self::IoWait => "IO wait",
         }
     }
 }

@@ -5,10 +5,12 @@
 
 pub(crate) mod clock;
 pub(crate) mod cpu;
+pub(crate) mod fd;
 pub(crate) mod futex;
 pub(crate) mod lock;
 pub(crate) mod membarrier;
 pub(crate) mod memory;
+pub(crate) mod poll;
 pub(crate) mod signal;
 pub(crate) mod stderr;
 pub(crate) mod thread;

@@ -81,3 +81,11 @@ pub fn own_status(field: &str) -> u64 {
 pub fn own_threads() -> usize {
     std::fs::read_dir("/proc/self/task").expect("proc is mounted").count()
 }
+
+/// Descriptors this process may have.
+pub fn descriptor_limit() -> u64 {
+    let limits = std::fs::read_to_string("/proc/self/limits").expect("proc is mounted");
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let soft = line.and_then(|line| line.split_whitespace().next()).expect("a limit");
+    soft.parse().unwrap_or(u64::MAX)
+}

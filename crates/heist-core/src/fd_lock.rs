@@ -1,0 +1,229 @@
+//! The lock of a descriptor: who uses it, one reader and one writer at a time, and its end.
+//!
+//! A descriptor's number is reused as soon as it is closed. So it is closed only when nobody is in
+//! a call with it: every use holds a reference, closing refuses new ones, and whoever gives the
+//! last one back after that closes. Reads are one at a time, and writes are, so that at most one
+//! goroutine waits in a direction and a message is not torn apart.
+//!
+//! The word holds the references, the two locks, and for each whether somebody queues for it. The
+//! queues themselves, and how one sleeps in them, are the caller's; he has a lock for them:
+//! 1. who finds a direction busy takes the queue's lock and calls [`FdLock::queue`], which locks
+//!    after all or notes that somebody is in the queue;
+//! 2. who unlocks and is told [`Unlocked::Queued`] still holds direction and reference. He takes
+//!    the queue's lock and either gives both to the first of the queue, with [`FdLock::passed_on`],
+//!    or finds nobody and calls [`FdLock::unlock_empty`].
+//!
+//! # Ordering
+//! Taking is Acquire and giving back is Release: one user sees what the one before did.
+//!
+//! GO: internal/poll/fd_mutex.go.
+
+use crate::sync::{AtomicU64, Ordering};
+
+const CLOSED: u64 = 1;
+const REF_ONE: u64 = 1 << 8;
+/// Uses at a time.
+pub const REFS_MAX: u64 = (1 << 20) - 1;
+
+/// A direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the world.
+    Read,
+    /// To the world.
+    Write,
+}
+
+impl Way {
+    const fn locked(self) -> u64 {
+        match self {
+            Self::Read => 2,
+            Self::Write => 4,
+        }
+    }
+
+    const fn queued(self) -> u64 {
+        self.locked() << 2
+    }
+}
+
+/// What came of an attempt to use a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Taken {
+    /// It may be used.
+    Yes,
+    /// Somebody else uses it that way.
+    Busy,
+    /// It is closed.
+    Closed,
+    /// It has [`REFS_MAX`] users.
+    TooMany,
+}
+
+/// What is left to do after a use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Unlocked {
+    /// Nothing.
+    Done,
+    /// Somebody queues: the caller still holds what he held, and passes it on.
+    Queued,
+    /// It was the last use of a closed descriptor: the caller destroys it.
+    Last,
+}
+
+/// The lock of a descriptor.
+#[derive(Debug, Default)]
+#[doc(alias = "fdMutex")]
+pub struct FdLock(AtomicU64);
+
+impl FdLock {
+    /// An open descriptor nobody uses.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Whether it is closed.
+    #[inline]
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// Begins a use that needs no direction.
+    #[doc(alias = "incref")]
+    pub fn acquire(&self) -> Taken {
+        self.take(0)
+    }
+
+    /// Ends such a use.
+    #[doc(alias = "decref")]
+    pub fn release(&self) -> Unlocked {
+        self.give(0)
+    }
+
+    /// Begins a use in one direction.
+    #[inline]
+    #[doc(alias = "rwlock")]
+    pub fn lock(&self, way: Way) -> Taken {
+        self.take(way.locked())
+    }
+
+    /// Ends a use in one direction, unless somebody queues for it.
+    #[inline]
+    #[doc(alias = "rwunlock")]
+    pub fn unlock(&self, way: Way) -> Unlocked {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            self.check(word, way);
+            if word & way.queued() != 0 {
+                return Unlocked::Queued;
+            }
+            let left = (word & !way.locked()) - REF_ONE;
+            match self.0.compare_exchange_weak(word, left, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return last(left),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// As [`FdLock::lock`], with the queue's lock held: if it is busy, whoever unlocks will look
+    /// into the queue.
+    pub fn queue(&self, way: Way) -> Taken {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            let (to, taken) = if word & CLOSED != 0 {
+                return Taken::Closed;
+            } else if word & way.locked() != 0 {
+                (word | way.queued(), Taken::Busy)
+            } else if word / REF_ONE == REFS_MAX {
+                return Taken::TooMany;
+            } else {
+                ((word | way.locked()) + REF_ONE, Taken::Yes)
+            };
+            match self.0.compare_exchange(word, to, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return taken,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Direction and reference went to the first of the queue. The caller holds the queue's lock
+    /// and says whether others are left in it.
+    pub fn passed_on(&self, way: Way, others: bool) {
+        if !others {
+            self.0.fetch_and(!way.queued(), Ordering::AcqRel);
+        }
+    }
+
+    /// Nobody was in the queue. The caller holds the queue's lock.
+    pub fn unlock_empty(&self, way: Way) -> Unlocked {
+        let word = self.0.load(Ordering::Relaxed);
+        self.check(word, way);
+        self.0.fetch_and(!way.queued(), Ordering::AcqRel);
+        self.give(way.locked())
+    }
+
+    /// Closes it and begins a last use. False if somebody else did. The caller then wakes all who
+    /// queue, all who wait for the descriptor, and ends the use with [`FdLock::release`].
+    #[must_use]
+    #[doc(alias = "increfAndClose")]
+    pub fn close(&self) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            if word & CLOSED != 0 {
+                return false;
+            }
+            // One more than REFS_MAX is possible here, and fits.
+            let to = (word | CLOSED) + REF_ONE;
+            match self.0.compare_exchange(word, to, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    #[inline]
+    fn take(&self, lock: u64) -> Taken {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            if word & (CLOSED | lock) != 0 {
+                return if word & CLOSED != 0 { Taken::Closed } else { Taken::Busy };
+            }
+            if word / REF_ONE == REFS_MAX {
+                return Taken::TooMany;
+            }
+            let to = (word | lock) + REF_ONE;
+            match self.0.compare_exchange_weak(word, to, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Taken::Yes,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    fn give(&self, lock: u64) -> Unlocked {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            if word < REF_ONE {
+                crate::throw!("FdLock: given back more often than taken");
+            }
+            let left = (word & !lock) - REF_ONE;
+            match self.0.compare_exchange(word, left, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return last(left),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    fn check(&self, word: u64, way: Way) {
+        if word & way.locked() == 0 || word < REF_ONE {
+            crate::throw!("FdLock: unlocked without being locked");
+        }
+    }
+}
+
+const fn last(word: u64) -> Unlocked {
+    if word & CLOSED != 0 && word < REF_ONE { Unlocked::Last } else { Unlocked::Done }
+}

@@ -1,0 +1,57 @@
+//! The errors that are ours and not the system's.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+#[derive(Clone, Copy, Debug)]
+struct Closed;
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("use of closed network connection")
+    }
+}
+
+impl Error for Closed {}
+
+#[derive(Clone, Copy, Debug)]
+struct Timeout;
+
+impl fmt::Display for Timeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("i/o timeout")
+    }
+}
+
+impl Error for Timeout {}
+
+/// Somebody called `close`.
+#[cold]
+pub(crate) fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, Closed)
+}
+
+/// A deadline is over.
+#[cold]
+pub(crate) fn timeout() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, Timeout)
+}
+
+/// Whether an operation failed because its own side called `close`, before it or meanwhile.
+///
+/// # Examples
+/// ```
+/// # fn main() -> std::io::Result<()> {
+/// let socket = heist::net::UdpSocket::bind("127.0.0.1:0")?;
+/// socket.close()?;
+/// let error = socket.recv(&mut [0; 16]).unwrap_err();
+/// assert!(heist::net::is_closed(&error));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+#[doc(alias = "ErrClosed")]
+pub fn is_closed(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Closed>())
+}

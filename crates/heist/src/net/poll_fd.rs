@@ -1,0 +1,198 @@
+//! Any descriptor that can be polled.
+
+use super::source::{Ends, Source};
+use crate::sys::fd;
+use heist_core::fd_lock::Way;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::{Duration, Instant};
+
+/// Makes a descriptor of any kind one that goroutines can wait for: a terminal, a device, an
+/// eventfd, a socket of another library.
+///
+/// It is put into non-blocking mode, and with it every descriptor of the same open file, be it in
+/// another process.
+///
+/// # Examples
+/// ```
+/// use heist::net::PollFd;
+/// use std::io::{Read, Write};
+///
+/// let (reader, mut writer) = std::io::pipe()?;
+/// let mut reader = PollFd::new(reader)?;
+/// writer.write_all(b"x")?;
+/// reader.wait_readable()?;
+/// let mut byte = [0];
+/// reader.read_exact(&mut byte)?;
+/// assert_eq!(&byte, b"x");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct PollFd<T> {
+    source: Source<T>,
+}
+
+impl<T: AsFd> PollFd<T> {
+    /// Takes over a descriptor.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] for plain files and folders: they are always ready, and there
+    /// is nothing to wait for. Use [`blocking`](crate::blocking) with them.
+    pub fn new(inner: T) -> io::Result<Self>
+    where
+        T: AsRawFd,
+    {
+        if fd::is_plain_file(inner.as_raw_fd())? {
+            let text = "a plain file cannot be waited for";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        Ok(Self { source: Source::new(inner, Ends::Unseen)? })
+    }
+
+    /// Gives it back, in blocking mode.
+    ///
+    /// # Errors
+    /// If it is closed, or cannot be put into blocking mode.
+    pub fn into_inner(self) -> io::Result<T>
+    where
+        T: AsRawFd,
+    {
+        self.source.into_inner()
+    }
+}
+
+impl<T> PollFd<T> {
+    /// Reads by `op`, as soon and as often as it does not answer [`io::ErrorKind::WouldBlock`].
+    ///
+    /// # Errors
+    /// What `op` answers; if it is closed or the deadline is over.
+    pub fn read_with<R>(&self, op: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.source.read(op)
+    }
+
+    /// Writes by `op`, as soon and as often as it does not answer [`io::ErrorKind::WouldBlock`].
+    ///
+    /// # Errors
+    /// What `op` answers; if it is closed or the deadline is over.
+    pub fn write_with<R>(&self, op: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.source.write(op)
+    }
+
+    /// Waits until reading is worth a try. It may turn out that it was not.
+    ///
+    /// # Errors
+    /// If it is closed or the deadline is over.
+    pub fn wait_readable(&self) -> io::Result<()> {
+        self.source.wait_ready(Way::Read)
+    }
+
+    /// Waits until writing is worth a try. It may turn out that it was not.
+    ///
+    /// # Errors
+    /// If it is closed or the deadline is over.
+    pub fn wait_writable(&self) -> io::Result<()> {
+        self.source.wait_ready(Way::Write)
+    }
+
+    /// Closes it while others may use it: their operations fail, and so does every later one.
+    ///
+    /// # Errors
+    /// If it is closed already.
+    pub fn close(&self) -> io::Result<()> {
+        self.source.close()
+    }
+
+    /// The moment after which reads fail; None: they wait as long as it takes.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn set_read_deadline(&self, deadline: Option<Instant>) -> io::Result<()> {
+        self.source.set_deadline(&[Way::Read], deadline)
+    }
+
+    /// The moment after which writes fail; None: they wait as long as it takes.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn set_write_deadline(&self, deadline: Option<Instant>) -> io::Result<()> {
+        self.source.set_deadline(&[Way::Write], deadline)
+    }
+
+    /// How long one read may take; None: as long as it takes.
+    ///
+    /// # Errors
+    /// If the timeout is zero.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.source.set_timeout(Way::Read, timeout)
+    }
+
+    /// How long one write may take; None: as long as it takes.
+    ///
+    /// # Errors
+    /// If the timeout is zero.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.source.set_timeout(Way::Write, timeout)
+    }
+}
+
+impl<T> Read for &PollFd<T>
+where
+    for<'a> &'a T: Read,
+{
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.source.read(|mut inner| inner.read(buf))
+    }
+}
+
+impl<T> Read for PollFd<T>
+where
+    for<'a> &'a T: Read,
+{
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buf)
+    }
+}
+
+impl<T> Write for &PollFd<T>
+where
+    for<'a> &'a T: Write,
+{
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.source.write(|mut inner| inner.write(buf))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.source.write(|mut inner| inner.flush())
+    }
+}
+
+impl<T> Write for PollFd<T>
+where
+    for<'a> &'a T: Write,
+{
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        (&*self).write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self).flush()
+    }
+}
+
+impl<T> AsRawFd for PollFd<T> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.source.fd()
+    }
+}
+
+impl<T> AsFd for PollFd<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the number stays this descriptor's until the value is dropped, closed or not.
+        unsafe { BorrowedFd::borrow_raw(self.source.fd()) }
+    }
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for PollFd<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("PollFd").field(&self.source).finish()
+    }
+}

@@ -1,0 +1,222 @@
+//! `Source`: a descriptor of ours with the type that knows how to use it.
+//!
+//! An operation is tried first and waits only if it must. What was left after the last try is
+//! remembered: an operation that found less than it asked for has seen the end, so the next one
+//! waits without trying, and a request costs one read and one write.
+
+use super::state::State;
+use crate::sys::fd;
+use heist_core::fd_lock::{Unlocked, Way};
+use std::fmt;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+/// Whether an operation that found less than it asked for has seen the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// It has: the kernel gives what is there.
+    Seen,
+    /// It need not have.
+    Unseen,
+}
+
+/// A descriptor in non-blocking mode.
+pub(super) struct Source<T> {
+    state: State,
+    ends: Ends,
+    /// None on the way to the end.
+    inner: Option<T>,
+}
+
+impl<T: AsRawFd> Source<T> {
+    /// Takes over a descriptor and puts it into non-blocking mode.
+    pub(super) fn new(inner: T, ends: Ends) -> io::Result<Self> {
+        fd::set_nonblocking(inner.as_raw_fd(), true)?;
+        Self::nonblocking(inner, ends)
+    }
+
+    /// Takes over a descriptor that is in non-blocking mode.
+    pub(super) fn nonblocking(inner: T, ends: Ends) -> io::Result<Self> {
+        let state = State::new(inner.as_raw_fd())?;
+        Ok(Self { state, ends, inner: Some(inner) })
+    }
+
+    /// Gives the descriptor back, in blocking mode.
+    pub(super) fn into_inner(mut self) -> io::Result<T> {
+        if !self.state.close() {
+            return Err(super::error::closed());
+        }
+        let _ = self.state.release();
+        self.state.detach();
+        let Some(inner) = self.inner.take() else { return Err(super::error::closed()) };
+        fd::set_nonblocking(inner.as_raw_fd(), false)?;
+        Ok(inner)
+    }
+}
+
+impl<T> Source<T> {
+    /// Reads by `op`, which is repeated until it does not answer `WouldBlock`.
+    #[inline]
+    pub(super) fn read<R>(&self, op: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.operate(Way::Read, op, |_| false)
+    }
+
+    /// Writes by `op`, likewise.
+    #[inline]
+    pub(super) fn write<R>(&self, op: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.operate(Way::Write, op, |_| false)
+    }
+
+    /// Reads or writes at most `len` bytes by `op`, which answers how many.
+    #[inline]
+    pub(super) fn transfer(
+        &self,
+        way: Way,
+        len: usize,
+        op: impl FnMut(&T) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        // The end of the stream is not the end of what is there: it stays.
+        self.operate(way, op, |&n| self.ends == Ends::Seen && 0 < n && n < len)
+    }
+
+    #[inline]
+    fn operate<R>(
+        &self,
+        way: Way,
+        mut op: impl FnMut(&T) -> io::Result<R>,
+        saw_the_end: impl Fn(&R) -> bool,
+    ) -> io::Result<R> {
+        self.state.lock(way)?;
+        let used = Used { source: self, way: Some(way) };
+        let state = &used.source.state;
+        let half = state.half(way);
+        let end = state.end_of_operation(way);
+        loop {
+            let look = half.look();
+            let until = state.check(way, look, end)?;
+            if !look.is_ready() {
+                state.wait(way, look, until)?;
+                continue;
+            }
+            match op(used.inner()) {
+                Ok(result) => {
+                    if saw_the_end(&result) && !look.is_eager() && state.is_attached() {
+                        half.drained(look);
+                    }
+                    return Ok(result);
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => {
+                        half.drained(look);
+                    }
+                    io::ErrorKind::Interrupted => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// Waits until a direction is worth a try.
+    pub(super) fn wait_ready(&self, way: Way) -> io::Result<()> {
+        self.operate(way, |_| Ok(()), |()| false)
+    }
+
+    /// What was seen of a direction is over, unless something came since. For an operation that
+    /// did not find its end by itself.
+    pub(super) fn forget_ready(&self, way: Way) {
+        let half = self.state.half(way);
+        half.drained(half.look());
+    }
+
+    /// Uses the descriptor for something that neither reads nor writes.
+    pub(super) fn with<R>(&self, op: impl FnOnce(&T) -> io::Result<R>) -> io::Result<R> {
+        self.state.acquire()?;
+        let used = Used { source: self, way: None };
+        op(used.inner())
+    }
+
+    pub(super) fn close(&self) -> io::Result<()> {
+        if !self.state.close() {
+            return Err(super::error::closed());
+        }
+        drop(Used { source: self, way: None });
+        Ok(())
+    }
+
+    pub(super) fn set_deadline(&self, ways: &[Way], deadline: Option<Instant>) -> io::Result<()> {
+        self.state.acquire()?;
+        let _used = Used { source: self, way: None };
+        self.state.set_deadline(ways, deadline);
+        Ok(())
+    }
+
+    pub(super) fn set_timeout(&self, way: Way, timeout: Option<Duration>) -> io::Result<()> {
+        self.state.set_timeout(way, timeout)
+    }
+
+    pub(super) fn timeout(&self, way: Way) -> Option<Duration> {
+        self.state.timeout(way)
+    }
+
+    /// The number of the descriptor, which means nothing once it is closed.
+    pub(super) const fn fd(&self) -> std::os::fd::RawFd {
+        self.state.fd
+    }
+
+    /// The last use after [`Source::close`] has ended. The number of the descriptor stays taken
+    /// until this is dropped, because somebody may have borrowed it.
+    fn retire(&self) {
+        self.state.detach();
+        fd::retire(self.state.fd);
+    }
+}
+
+impl<T> Drop for Source<T> {
+    fn drop(&mut self) {
+        if self.state.close() {
+            let _ = self.state.release();
+            self.state.detach();
+        }
+        self.state.give_back();
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Source<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.state.acquire() {
+            Ok(()) => Used { source: self, way: None }.inner().fmt(f),
+            Err(_) => f.write_str("Closed"),
+        }
+    }
+}
+
+/// A use of the descriptor, which cannot go away meanwhile.
+struct Used<'a, T> {
+    source: &'a Source<T>,
+    way: Option<Way>,
+}
+
+impl<T> Used<'_, T> {
+    #[inline]
+    fn inner(&self) -> &T {
+        match &self.source.inner {
+            Some(inner) => inner,
+            None => heist_core::throw!("net: a descriptor is used after its end"),
+        }
+    }
+}
+
+impl<T> Drop for Used<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let state = &self.source.state;
+        let ended = match self.way {
+            Some(way) => state.unlock(way),
+            None => state.release(),
+        };
+        if ended == Unlocked::Last {
+            self.source.retire();
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! What a descriptor of ours has beside its number: its lock, its deadlines, its poller.
+//!
+//! # Whose poller
+//! A descriptor is registered when a goroutine first has to wait for it, with the poller of that
+//! goroutine's runtime, for good: a connection that is served without waiting costs no
+//! registration, and a listener made before the runtime starts works like any other.
+//!
+//! Who waits otherwise (a plain thread, or a goroutine of another runtime) waits in the kernel, for
+//! the descriptor and for a bell that is rung when a deadline changes or the descriptor is closed.
+
+use super::error;
+use super::queue::{self, Queues};
+use crate::current::{self, InRuntime};
+use crate::gmp::G;
+use crate::gmp::g::{WaitReason, Woken};
+use crate::gmp::m::Seal;
+use crate::netpoll::desc::Desc;
+use crate::netpoll::poller::Shared;
+use crate::sched::cancel::{self, Why};
+use crate::sched::{park, syscall};
+use crate::sys::clock;
+use crate::sys::lock::Lock;
+use crate::sys::poll::{self, For, Polled};
+use crate::time::deadline_at;
+use heist_core::fd_lock::{FdLock, Taken, Unlocked, Way};
+use heist_core::readiness::{Edge, Look, Readiness};
+use heist_core::status::Ticket;
+use std::cell::Cell;
+use std::io;
+use std::os::fd::RawFd;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// No deadline.
+const NEVER: u64 = u64::MAX;
+
+/// The state of a descriptor.
+pub(super) struct State {
+    pub(super) desc: &'static Desc,
+    pub(super) fd: RawFd,
+    lock: FdLock,
+    queues: Lock<Queues>,
+    /// The poller it is registered with: null, or a share of an `Arc`.
+    home: AtomicPtr<Shared>,
+    /// When each direction fails, by `clock::now_ns`.
+    deadlines_ns: [AtomicU64; 2],
+    /// How long one operation in each direction may take.
+    timeouts_ns: [AtomicU64; 2],
+}
+
+// SAFETY: what is not Sync by itself is behind `queues`.
+unsafe impl Sync for State {}
+// SAFETY: as above.
+unsafe impl Send for State {}
+
+impl State {
+    pub(super) fn new(fd: RawFd) -> io::Result<Self> {
+        // The pool's lock is one of the runtime's.
+        let rt = current::enter();
+        let desc = Desc::take();
+        drop(rt);
+        Ok(Self {
+            desc: desc?,
+            fd,
+            lock: FdLock::new(),
+            queues: Queues::new(),
+            home: AtomicPtr::new(null_mut()),
+            deadlines_ns: [const { AtomicU64::new(NEVER) }; 2],
+            timeouts_ns: [const { AtomicU64::new(NEVER) }; 2],
+        })
+    }
+
+    pub(super) const fn half(&self, way: Way) -> &'static Readiness<G> {
+        match way {
+            Way::Read => &self.desc.read,
+            Way::Write => &self.desc.write,
+        }
+    }
+
+    /// Begins a use in one direction. [`State::unlock`] ends it.
+    #[inline]
+    pub(super) fn lock(&self, way: Way) -> io::Result<()> {
+        match self.lock.lock(way) {
+            Taken::Yes => Ok(()),
+            Taken::Busy => queue::lock(&self.lock, &self.queues, way),
+            taken => queue::done(taken),
+        }
+    }
+
+    #[inline]
+    pub(super) fn unlock(&self, way: Way) -> Unlocked {
+        match self.lock.unlock(way) {
+            Unlocked::Queued => queue::pass_on(&self.lock, &self.queues, way),
+            ended => ended,
+        }
+    }
+
+    /// Begins a use that needs no direction. [`State::release`] ends it.
+    pub(super) fn acquire(&self) -> io::Result<()> {
+        queue::done(self.lock.acquire())
+    }
+
+    pub(super) fn release(&self) -> Unlocked {
+        self.lock.release()
+    }
+
+    /// Closes it: whoever uses it, or queues for it, fails. Begins a use; false if it is closed.
+    pub(super) fn close(&self) -> bool {
+        if !self.lock.close() {
+            return false;
+        }
+        let rt = current::enter();
+        queue::refuse_all(&self.queues, rt.as_ref());
+        for way in [Way::Read, Way::Write] {
+            self.wake(rt.as_ref(), self.half(way).close());
+            self.queues.lock().ring(way);
+        }
+        true
+    }
+
+    /// Forgets the poller. For the last user.
+    pub(super) fn detach(&self) {
+        let home = self.home.swap(null_mut(), Ordering::Relaxed);
+        if !home.is_null() {
+            // SAFETY: the share that `attach` put here.
+            let home = unsafe { Arc::from_raw(home.cast_const()) };
+            home.deregister(self.fd);
+        }
+    }
+
+    /// Gives the record back. The descriptor is closed or belongs to somebody else.
+    pub(super) fn give_back(&self) {
+        let _rt = current::enter();
+        self.desc.give();
+    }
+
+    /// Whether it has a poller: only then do edges come.
+    #[inline]
+    pub(super) fn is_attached(&self) -> bool {
+        !self.home.load(Ordering::Relaxed).is_null()
+    }
+
+    /// When an operation that begins now must end.
+    #[inline]
+    pub(super) fn end_of_operation(&self, way: Way) -> u64 {
+        match self.timeouts_ns[way as usize].load(Ordering::Relaxed) {
+            NEVER => NEVER,
+            timeout => clock::now_ns().saturating_add(timeout),
+        }
+    }
+
+    /// Fails if the descriptor is closed or its time is over. `look` was taken before.
+    #[inline]
+    pub(super) fn check(&self, way: Way, look: Look, until: u64) -> io::Result<u64> {
+        if look.is_closed() {
+            return Err(error::closed());
+        }
+        let until = until.min(self.deadlines_ns[way as usize].load(Ordering::Relaxed));
+        if until != NEVER && clock::now_ns() >= until {
+            return Err(error::timeout());
+        }
+        Ok(until)
+    }
+
+    /// The caller uses the descriptor.
+    pub(super) fn set_deadline(&self, ways: &[Way], deadline: Option<Instant>) {
+        let at = deadline.map_or(NEVER, deadline_at);
+        for &way in ways {
+            self.deadlines_ns[way as usize].store(at, Ordering::Relaxed);
+            let rt = current::enter();
+            // The poke orders: who looks after it sees the deadline.
+            self.wake(rt.as_ref(), self.half(way).poke());
+            self.queues.lock().ring(way);
+        }
+    }
+
+    pub(super) fn set_timeout(&self, way: Way, timeout: Option<Duration>) -> io::Result<()> {
+        if timeout.is_some_and(|timeout| timeout.is_zero()) {
+            let text = "cannot set a 0 duration timeout";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let ns = timeout.map_or(NEVER, saturating_ns);
+        self.timeouts_ns[way as usize].store(ns, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn timeout(&self, way: Way) -> Option<Duration> {
+        match self.timeouts_ns[way as usize].load(Ordering::Relaxed) {
+            NEVER => None,
+            ns => Some(Duration::from_nanos(ns)),
+        }
+    }
+
+    /// Waits until the direction is worth a try, somebody poked it, or `until` is over. May return
+    /// early: the caller looks again. He holds the direction.
+    pub(super) fn wait(&self, way: Way, look: Look, until: u64) -> io::Result<()> {
+        let Some(rt) = current::enter() else { return self.wait_as_thread(way, look, until) };
+        let rt = cancel::check(park::chaos_point(rt));
+        match self.attach(&rt) {
+            Ok(Some(home)) => {
+                self.park(rt, home, way, look, until);
+                Ok(())
+            }
+            Ok(None) => {
+                drop(rt);
+                syscall::blocking(|| self.wait_as_thread(way, look, until))
+            }
+            Err(error) => {
+                drop(rt);
+                Err(error)
+            }
+        }
+    }
+
+    fn park(&self, rt: InRuntime, home: &Shared, way: Way, look: Look, until: u64) {
+        let half = self.half(way);
+        let ticket = rt.goroutine().status.next_ticket();
+        let parking = Parking { half, look, home, ticket, counted: Cell::new(false) };
+        let arg = (&raw const parking).cast_mut().cast();
+        let until = (until != NEVER).then_some(until);
+        // SAFETY: `parking` lives until the goroutine goes on, and the wait is sealed: nobody but
+        // an event can wake it before `publish` is done with it.
+        let (rt, woken) =
+            unsafe { park::park_until(rt, WaitReason::IoWait, Seal::Sealed, publish, arg, until) };
+        if woken == Woken::Ready {
+            return;
+        }
+        half.withdraw();
+        if parking.counted.get() {
+            home.waiters_gone(1);
+        }
+        drop(rt);
+        if woken == Woken::Cancelled {
+            cancel::unwind(Why::Cancelled);
+        }
+    }
+
+    /// Registers the descriptor, if it is not. None: it belongs to another runtime.
+    fn attach(&self, rt: &InRuntime) -> io::Result<Option<&Shared>> {
+        let here = rt.sched().poll.poller.shared();
+        // ORDERING: Acquire pairs with the store below: who sees a poller sees it registered.
+        let mut home = self.home.load(Ordering::Acquire);
+        if home.is_null() {
+            let guard = self.queues.lock();
+            home = self.home.load(Ordering::Relaxed);
+            if home.is_null() {
+                here.register(self.fd, self.desc)?;
+                home = Arc::into_raw(Arc::clone(here)).cast_mut();
+                // ORDERING: Release: see the load above.
+                self.home.store(home, Ordering::Release);
+            }
+            drop(guard);
+        }
+        // SAFETY: a share that is given back by the last user.
+        Ok(std::ptr::eq(home, Arc::as_ptr(here)).then(|| unsafe { &*home }))
+    }
+
+    fn wait_as_thread(&self, way: Way, look: Look, until: u64) -> io::Result<()> {
+        let bell = self.queues.lock().bell(way)?.fd();
+        poll::silence(bell);
+        // Whoever changed something before the bell was silenced changed the word before that.
+        if self.half(way).look() != look {
+            return Ok(());
+        }
+        let what = match way {
+            Way::Read => For::Reading,
+            Way::Write => For::Writing,
+        };
+        let edge = match poll::wait(self.fd, what, bell, (until != NEVER).then_some(until))? {
+            Polled::Ready => Edge::Plain,
+            Polled::HungUp => Edge::Eager,
+            Polled::Again => return Ok(()),
+        };
+        // Nobody waits there: this thread holds the direction.
+        let _ = self.half(way).event(edge);
+        Ok(())
+    }
+
+    /// Wakes who was handed out of a direction.
+    fn wake(&self, rt: Option<&InRuntime>, waiter: Option<(NonNull<G>, Ticket)>) {
+        let Some((gp, ticket)) = waiter else { return };
+        // SAFETY: records are never unmapped. One that was woken otherwise is in no wait, or in
+        // another: then the ticket does not fit.
+        if unsafe { gp.as_ref() }.status.claim(ticket) {
+            // ORDERING: Acquire: see `attach`.
+            // SAFETY: it waited, so there is a poller; the caller uses the descriptor.
+            let home = unsafe { &*self.home.load(Ordering::Acquire) };
+            // SAFETY: just claimed.
+            unsafe { park::ready_anywhere(rt, gp) };
+            home.waiters_gone(1);
+        }
+    }
+}
+
+/// A goroutine on its way to wait for a descriptor.
+struct Parking<'a> {
+    half: &'static Readiness<G>,
+    look: Look,
+    home: &'a Shared,
+    ticket: Ticket,
+    /// Whether it is counted as a waiter.
+    counted: Cell<bool>,
+}
+
+/// The goroutine is off its stack: events may find it.
+unsafe fn publish(gp: NonNull<G>, parking: *mut ()) -> bool {
+    // SAFETY: the goroutine that parks made it and waits.
+    let parking = unsafe { &*parking.cast::<Parking<'_>>() };
+    // Before it can be found: after that it may be gone with its stack.
+    parking.counted.set(true);
+    parking.home.waiter_came();
+    if parking.half.publish(parking.look, gp, parking.ticket) {
+        return true;
+    }
+    // Nobody found it, and the wait is sealed, so it is still here.
+    parking.home.waiters_gone(1);
+    parking.counted.set(false);
+    false
+}
+
+fn saturating_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(NEVER)
+}

@@ -1,0 +1,171 @@
+//! Waiting for TCP connections.
+
+use super::TcpStream;
+use super::source::{Ends, Source};
+use crate::sys::fd;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{self, SocketAddr, ToSocketAddrs};
+use std::os::fd::AsRawFd;
+
+/// Connections that wait to be accepted. The system may allow fewer.
+const BACKLOG: i32 = 4096;
+
+/// A socket that waits for TCP connections, as [`std::net::TcpListener`].
+///
+/// Several goroutines may accept; they take turns. The read deadline bounds accepting.
+///
+/// # Examples
+/// ```
+/// use heist::net::{TcpListener, TcpStream};
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let near = TcpStream::connect(listener.local_addr()?)?;
+/// let (far, address) = listener.accept()?;
+/// assert_eq!(address, near.local_addr()?);
+/// assert_eq!(far.local_addr()?, near.peer_addr()?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[doc(alias = "TCPListener")]
+pub struct TcpListener {
+    source: Source<net::TcpListener>,
+}
+
+super::descriptor!(TcpListener);
+super::read_limits!(TcpListener);
+
+impl TcpListener {
+    /// Listens at the first address of `host` that can be had. Port 0 is any that is free.
+    ///
+    /// # Errors
+    /// The last address's error, if there is none.
+    #[doc(alias = "Listen")]
+    pub fn bind(host: impl ToSocketAddrs) -> io::Result<Self> {
+        super::each_address(host, |address| {
+            let kind = Type::STREAM.nonblocking().cloexec();
+            let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+            // As std does: a server that starts again finds its port.
+            socket.set_reuse_address(true)?;
+            socket.bind(&address.into())?;
+            socket.listen(BACKLOG)?;
+            Ok(Self { source: Source::nonblocking(socket.into(), Ends::Unseen)? })
+        })
+    }
+
+    /// Waits for a connection.
+    ///
+    /// # Errors
+    /// If the listener is closed or its deadline is over, and what the system says. "Too many
+    /// open files" may pass.
+    #[doc(alias = "Accept")]
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let accept = |inner: &net::TcpListener| match fd::accept(inner.as_raw_fd()) {
+            // It came and went.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                Err(io::ErrorKind::Interrupted.into())
+            }
+            other => other,
+        };
+        let (stream, address) = self.source.read(accept)?;
+        let address = address.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+        Ok((TcpStream::accepted(stream)?, address))
+    }
+
+    /// The connections, without end.
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+
+    /// Takes over a listener of std.
+    ///
+    /// # Errors
+    /// If it cannot be put into non-blocking mode.
+    pub fn from_std(listener: net::TcpListener) -> io::Result<Self> {
+        Ok(Self { source: Source::new(listener, Ends::Unseen)? })
+    }
+
+    /// Makes it a listener of std, in blocking mode.
+    ///
+    /// # Errors
+    /// If it is closed, or cannot be put into blocking mode.
+    pub fn into_std(self) -> io::Result<net::TcpListener> {
+        self.source.into_inner()
+    }
+
+    /// A second handle of the same listener, with a deadline of its own.
+    ///
+    /// # Errors
+    /// If it is closed, or there is no descriptor left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let clone = self.source.with(net::TcpListener::try_clone)?;
+        Ok(Self { source: Source::nonblocking(clone, Ends::Unseen)? })
+    }
+
+    /// The address it listens at.
+    ///
+    /// # Errors
+    /// If it is closed.
+    #[doc(alias = "Addr")]
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.source.with(net::TcpListener::local_addr)
+    }
+
+    /// The time to live of the packets of its connections.
+    ///
+    /// # Errors
+    /// If it is closed, or the number is not one the system takes.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.source.with(|inner| inner.set_ttl(ttl))
+    }
+
+    /// The time to live of the packets of its connections.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.source.with(net::TcpListener::ttl)
+    }
+
+    /// Takes the error that is pending, if there is one.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.source.with(net::TcpListener::take_error)
+    }
+}
+
+impl TryFrom<net::TcpListener> for TcpListener {
+    type Error = io::Error;
+
+    fn try_from(listener: net::TcpListener) -> io::Result<Self> {
+        Self::from_std(listener)
+    }
+}
+
+impl TryFrom<TcpListener> for net::TcpListener {
+    type Error = io::Error;
+
+    fn try_from(listener: TcpListener) -> io::Result<Self> {
+        listener.into_std()
+    }
+}
+
+/// The connections of a [`TcpListener`].
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    listener: &'a TcpListener,
+}
+
+impl Iterator for Incoming<'_> {
+    type Item = io::Result<TcpStream>;
+
+    /// The next connection, or None when the listener was closed.
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.listener.accept() {
+            Ok((stream, _)) => Some(Ok(stream)),
+            Err(error) if super::is_closed(&error) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Datagrams.
+
+use super::source::{Ends, Source};
+use std::io;
+use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+
+/// A UDP socket, as [`std::net::UdpSocket`].
+///
+/// # Examples
+/// ```
+/// use heist::net::UdpSocket;
+///
+/// let a = UdpSocket::bind("127.0.0.1:0")?;
+/// let b = UdpSocket::bind("127.0.0.1:0")?;
+/// a.send_to(b"hello", b.local_addr()?)?;
+/// let mut buffer = [0; 16];
+/// let (n, from) = b.recv_from(&mut buffer)?;
+/// assert_eq!((&buffer[..n], from), (&b"hello"[..], a.local_addr()?));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[doc(alias = "UDPConn")]
+pub struct UdpSocket {
+    source: Source<net::UdpSocket>,
+}
+
+super::descriptor!(UdpSocket);
+super::both_limits!(UdpSocket);
+
+impl UdpSocket {
+    /// A socket at the first address of `host` that can be had. Port 0 is any that is free.
+    ///
+    /// # Errors
+    /// The last address's error, if there is none.
+    #[doc(alias = "ListenPacket")]
+    pub fn bind(host: impl ToSocketAddrs) -> io::Result<Self> {
+        super::each_address(host, |address| Self::from_std(net::UdpSocket::bind(address)?))
+    }
+
+    /// Takes over a socket of std.
+    ///
+    /// # Errors
+    /// If it cannot be put into non-blocking mode.
+    pub fn from_std(socket: net::UdpSocket) -> io::Result<Self> {
+        Ok(Self { source: Source::new(socket, Ends::Unseen)? })
+    }
+
+    /// Makes it a socket of std, in blocking mode.
+    ///
+    /// # Errors
+    /// If it is closed, or cannot be put into blocking mode.
+    pub fn into_std(self) -> io::Result<net::UdpSocket> {
+        self.source.into_inner()
+    }
+
+    /// A second handle of the same socket, with deadlines of its own.
+    ///
+    /// # Errors
+    /// If it is closed, or there is no descriptor left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let clone = self.source.with(net::UdpSocket::try_clone)?;
+        Ok(Self { source: Source::nonblocking(clone, Ends::Unseen)? })
+    }
+
+    /// Waits for a datagram. What does not fit into `buf` is lost.
+    ///
+    /// # Errors
+    /// If it is closed, the deadline is over, or the system says so.
+    #[doc(alias = "ReadFrom")]
+    pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.source.read(|inner| inner.recv_from(buf))
+    }
+
+    /// Waits for a datagram and leaves it there.
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from).
+    pub fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.source.read(|inner| inner.peek_from(buf))
+    }
+
+    /// Sends a datagram to the first address of `host`.
+    ///
+    /// # Errors
+    /// If it is closed, the deadline is over, or the system says so.
+    #[doc(alias = "WriteTo")]
+    pub fn send_to(&self, buf: &[u8], host: impl ToSocketAddrs) -> io::Result<usize> {
+        let Some(address) = super::lookup_host(host)?.next() else {
+            let text = "no addresses to send data to";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        };
+        self.source.write(|inner| inner.send_to(buf, address))
+    }
+
+    /// From now on it talks to the first address of `host` that works, and to no other.
+    ///
+    /// # Errors
+    /// The last address's error, if there is none.
+    pub fn connect(&self, host: impl ToSocketAddrs) -> io::Result<()> {
+        super::each_address(host, |address| self.source.with(|inner| inner.connect(address)))
+    }
+
+    /// Waits for a datagram of the one it is connected to.
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from).
+    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.source.read(|inner| inner.recv(buf))
+    }
+
+    /// The same, and leaves it there.
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from).
+    pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.source.read(|inner| inner.peek(buf))
+    }
+
+    /// Sends a datagram to the one it is connected to.
+    ///
+    /// # Errors
+    /// If it is not connected, closed, the deadline is over, or the system says so.
+    pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.source.write(|inner| inner.send(buf))
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.source.with(net::UdpSocket::local_addr)
+    }
+
+    /// The address it is connected to.
+    ///
+    /// # Errors
+    /// If it is closed or not connected.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.source.with(net::UdpSocket::peer_addr)
+    }
+
+    /// Whether it may send to everybody in a network.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn set_broadcast(&self, broadcast: bool) -> io::Result<()> {
+        self.source.with(|inner| inner.set_broadcast(broadcast))
+    }
+
+    /// Whether it may send to everybody in a network.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn broadcast(&self) -> io::Result<bool> {
+        self.source.with(net::UdpSocket::broadcast)
+    }
+
+    /// The time to live of its packets.
+    ///
+    /// # Errors
+    /// If it is closed, or the number is not one the system takes.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.source.with(|inner| inner.set_ttl(ttl))
+    }
+
+    /// The time to live of its packets.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.source.with(net::UdpSocket::ttl)
+    }
+
+    /// Joins a group at an interface.
+    ///
+    /// # Errors
+    /// If it is closed, or the system says so.
+    pub fn join_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
+        self.source.with(|inner| inner.join_multicast_v4(group, interface))
+    }
+
+    /// Leaves a group at an interface.
+    ///
+    /// # Errors
+    /// If it is closed, or the system says so.
+    pub fn leave_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
+        self.source.with(|inner| inner.leave_multicast_v4(group, interface))
+    }
+
+    /// Joins a group at an interface.
+    ///
+    /// # Errors
+    /// If it is closed, or the system says so.
+    pub fn join_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.source.with(|inner| inner.join_multicast_v6(group, interface))
+    }
+
+    /// Leaves a group at an interface.
+    ///
+    /// # Errors
+    /// If it is closed, or the system says so.
+    pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
+        self.source.with(|inner| inner.leave_multicast_v6(group, interface))
+    }
+
+    /// Takes the error that is pending, if there is one.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.source.with(net::UdpSocket::take_error)
+    }
+}
+
+impl TryFrom<net::UdpSocket> for UdpSocket {
+    type Error = io::Error;
+
+    fn try_from(socket: net::UdpSocket) -> io::Result<Self> {
+        Self::from_std(socket)
+    }
+}
+
+impl TryFrom<UdpSocket> for net::UdpSocket {
+    type Error = io::Error;
+
+    fn try_from(socket: UdpSocket) -> io::Result<Self> {
+        socket.into_std()
+    }
+}

@@ -1,0 +1,112 @@
+//! Waiting for connections of the same machine.
+
+use super::UnixStream;
+use super::source::{Ends, Source};
+use crate::sys::fd;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{self, SocketAddr};
+use std::path::Path;
+
+/// A socket that waits for connections of the same machine, as [`std::os::unix::net::UnixListener`].
+///
+/// Several goroutines may accept; they take turns. The read deadline bounds accepting.
+pub struct UnixListener {
+    source: Source<net::UnixListener>,
+}
+
+super::descriptor!(UnixListener);
+super::read_limits!(UnixListener);
+
+impl UnixListener {
+    /// Listens at a path, where nothing must be. Closing leaves the path behind.
+    ///
+    /// # Errors
+    /// If something is there, or the system says so.
+    pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::from_std(net::UnixListener::bind(path)?)
+    }
+
+    /// Waits for a connection.
+    ///
+    /// # Errors
+    /// If the listener is closed or its deadline is over, and what the system says.
+    pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        let (stream, address) = self.source.read(|inner| fd::accept(inner.as_raw_fd()))?;
+        let address = address.as_unix().ok_or(io::ErrorKind::InvalidData)?;
+        Ok((UnixStream::accepted(stream)?, address))
+    }
+
+    /// The connections, without end.
+    pub fn incoming(&self) -> UnixIncoming<'_> {
+        UnixIncoming { listener: self }
+    }
+
+    /// Takes over a listener of std.
+    ///
+    /// # Errors
+    /// If it cannot be put into non-blocking mode.
+    pub fn from_std(listener: net::UnixListener) -> io::Result<Self> {
+        Ok(Self { source: Source::new(listener, Ends::Unseen)? })
+    }
+
+    /// Makes it a listener of std, in blocking mode.
+    ///
+    /// # Errors
+    /// If it is closed, or cannot be put into blocking mode.
+    pub fn into_std(self) -> io::Result<net::UnixListener> {
+        self.source.into_inner()
+    }
+
+    /// A second handle of the same listener, with a deadline of its own.
+    ///
+    /// # Errors
+    /// If it is closed, or there is no descriptor left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let clone = self.source.with(net::UnixListener::try_clone)?;
+        Ok(Self { source: Source::nonblocking(clone, Ends::Unseen)? })
+    }
+
+    /// The address it listens at.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.source.with(net::UnixListener::local_addr)
+    }
+}
+
+impl TryFrom<net::UnixListener> for UnixListener {
+    type Error = io::Error;
+
+    fn try_from(listener: net::UnixListener) -> io::Result<Self> {
+        Self::from_std(listener)
+    }
+}
+
+impl TryFrom<UnixListener> for net::UnixListener {
+    type Error = io::Error;
+
+    fn try_from(listener: UnixListener) -> io::Result<Self> {
+        listener.into_std()
+    }
+}
+
+/// The connections of a [`UnixListener`].
+#[derive(Debug)]
+pub struct UnixIncoming<'a> {
+    listener: &'a UnixListener,
+}
+
+impl Iterator for UnixIncoming<'_> {
+    type Item = io::Result<UnixStream>;
+
+    /// The next connection, or None when the listener was closed.
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.listener.accept() {
+            Ok((stream, _)) => Some(Ok(stream)),
+            Err(error) if super::is_closed(&error) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}

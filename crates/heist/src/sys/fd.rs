@@ -1,0 +1,55 @@
+//! Descriptors: their mode and their kind, and accepting one.
+
+use super::poll::Bell;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Whether calls on the descriptor, and on every other one of the same open file, wait.
+pub(crate) fn set_nonblocking(fd: RawFd, nonblocking: bool) -> io::Result<()> {
+    let mut value = libc::c_int::from(nonblocking);
+    // SAFETY: reads one int.
+    checked(unsafe { libc::ioctl(fd, libc::FIONBIO, &raw mut value) }).map(drop)
+}
+
+/// Whether the descriptor is a plain file or a folder, which are always ready.
+pub(crate) fn is_plain_file(fd: RawFd) -> io::Result<bool> {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: room for one answer.
+    checked(unsafe { libc::fstat(fd, stat.as_mut_ptr()) })?;
+    // SAFETY: filled in by the call.
+    let mode = unsafe { stat.assume_init() }.st_mode & libc::S_IFMT;
+    Ok(matches!(mode, libc::S_IFREG | libc::S_IFDIR))
+}
+
+/// Accepts a connection that does not wait and is closed on exec, in one call, with its address.
+pub(crate) fn accept(listener: RawFd) -> io::Result<(OwnedFd, socket2::SockAddr)> {
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: the kernel writes an address no longer than the storage, and its length.
+    unsafe {
+        socket2::SockAddr::try_init(|storage, len| {
+            let fd = checked(libc::accept4(listener, storage.cast(), len, flags))?;
+            Ok(OwnedFd::from_raw_fd(fd))
+        })
+    }
+}
+
+/// Closes what the descriptor stands for and keeps its number taken, by something dead: whoever has
+/// borrowed the number must not find a stranger behind it. If there is no descriptor left to do it
+/// with, it stays open until its owner closes it.
+pub(crate) fn retire(fd: RawFd) {
+    static DEAD: OnceLock<Option<Bell>> = OnceLock::new();
+    if let Some(dead) = DEAD.get_or_init(|| Bell::new().ok()) {
+        // SAFETY: both are open; the caller owns `fd`.
+        unsafe { libc::dup3(dead.fd(), fd, libc::O_CLOEXEC) };
+    }
+}
+
+/// Whether a connect has begun and not ended.
+pub(crate) fn is_in_progress(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EINPROGRESS)
+}

@@ -1,0 +1,92 @@
+//! Waiting for one descriptor on the calling thread, and a bell to end such a wait.
+
+use super::clock;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// What a wait came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Polled {
+    /// The descriptor is worth a try.
+    Ready,
+    /// So it is, and the other end has hung up or there is an error.
+    HungUp,
+    /// The bell rang, the time is over, or a signal came: look again.
+    Again,
+}
+
+/// What to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    Reading,
+    Writing,
+}
+
+/// Ends a [`wait`].
+#[derive(Debug)]
+pub(crate) struct Bell(OwnedFd);
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: makes a descriptor and touches nothing.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made, and nobody else has it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// The wait that lasts, or the next one, ends.
+    pub(crate) fn ring(&self) {
+        let one = 1u64;
+        // SAFETY: eight valid bytes. It fails only if it has rung 2^64 times, and then it rings.
+        unsafe { libc::write(self.fd(), (&raw const one).cast(), size_of::<u64>()) };
+    }
+}
+
+/// Forgets earlier rings.
+pub(crate) fn silence(bell: RawFd) {
+    let mut count = 0u64;
+    // SAFETY: room for eight bytes. If it did not ring, nothing is read.
+    unsafe { libc::read(bell, (&raw mut count).cast(), size_of::<u64>()) };
+}
+
+/// Blocks the thread until `fd` is ready, `bell` rings or the clock shows `until_ns`.
+pub(crate) fn wait(fd: RawFd, what: For, bell: RawFd, until_ns: Option<u64>) -> io::Result<Polled> {
+    let events = match what {
+        For::Reading => libc::POLLIN | libc::POLLPRI,
+        For::Writing => libc::POLLOUT,
+    };
+    let mut fds = [
+        libc::pollfd { fd, events, revents: 0 },
+        libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 },
+    ];
+    let left = until_ns.map(|until| {
+        let left = until.saturating_sub(clock::now_ns());
+        libc::timespec {
+            tv_sec: (left / 1_000_000_000) as libc::time_t,
+            tv_nsec: (left % 1_000_000_000) as libc::c_long,
+        }
+    });
+    let left = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: two valid entries, and a time that lives until the end of this function or none.
+    let n = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, left, std::ptr::null()) };
+    if n < 0 {
+        let error = io::Error::last_os_error();
+        return match error.kind() {
+            io::ErrorKind::Interrupted => Ok(Polled::Again),
+            _ => Err(error),
+        };
+    }
+    Ok(match fds[0].revents {
+        0 => Polled::Again,
+        found if found & (libc::POLLHUP | libc::POLLERR | libc::POLLPRI) != 0 => Polled::HungUp,
+        _ => Polled::Ready,
+    })
+}

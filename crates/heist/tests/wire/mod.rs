@@ -1,0 +1,42 @@
+//! Connections for tests.
+
+#![allow(dead_code, reason = "every test file uses its own part of this")]
+
+use heist::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+
+/// Both ends of a connection.
+pub fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
+    let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("connects");
+    let (far, _) = listener.accept().expect("accepts");
+    (near, far)
+}
+
+/// Sends back what comes, until the end.
+pub fn echo(mut stream: TcpStream) {
+    let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) | Err(_) => return,
+            Ok(n) => {
+                if stream.write_all(&buffer[..n]).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// A server that echoes, on a goroutine per connection, until its listener is closed.
+pub fn echo_server(listener: &TcpListener) {
+    for stream in listener.incoming() {
+        let stream = stream.expect("accepts");
+        heist::go(move || echo(stream));
+    }
+}
+
+/// Descriptors this process has.
+pub fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("proc is mounted").count()
+}
