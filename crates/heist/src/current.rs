@@ -19,6 +19,19 @@ thread_local! {
 #[cfg(debug_assertions)]
 thread_local! {
     static HELD: heist_core::lock_rank::Held = const { heist_core::lock_rank::Held::new() };
+    static ALLOCATION: Cell<Allocation> = const { Cell::new(Allocation::ByPlace) };
+}
+
+/// What a thread may do with the allocator.
+#[cfg(debug_assertions)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Allocation {
+    /// Everything, unless it is in the runtime or holds one of its locks.
+    ByPlace,
+    /// Nothing: it is sysmon.
+    Forbidden,
+    /// Everything: it is about to end the process.
+    Allowed,
 }
 
 /// The M of this thread, null on threads that are not ours.
@@ -38,6 +51,47 @@ pub(crate) fn set_m(m: *const M) {
 #[inline(never)]
 pub(crate) fn held_locks(with: impl FnOnce(&heist_core::lock_rank::Held)) {
     HELD.with(with);
+}
+
+/// Why the calling thread must not use the allocator now, if so. For the checker of this rule.
+#[cfg(debug_assertions)]
+#[inline(never)]
+pub(crate) fn allocation_forbidden() -> Option<&'static str> {
+    match ALLOCATION.get() {
+        Allocation::Allowed => return None,
+        Allocation::Forbidden => return Some("on sysmon"),
+        Allocation::ByPlace => {}
+    }
+    if !HELD.with(heist_core::lock_rank::Held::is_empty) {
+        return Some("while a lock of the runtime is held");
+    }
+    // SAFETY: the M of the calling thread is alive.
+    let m = unsafe { m().as_ref() }?;
+    (m.word.stamp().place() == Place::Runtime).then_some("inside the runtime")
+}
+
+/// The calling thread ends the process and may allocate for its report.
+#[cfg(debug_assertions)]
+pub(crate) fn allow_allocation() {
+    ALLOCATION.set(Allocation::Allowed);
+}
+
+/// While it lives, the calling thread must not use the allocator. Checked in debug builds.
+pub(crate) struct NoAllocation(PhantomData<*mut ()>);
+
+impl NoAllocation {
+    pub(crate) fn begin() -> Self {
+        #[cfg(debug_assertions)]
+        ALLOCATION.set(Allocation::Forbidden);
+        Self(PhantomData)
+    }
+}
+
+impl Drop for NoAllocation {
+    fn drop(&mut self) {
+        #[cfg(debug_assertions)]
+        ALLOCATION.set(Allocation::ByPlace);
+    }
 }
 
 /// The goroutine that calls, or None on a plain thread.

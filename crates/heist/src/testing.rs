@@ -1,7 +1,13 @@
 //! A look inside the scheduler, for this project's own tests. Not part of the API.
 
+mod allocator;
+
+pub use allocator::CheckedAllocator;
+
 use crate::current;
 use crate::runtime::Runtime;
+use crate::sys::lock::Lock;
+use heist_core::lock_rank::Rank;
 
 /// The state of a scheduler at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +96,39 @@ pub fn threads(rt: &Runtime) -> String {
         let _ = std::fmt::Write::write_fmt(&mut text, line);
     }
     text
+}
+
+/// Breaks the rule that the runtime never allocates, in one of the places where it holds.
+pub fn allocate_in(place: Place) {
+    let allocate = || drop(std::hint::black_box(Box::new(1)));
+    match place {
+        Place::Runtime => {
+            let rt = current::enter();
+            allocate();
+            drop(rt);
+        }
+        Place::Lock => {
+            let lock = Lock::new(Rank::WaitQueue, ());
+            let guard = lock.lock();
+            allocate();
+            drop(guard);
+        }
+        Place::Sysmon => {
+            let _strict = current::NoAllocation::begin();
+            allocate();
+        }
+    }
+}
+
+/// Where nobody may use the allocator.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// On a goroutine that has entered the runtime.
+    Runtime,
+    /// With a lock of the runtime.
+    Lock,
+    /// On the thread that watches the others.
+    Sysmon,
 }
 
 /// Free goroutine records at the calling goroutine's processor.

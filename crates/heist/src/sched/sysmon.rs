@@ -12,6 +12,7 @@
 //! GO: proc.go sysmon, retake.
 
 use super::{Phase, Sched};
+use crate::current::NoAllocation;
 use crate::gmp::{M, P};
 use crate::preempt;
 use crate::sys::futex::Kernel;
@@ -145,6 +146,7 @@ impl<'a> Sysmon<'a> {
     /// Watches until the runtime has stopped.
     pub(crate) fn run(mut self) {
         thread::precise_naps();
+        let _strict = NoAllocation::begin();
         while self.sched.phase() != Phase::Stopped {
             let until = (clock::now_ns() + self.next_nap()).min(self.next_slice_ns);
             self.sched.bell.nap(until, || self.sched.next_overdue());

@@ -13,6 +13,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+/// Ends the test with the caller's name if the scheduler allocates. In every test that uses this
+/// module.
+#[global_allocator]
+static ALLOCATOR: testing::CheckedAllocator = testing::CheckedAllocator::new(std::alloc::System);
+
 /// How long one configuration may take before it counts as hung. The slowest takes a second on an
 /// idle machine.
 const PATIENCE: Duration = Duration::from_secs(120);
