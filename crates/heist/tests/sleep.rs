@@ -322,7 +322,7 @@ fn a_sleeper_next_to_a_hog() {
         assert!(lates[0] >= MS);
         assert!(lates[15] <= 25 * MS, "{lates:?}");
     });
-    let gave_way = rt.metrics().get("/heist/preemptions/gave-way:events").unwrap();
+    let gave_way = rt.metrics().get("/heist/preempt/gave-way:events").unwrap();
     assert!(gave_way > 0, "the hog was never made to give way");
 }
 

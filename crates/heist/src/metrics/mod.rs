@@ -187,7 +187,7 @@ impl Metrics {
             totals.timers,
         );
         add(
-            "/heist/preemptions/gave-way:events",
+            "/heist/preempt/gave-way:events",
             Counter,
             "Times a goroutine had to make room for one woken by the clock or the network.",
             totals.gave_way,

@@ -2,11 +2,14 @@
 //!
 //! A new step is a file here with a `STEP`, and a line in [`STEPS`].
 
+mod hogs;
 mod isolation;
 mod mixer;
 mod parked;
 mod ring;
+mod sleeps;
 mod spawn;
+mod ticker;
 mod tree;
 
 use super::report::Report;
@@ -23,7 +26,8 @@ pub struct Step {
 }
 
 /// All of them.
-pub const STEPS: &[Step] = &[spawn::STEP, parked::STEP, ring::STEP, tree::STEP, isolation::STEP];
+pub const STEPS: &[Step] =
+    &[spawn::STEP, parked::STEP, ring::STEP, tree::STEP, isolation::STEP, hogs::STEP, sleeps::STEP];
 
 /// What `--steps` may name.
 pub fn names() -> impl Iterator<Item = &'static str> {
