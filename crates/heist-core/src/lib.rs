@@ -20,6 +20,8 @@
 //! | [`readiness`] | a direction of a descriptor: events remembered, and who waits for one |
 //! | [`join`] | the hand-over of a goroutine's result |
 //! | [`timer_heap`] | the timers of a P |
+//! | [`mutex_word`] | the word of the mutex: holder, waiters, starvation |
+//! | [`rw_word`] | the word of the read-write lock: readers, and the writer that waits for them |
 //! | [`lock_rank`] | the lock order as text, checked in debug builds |
 //! | [`rng`] | the seeded random numbers of the scheduler |
 //! | [`mod@throw`] | the way out when the scheduler finds itself corrupted |
@@ -33,11 +35,13 @@ pub mod join;
 pub mod list;
 pub mod lock_rank;
 pub mod m_word;
+pub mod mutex_word;
 pub mod note;
 pub mod policy;
 pub mod readiness;
 pub mod rng;
 pub mod run_queue;
+pub mod rw_word;
 pub mod spinning;
 pub mod status;
 pub mod steal_order;

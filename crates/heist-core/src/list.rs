@@ -1,7 +1,7 @@
 //! Intrusive lists: a goroutine or a thread is its own list node, so queueing allocates nothing.
 //!
 //! [`List`] is singly linked, for run queues and free lists. [`DoubleList`] also removes a given
-//! element in constant time, for idle threads.
+//! element in constant time, for idle threads and for waiters that may give up.
 //!
 //! # Invariants
 //! - An element is in at most one list through a given link.
@@ -263,11 +263,13 @@ pub unsafe trait DoublyLinked: Sized {
     fn double_link(&self) -> &DoubleLink<Self>;
 }
 
-/// A stack of linked elements from which a given one can be taken out in constant time.
+/// Linked elements that come and go at both ends, and of which a given one can be taken out in
+/// constant time.
 #[derive(Debug)]
 #[doc(alias = "listHead")]
 pub struct DoubleList<T: DoublyLinked> {
     head: Option<NonNull<T>>,
+    tail: Option<NonNull<T>>,
     len: u32,
 }
 
@@ -278,7 +280,7 @@ impl<T: DoublyLinked> DoubleList<T> {
     /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
-        Self { head: None, len: 0 }
+        Self { head: None, tail: None, len: 0 }
     }
 
     /// How many elements there are.
@@ -293,7 +295,13 @@ impl<T: DoublyLinked> DoubleList<T> {
         self.head.is_none()
     }
 
-    /// Puts an element on top.
+    /// The first element, which stays in the list.
+    #[must_use]
+    pub const fn front(&self) -> Option<NonNull<T>> {
+        self.head
+    }
+
+    /// Puts an element in front.
     ///
     /// # Safety
     /// `element` is valid, in no list, and stays valid while it is in this one.
@@ -305,14 +313,35 @@ impl<T: DoublyLinked> DoubleList<T> {
         }
         link.prev.set(None);
         link.next.set(self.head);
-        if let Some(head) = self.head.replace(element) {
+        match self.head.replace(element) {
             // SAFETY: elements of the list are valid.
-            unsafe { head.as_ref() }.double_link().prev.set(Some(element));
+            Some(head) => unsafe { head.as_ref() }.double_link().prev.set(Some(element)),
+            None => self.tail = Some(element),
         }
         self.len += 1;
     }
 
-    /// Takes the top element.
+    /// Puts an element behind the last one.
+    ///
+    /// # Safety
+    /// As for [`DoubleList::push`].
+    pub unsafe fn push_back(&mut self, element: NonNull<T>) {
+        // SAFETY: valid by the caller's promise.
+        let link = unsafe { element.as_ref() }.double_link();
+        if link.listed.replace(true) {
+            crate::throw!("DoubleList::push_back: the element is in a list already");
+        }
+        link.next.set(None);
+        link.prev.set(self.tail);
+        match self.tail.replace(element) {
+            // SAFETY: elements of the list are valid.
+            Some(tail) => unsafe { tail.as_ref() }.double_link().next.set(Some(element)),
+            None => self.head = Some(element),
+        }
+        self.len += 1;
+    }
+
+    /// Takes the first element.
     pub fn pop(&mut self) -> Option<NonNull<T>> {
         let element = self.head?;
         // SAFETY: it is the head of this list.
@@ -336,9 +365,10 @@ impl<T: DoublyLinked> DoubleList<T> {
             Some(prev) => unsafe { prev.as_ref() }.double_link().next.set(next),
             None => self.head = next,
         }
-        if let Some(next) = next {
+        match next {
             // SAFETY: as above.
-            unsafe { next.as_ref() }.double_link().prev.set(prev);
+            Some(next) => unsafe { next.as_ref() }.double_link().prev.set(prev),
+            None => self.tail = prev,
         }
         self.len -= 1;
     }

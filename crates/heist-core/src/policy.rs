@@ -109,6 +109,27 @@ pub const SYSMON_REST_NS: u64 = 50_000_000;
 /// How long an announced blocking call keeps its P even if nobody needs it.
 pub const SYSCALL_MAX_NS: u64 = 10_000_000;
 
+/// How long a goroutine waits for a mutex before newcomers may not overtake it any more.
+pub const STARVATION_NS: u64 = 1_000_000;
+/// How often a contender for a mutex looks again before it waits.
+pub const LOCK_SPINS: u32 = 4;
+/// How many pause instructions lie between two of these looks.
+pub const LOCK_SPIN_PAUSES: u32 = 30;
+
+/// Whether a goroutine may spin for a mutex: another P is busy, so that its holder is likely to run
+/// and to release it, and nobody waits for the own P.
+#[must_use]
+#[doc(alias = "runtime_canSpin")]
+pub const fn may_spin_for_lock(
+    spins: u32,
+    procs: u32,
+    n_idle: u32,
+    n_spinning: u32,
+    own_queue_is_empty: bool,
+) -> bool {
+    spins < LOCK_SPINS && procs > n_idle + n_spinning + 1 && own_queue_is_empty
+}
+
 /// Most Ps a runtime can have. The tables indexed by P are reserved at this size so that a resize
 /// never moves them under a reader.
 pub const PROCS_MAX: u32 = 4096;

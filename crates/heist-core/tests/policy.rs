@@ -2,8 +2,8 @@
 #![cfg(not(loom))]
 
 use heist_core::policy::{
-    GLOBAL_BATCH_MAX, GLOBAL_CHECK_TICKS, RING_CAPACITY, STEAL_TRIES, global_batch, global_first,
-    may_spin,
+    GLOBAL_BATCH_MAX, GLOBAL_CHECK_TICKS, LOCK_SPIN_PAUSES, LOCK_SPINS, RING_CAPACITY, STEAL_TRIES,
+    global_batch, global_first, may_spin, may_spin_for_lock,
 };
 use heist_core::rng::Rng;
 
@@ -101,4 +101,21 @@ fn dense_timers_are_run_together() {
     }
     assert_eq!(wait_for_timer(now, now + 1, count), (now + DENSE_WAIT_NS, count));
     assert_eq!(wait_for_timer(now, u64::MAX, count), (u64::MAX, 0));
+}
+
+/// SY-06: a contender for a lock looks four times, thirty pauses apart, and only if another P is
+/// busy and nobody waits for its own.
+#[test]
+fn spinning_for_a_lock_only_when_it_can_help() {
+    assert_eq!((LOCK_SPINS, LOCK_SPIN_PAUSES), (4, 30));
+    for spins in 0..8 {
+        assert_eq!(may_spin_for_lock(spins, 2, 0, 0, true), spins < 4);
+        // Nobody else could release it.
+        assert!(!may_spin_for_lock(spins, 1, 0, 0, true));
+        assert!(!may_spin_for_lock(spins, 4, 3, 0, true));
+        assert!(!may_spin_for_lock(spins, 4, 1, 2, true));
+        // Somebody else could run here.
+        assert!(!may_spin_for_lock(spins, 4, 0, 0, false));
+    }
+    assert!(may_spin_for_lock(0, 4, 1, 1, true));
 }

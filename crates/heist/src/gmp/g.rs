@@ -71,27 +71,35 @@ pub(crate) enum Outcome {
     Overflowed,
 }
 
-/// Why a goroutine is parked, in Go's words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(alias = "waitReason")]
-pub(crate) enum WaitReason {
-    Join,
-    WaitGroup,
-    Sleep,
-    IoWait,
+macro_rules! wait_reasons {
+    ($($name:ident => $text:literal,)+) => {
+        /// Why a goroutine is parked, in Go's words.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[doc(alias = "waitReason")]
+        pub(crate) enum WaitReason { $($name,)+ }
+
+        impl WaitReason {
+            const ALL: &[Self] = &[$(Self::$name,)+];
+
+            pub(crate) const fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+        }
+    };
 }
 
-impl WaitReason {
-    const ALL: [Self; 4] = [Self::Join, Self::WaitGroup, Self::Sleep, Self::IoWait];
-
-    pub(crate) const fn text(self) -> &'static str {
-        match self {
-            Self::Join => "goroutine join",
-            Self::WaitGroup => "sync.WaitGroup.Wait",
-            Self::Sleep => "sleep",
-            Self::IoWait => "IO wait",
-        }
-    }
+wait_reasons! {
+    Join => "goroutine join",
+    Sleep => "sleep",
+    IoWait => "IO wait",
+    WaitGroup => "sync.WaitGroup.Wait",
+    Mutex => "sync.Mutex.Lock",
+    Read => "sync.RWMutex.RLock",
+    Write => "sync.RWMutex.Lock",
+    Cond => "sync.Cond.Wait",
+    Semaphore => "semacquire",
+    Barrier => "barrier wait",
+    Scope => "scope wait",
 }
 
 /// Who ended a wait.

@@ -29,6 +29,8 @@ pub(crate) enum Request {
     Exit,
     /// Run others first.
     Yield,
+    /// Run whom it has just readied first.
+    GiveWay,
     /// Sleep until somebody claims it, if `commit` agrees.
     /// At the latest until `deadline_ns`.
     Park { commit: Commit, arg: *mut (), seal: Seal, deadline_ns: u64 },

@@ -121,6 +121,12 @@ impl Metrics {
             "Times a goroutine was put on a processor.",
             totals.executed,
         );
+        add(
+            "/sync/mutex/wait/total:nanoseconds",
+            Counter,
+            "Time that goroutines have waited for a Mutex or an RwLock.",
+            totals.lock_wait_ns,
+        );
         add("/heist/sched/yields:events", Counter, "Times a goroutine yielded.", totals.yields);
         add("/heist/sched/parks:events", Counter, "Times a goroutine parked.", totals.parks);
         add(

@@ -87,6 +87,8 @@ shard! {
     parks,
     /// Times a parked goroutine was made runnable.
     readied,
+    /// Nanoseconds that goroutines have waited for locks.
+    lock_wait_ns,
     /// Times a goroutine gave way because it was asked to.
     preempted,
     /// Times a goroutine was stopped by force.

@@ -89,6 +89,19 @@ pub(crate) fn yield_now(rt: InRuntime) -> InRuntime {
     rt
 }
 
+/// Lets the goroutine that was just readied run at once, on what is left of the slice. The caller
+/// goes to the end of this P's queue, not of the global one: it is not asked to be fair to all.
+#[doc(alias = "goyield")]
+pub(crate) fn give_way(rt: InRuntime) -> InRuntime {
+    let gp = rt.goroutine();
+    // One that is bound would have to hand its P to another thread for it.
+    if std::thread::panicking() || !gp.bound_m.get().is_null() {
+        return rt;
+    }
+    rt.m().request.set(Request::GiveWay);
+    switch_out(rt, gp)
+}
+
 #[inline]
 fn switch_out(rt: InRuntime, gp: &G) -> InRuntime {
     // The evidence does not survive the switch: the goroutine may come back on another M.

@@ -1,15 +1,16 @@
 //! The loop of an M: find a goroutine, run it, do what it asked for, again.
 //!
-//! GO: proc.go schedule, execute, park_m, gosched_m, goexit0.
+//! GO: proc.go schedule, execute, park_m, gosched_m, goyield_m, goexit0.
 
 use super::find_runnable::{Next, Slice};
-use super::{Sched, body};
+use super::{Sched, body, park};
 use crate::coro::stack;
 use crate::coro::switch::Switched;
 use crate::current;
 use crate::gmp::g::{self, Outcome, Woken};
 use crate::gmp::m::{Commit, Request, Seal};
 use crate::gmp::{G, M, pool};
+use heist_core::run_queue::Slot;
 use heist_core::status::{Status, Ticket};
 use heist_core::sync::Ordering;
 use heist_core::timer_heap::NEVER;
@@ -76,6 +77,7 @@ fn execute(m: &M, next: Next) {
         match (switched, m.request.get()) {
             (Switched::Returned, _) => return finish(m, next.gp),
             (Switched::Suspended, Request::Yield) => return requeue(m, next.gp),
+            (Switched::Suspended, Request::GiveWay) => return requeue_here(m, next.gp),
             (Switched::Suspended, Request::Park { commit, arg, seal, deadline_ns }) => {
                 // SAFETY: the goroutine asked for it and is off its stack.
                 let (ticket, parked) = unsafe { commit_park(m, next.gp, commit, arg, seal) };
@@ -135,6 +137,18 @@ fn requeue(m: &M, gp: NonNull<G>) {
     // ORDERING: the submitter's fence of `heist_core::spinning`.
     heist_core::sync::fence(Ordering::SeqCst);
     sched.wake_p();
+}
+
+/// Puts a goroutine that gave way behind those that wait at this P.
+#[doc(alias = "goyield_m")]
+fn requeue_here(m: &M, gp: NonNull<G>) {
+    m.p().stats.yields.bump();
+    // SAFETY: the goroutine just left this M, which still owns it.
+    unsafe {
+        gp.as_ref().status.transition(Status::Running, Status::Runnable);
+        park::push_local(m, gp, Slot::Tail);
+    }
+    m.sched().wake_p();
 }
 
 #[derive(PartialEq, Eq)]

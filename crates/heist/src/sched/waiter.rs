@@ -33,7 +33,6 @@ impl ThreadWaiter {
     /// Sleeps until woken, at the latest until `deadline_ns`. False if that came first: then whoever
     /// has its address may still be about to wake it, and must be kept from that, or waited for by
     /// [`sleep`](Self::sleep), before it goes.
-    #[allow(dead_code, reason = "for waits of plain threads that have a deadline")]
     pub(crate) fn sleep_until(&self, deadline_ns: u64) -> bool {
         let woken = self.note.sleep_while(&Kernel, || {
             let left = deadline_ns.saturating_sub(clock::now_ns());
@@ -82,15 +81,31 @@ impl Waiter {
     /// # Safety
     /// It waits for the caller, and the caller wakes it once.
     pub(crate) unsafe fn wake(&self, rt: Option<&InRuntime>) {
+        if self.claim() {
+            // SAFETY: just claimed; the rest is passed on.
+            unsafe { self.wake_claimed(rt) };
+        }
+    }
+
+    /// Claims it: true for one caller only, who must then wake it. A goroutine may have been
+    /// cancelled; a plain thread waits until it is woken.
+    pub(crate) fn claim(&self) -> bool {
         match *self {
-            Self::Goroutine(gp, ticket) => {
-                // SAFETY: records are never unmapped. A goroutine that was cancelled meanwhile is
-                // awake, or in another wait: then the ticket does not fit.
-                if unsafe { gp.as_ref() }.status.claim(ticket) {
-                    // SAFETY: just claimed.
-                    unsafe { park::ready_anywhere(rt, gp) };
-                }
-            }
+            // SAFETY: records are never unmapped. A goroutine that was cancelled meanwhile is
+            // awake, or in another wait: then the ticket does not fit.
+            Self::Goroutine(gp, ticket) => unsafe { gp.as_ref() }.status.claim(ticket),
+            Self::Thread(_) => true,
+        }
+    }
+
+    /// Wakes one that was claimed.
+    ///
+    /// # Safety
+    /// The caller has claimed it, and wakes it once.
+    pub(crate) unsafe fn wake_claimed(&self, rt: Option<&InRuntime>) {
+        match *self {
+            // SAFETY: claimed.
+            Self::Goroutine(gp, _) => unsafe { park::ready_anywhere(rt, gp) },
             // SAFETY: by the caller's promise it still waits.
             Self::Thread(thread) => unsafe { (*thread).note.wake(&Kernel) },
         }

@@ -1,6 +1,21 @@
 //! Synchronisation for goroutines and plain threads.
+//!
+//! Everything here can be used by goroutines, by plain threads, and by both at once: a goroutine
+//! that has to wait parks, a plain thread sleeps. Nothing is poisoned by a panic.
 
+mod condvar;
+mod mutex;
+mod once;
+mod once_lock;
+mod raw_mutex;
+mod raw_rw_lock;
+mod rw_lock;
 mod wait_group;
 mod wait_list;
 
+pub use condvar::{Condvar, WaitTimeoutResult};
+pub use mutex::{Mutex, MutexGuard};
+pub use once::Once;
+pub use once_lock::{LazyLock, OnceLock};
+pub use rw_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use wait_group::WaitGroup;

@@ -1,6 +1,6 @@
 //! Waiting for a number of things to be done.
 
-use super::wait_list::{self, WaitList};
+use super::wait_list::{self, Wait, WaitList};
 use crate::gmp::g::WaitReason;
 use crate::sys::lock::Lock;
 use heist_core::list::DoubleList;
@@ -110,7 +110,7 @@ impl WaitGroup {
             now & COUNT == 0 || now & !COUNT != came & !COUNT
         };
         while !done() {
-            wait_list::wait_until(&self.inner.waiters, WaitReason::WaitGroup, done);
+            wait_list::wait_until(&self.inner.waiters, Wait::new(WaitReason::WaitGroup), done);
         }
     }
 }

@@ -94,7 +94,7 @@ impl<T, B> Lock<T, B> {
     /// Gives back a lock whose guard was forgotten.
     ///
     /// # Safety
-    /// The calling thread took it and forgot the guard.
+    /// The calling thread took it and gave the guard up.
     pub(crate) unsafe fn unlock_forgotten(&self) {
         self.unlock();
     }
@@ -113,6 +113,15 @@ impl<T, B> Lock<T, B> {
 #[derive(Debug)]
 pub(crate) struct Guard<'a, T, B = ()> {
     lock: &'a Lock<T, B>,
+}
+
+impl<'a, T, B> Guard<'a, T, B> {
+    /// Keeps the lock without its guard: [`Lock::unlock_forgotten`] gives it back.
+    pub(crate) const fn into_lock(self) -> &'a Lock<T, B> {
+        let lock = self.lock;
+        std::mem::forget(self);
+        lock
+    }
 }
 
 impl<T, B> Deref for Guard<'_, T, B> {

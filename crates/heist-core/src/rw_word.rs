@@ -1,0 +1,183 @@
+//! The word of the read-write lock: how many read, and whether a writer has announced itself.
+//!
+//! Writers take turns by a mutex of their own; the one that has it announces itself here. From then
+//! on newcomers that want to read queue, and when the last reader has left the writer goes in. When
+//! it leaves, everybody who queued to read goes in at once, before the next writer can announce
+//! itself. So neither side starves.
+//!
+//! # Bits
+//! - `PENDING`: a writer has announced itself, or is in.
+//! - `QUEUED`: somebody waits to read. Changes only under the lock of the queue.
+//! - the rest: how many read.
+//!
+//! # Why nobody is forgotten
+//! - A reader queues by setting `QUEUED` under the queue's lock while it sees `PENDING`. The writer
+//!   clears `PENDING` by a compare-and-swap that sees no `QUEUED`, or under that lock with the
+//!   whole queue counted in.
+//! - A writer queues under the same lock if it sees readers there. The last reader sees `PENDING` in
+//!   what its subtraction returns, takes the lock and finds the writer, or comes before it: then
+//!   the writer sees no reader.
+//!
+//! The model `loom_rw_word` runs it.
+//!
+//! # Ordering
+//! Going in is Acquire and leaving is Release, for both. A writer that waited reads the word again
+//! with Acquire: every reader's subtraction is in the release sequence it reads from.
+//!
+//! GO: sync/rwmutex.go, where the count goes negative and readers that wait are counted too.
+
+use crate::sync::{AtomicU32, Ordering};
+
+const PENDING: u32 = 1 << 31;
+const QUEUED: u32 = 1 << 30;
+const READERS: u32 = QUEUED - 1;
+
+/// The most readers at a time.
+pub const MAX_READERS: u32 = READERS;
+
+/// What a reader has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Entered {
+    /// It is in.
+    Yes,
+    /// It must queue, before the lock of the queue is released.
+    Queue,
+    /// There are as many readers as can be counted.
+    TooMany,
+}
+
+/// The state of a read-write lock.
+#[derive(Debug)]
+pub struct RwWord(AtomicU32);
+
+impl RwWord {
+    /// Nobody is in.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Nobody is in.
+    #[cfg(loom)]
+    #[must_use]
+    pub fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// A reader goes in unless a writer has announced itself.
+    #[inline]
+    #[doc(alias = "RLock")]
+    pub fn read(&self) -> Entered {
+        self.enter(0)
+    }
+
+    /// The same under the lock of the queue: if it cannot go in, it is noted that somebody waits.
+    pub fn read_or_queue(&self) -> Entered {
+        self.enter(QUEUED)
+    }
+
+    #[inline]
+    fn enter(&self, else_set: u32) -> Entered {
+        let mut old = self.0.load(Ordering::Relaxed);
+        loop {
+            let (new, outcome) = if old & PENDING != 0 {
+                (old | else_set, Entered::Queue)
+            } else if old & READERS == READERS {
+                return Entered::TooMany;
+            } else {
+                (old + 1, Entered::Yes)
+            };
+            if new == old {
+                return outcome;
+            }
+            match self.0.compare_exchange_weak(old, new, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return outcome,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// A reader leaves. True if it was the last and a writer has announced itself: wake it.
+    #[inline]
+    #[must_use]
+    #[doc(alias = "RUnlock")]
+    pub fn read_done(&self) -> bool {
+        let before = self.0.fetch_sub(1, Ordering::Release);
+        if before & READERS == 0 {
+            crate::throw!("RwWord::read_done: nobody reads");
+        }
+        before & (PENDING | READERS) == PENDING | 1
+    }
+
+    /// The writer whose turn it is announces itself. True if it is in.
+    #[inline]
+    #[must_use]
+    pub fn announce(&self) -> bool {
+        let before = self.0.fetch_or(PENDING, Ordering::Acquire);
+        if before & PENDING != 0 {
+            crate::throw!("RwWord::announce: two writers");
+        }
+        before & READERS == 0
+    }
+
+    /// The writer whose turn it is goes in if nobody reads.
+    #[inline]
+    #[must_use]
+    pub fn try_announce(&self) -> bool {
+        self.0.compare_exchange(0, PENDING, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the readers have left.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.0.load(Ordering::Acquire) & READERS == 0
+    }
+
+    /// The writer leaves, if nobody waits to read.
+    #[inline]
+    #[must_use]
+    pub fn write_done(&self) -> bool {
+        self.0.compare_exchange(PENDING, 0, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    /// The writer leaves, or gives up, under the lock of the queue; the `n` readers that were in the
+    /// queue are in.
+    pub fn admit(&self, n: u32) {
+        let mut old = self.0.load(Ordering::Relaxed);
+        loop {
+            if old & PENDING == 0 || (old & READERS) + n > READERS {
+                crate::throw!("RwWord::admit: {old:#x} cannot admit {n}");
+            }
+            let new = (old & READERS) + n;
+            match self.0.compare_exchange_weak(old, new, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Under the lock of the queue: the last one that waited to read gave up.
+    pub fn none_queued(&self) {
+        self.0.fetch_and(!QUEUED, Ordering::Relaxed);
+    }
+
+    /// How many read now. For reports.
+    #[must_use]
+    pub fn n_readers(&self) -> u32 {
+        self.0.load(Ordering::Relaxed) & READERS
+    }
+
+    /// Whether a writer is in or waits. For reports.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & PENDING != 0
+    }
+}
+
+impl Default for RwWord {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,256 @@
+//! Waiting until a condition may hold.
+//!
+//! # The protocol
+//! A waiter that comes, still with the mutex, draws a ticket: it goes to the end of the list. Then
+//! it releases the mutex, then it parks. A notifier serves the smallest ticket: it takes out the
+//! head of the list. A waiter that is served between drawing its ticket and parking sees, under the
+//! lock, that it is in the list no more, and does not park. So a notification that comes after the
+//! mutex was released is never missed, and goes to the waiter that came first.
+//!
+//! A waiter that gives up takes its ticket out of the list. One that was served and cannot take the
+//! mutex again, because it was cancelled, serves the next in its place.
+//!
+//! The count of tickets that wait is read without the lock: a notifier that changed the condition
+//! under the mutex sees every waiter that had found it not to hold. The model `loom_condvar` runs
+//! it.
+//!
+//! GO: sema.go notifyList. There tickets are numbers, because a waiter gets into the list only after
+//! it released the mutex, and a notifier searches the list for the number.
+
+use super::mutex::MutexGuard;
+use super::wait_list::{self, Caller, ChosenList, Ended, Entry, Shield, Wait, WaitList};
+use crate::current;
+use crate::gmp::g::WaitReason;
+use crate::sys::lock::Lock;
+use crate::time::deadline_after;
+use heist_core::list::DoubleList;
+use heist_core::lock_rank::Rank;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Lets whoever holds a [`Mutex`](super::Mutex) wait until somebody else says that things have
+/// changed.
+///
+/// Waiters are served in the order in which they came. There are no spurious wake-ups, but another
+/// goroutine may have come first and changed things again, so check the condition in a loop, or let
+/// [`wait_while`](Self::wait_while) do it.
+///
+/// A condition variable may be used with several mutexes, though that is rarely wise.
+///
+/// # Examples
+/// ```
+/// use heist::sync::{Condvar, Mutex};
+/// use std::sync::Arc;
+///
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// let shared = Arc::new((Mutex::new(Vec::new()), Condvar::new()));
+/// let (queue, filled) = &*shared;
+/// let taker = {
+///     let shared = Arc::clone(&shared);
+///     heist::go(move || {
+///         let (queue, filled) = &*shared;
+///         filled.wait_while(queue.lock(), |queue| queue.is_empty()).pop()
+///     })
+/// };
+/// queue.lock().push(7);
+/// filled.notify_one();
+/// assert_eq!(taker.join().unwrap(), Some(7));
+/// # });
+/// ```
+#[doc(alias = "Cond")]
+pub struct Condvar {
+    waiters: Lock<WaitList>,
+    /// How many are in the list. Written under the lock.
+    n_waiting: AtomicU32,
+}
+
+// SAFETY: the list holds pointers to waiters' stacks, used under its lock.
+unsafe impl Sync for Condvar {}
+// SAFETY: as above; a condition variable that moves has no waiters.
+unsafe impl Send for Condvar {}
+
+impl Condvar {
+    /// Nobody waits.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            waiters: Lock::new(Rank::WaitQueue, DoubleList::new()),
+            n_waiting: AtomicU32::new(0),
+        }
+    }
+
+    /// Releases the mutex, waits to be notified, and takes the mutex again.
+    ///
+    /// A goroutine that is cancelled meanwhile unwinds without the mutex.
+    #[doc(alias = "Wait")]
+    pub fn wait<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.wait_for(guard, Wait::new(WaitReason::Cond)).0
+    }
+
+    /// Waits while `condition` holds. It is asked with the mutex held.
+    pub fn wait_while<'a, T: ?Sized>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) -> MutexGuard<'a, T> {
+        while condition(&mut guard) {
+            guard = self.wait(guard);
+        }
+        guard
+    }
+
+    /// As [`wait`](Self::wait), at most so long.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::sync::{Condvar, Mutex};
+    /// use std::time::Duration;
+    /// let (mutex, condvar) = (Mutex::new(()), Condvar::new());
+    /// let (_guard, timed_out) = condvar.wait_timeout(mutex.lock(), Duration::from_millis(1));
+    /// assert!(timed_out.timed_out());
+    /// ```
+    pub fn wait_timeout<'a, T: ?Sized>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        timeout: Duration,
+    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
+        self.wait_for(guard, Wait::new(WaitReason::Cond).until(deadline_after(timeout)))
+    }
+
+    /// As [`wait_while`](Self::wait_while), at most so long. If it timed out the condition may still
+    /// hold.
+    pub fn wait_timeout_while<'a, T: ?Sized>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        timeout: Duration,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
+        let wait = Wait::new(WaitReason::Cond).until(deadline_after(timeout));
+        while condition(&mut guard) {
+            let (again, result) = self.wait_for(guard, wait);
+            guard = again;
+            if result.timed_out() {
+                let result = WaitTimeoutResult(condition(&mut guard));
+                return (guard, result);
+            }
+        }
+        (guard, WaitTimeoutResult(false))
+    }
+
+    fn wait_for<'a, T: ?Sized>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        wait: Wait,
+    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
+        let mut caller = Caller::enter(Shield::Down);
+        let mutex = guard.into_mutex();
+        let entry = Entry::new(0);
+        let mut waiters = self.waiters.lock();
+        // SAFETY: the entry stays on this stack until it is taken out; nothing unwinds before.
+        unsafe { waiters.push_back(NonNull::from(&entry)) };
+        self.count(&waiters);
+        drop(waiters);
+        mutex.raw.unlock_within(caller.rt());
+        let waiters = self.waiters.lock();
+        let ended = if entry.is_waiting() {
+            caller.wait(waiters, &entry, wait, |waiters| {
+                entry.leave(waiters);
+                self.count(waiters);
+            })
+        } else {
+            drop(waiters);
+            Ended::Served
+        };
+        if ended == Ended::Cancelled {
+            caller.unwind();
+        }
+        let pass_on = PassOn { condvar: (ended == Ended::Served).then_some(self) };
+        drop(caller);
+        let guard = mutex.lock();
+        std::mem::forget(pass_on);
+        (guard, WaitTimeoutResult(ended == Ended::TimedOut))
+    }
+
+    fn count(&self, waiters: &WaitList) {
+        self.n_waiting.store(waiters.len(), Ordering::Relaxed);
+    }
+
+    /// Wakes the waiter that came first, if there is one.
+    #[inline]
+    #[doc(alias = "Signal")]
+    pub fn notify_one(&self) {
+        if self.n_waiting.load(Ordering::Relaxed) != 0 {
+            self.notify_slow(1);
+        }
+    }
+
+    /// Wakes everybody who waits.
+    #[inline]
+    #[doc(alias = "Broadcast")]
+    pub fn notify_all(&self) {
+        if self.n_waiting.load(Ordering::Relaxed) != 0 {
+            self.notify_slow(u32::MAX);
+        }
+    }
+
+    #[cold]
+    fn notify_slow(&self, n: u32) {
+        let rt = current::enter();
+        let mut waiters = self.waiters.lock();
+        let mut all = ChosenList::new();
+        let mut n_served = 0;
+        while n_served < n
+            && let Some(first) = wait_list::choose(&mut waiters)
+        {
+            // One that is giving up by itself is not served.
+            if let Some(chosen) = first {
+                all.push(chosen);
+                n_served += 1;
+            }
+        }
+        self.count(&waiters);
+        drop(waiters);
+        all.wake(rt.as_ref());
+    }
+}
+
+/// Serves the next waiter if the one that was served unwinds before it has the mutex.
+struct PassOn<'a> {
+    condvar: Option<&'a Condvar>,
+}
+
+impl Drop for PassOn<'_> {
+    fn drop(&mut self) {
+        if let Some(condvar) = self.condvar {
+            condvar.notify_one();
+        }
+    }
+}
+
+impl Default for Condvar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n_waiting = self.n_waiting.load(Ordering::Relaxed);
+        f.debug_struct("Condvar").field("waiting", &n_waiting).finish()
+    }
+}
+
+/// Whether a wait with a timeout ended because the time was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    /// Whether it was.
+    #[must_use]
+    pub const fn timed_out(self) -> bool {
+        self.0
+    }
+}

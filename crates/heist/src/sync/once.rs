@@ -1,0 +1,90 @@
+//! Doing something once.
+//!
+//! # Ordering
+//! `done` is set with Release after the body has run, and read with Acquire: who sees it sees what
+//! the body did.
+//!
+//! GO: sync/once.go.
+
+use super::raw_mutex::RawMutex;
+use crate::gmp::g::WaitReason;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Runs a closure once, whoever comes first. The others wait until it has returned.
+///
+/// As in Go, and unlike std's, a body that panics or whose goroutine is cancelled **counts as done**:
+/// it does not run again, and nobody else panics.
+///
+/// A body that calls the same `Once` again waits for ever.
+///
+/// # Examples
+/// ```
+/// use heist::sync::Once;
+/// static SETUP: Once = Once::new();
+///
+/// let mut runs = 0;
+/// SETUP.call_once(|| runs += 1);
+/// SETUP.call_once(|| runs += 1);
+/// assert_eq!(runs, 1);
+/// assert!(SETUP.is_completed());
+/// ```
+pub struct Once {
+    done: AtomicBool,
+    mutex: RawMutex,
+}
+
+impl Once {
+    /// Nothing has been done.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { done: AtomicBool::new(false), mutex: RawMutex::new() }
+    }
+
+    /// Runs `body` if none has been run with this `Once`, and returns when one has.
+    #[inline]
+    #[doc(alias = "Do")]
+    pub fn call_once(&self, body: impl FnOnce()) {
+        if !self.is_completed() {
+            self.call_slow(body);
+        }
+    }
+
+    #[cold]
+    fn call_slow(&self, body: impl FnOnce()) {
+        self.mutex.lock(WaitReason::Mutex);
+        let _done = Done(self);
+        if !self.done.load(Ordering::Relaxed) {
+            body();
+        }
+    }
+
+    /// Whether a body has been run.
+    #[inline]
+    #[must_use]
+    pub fn is_completed(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+}
+
+/// Whoever leaves, however, the body has been run.
+struct Done<'a>(&'a Once);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.done.store(true, Ordering::Release);
+        self.0.mutex.unlock();
+    }
+}
+
+impl Default for Once {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Once").field("completed", &self.is_completed()).finish()
+    }
+}

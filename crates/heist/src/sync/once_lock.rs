@@ -1,0 +1,214 @@
+//! Values that are made once, when they are needed first.
+//!
+//! # Ordering
+//! `full` is set with Release after the value is written, and read with Acquire: who sees it sees
+//! the value.
+
+use super::raw_mutex::RawMutex;
+use crate::gmp::g::WaitReason;
+use std::cell::{Cell, UnsafeCell};
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A value that is written once.
+///
+/// Whoever asks while another makes the value waits for it, as a goroutine or as a plain thread. If
+/// making it panics, or its goroutine is cancelled, the next one tries.
+///
+/// # Examples
+/// ```
+/// use heist::sync::OnceLock;
+/// static CONFIG: OnceLock<String> = OnceLock::new();
+///
+/// assert!(CONFIG.get().is_none());
+/// assert_eq!(CONFIG.get_or_init(|| "first".into()), "first");
+/// assert_eq!(CONFIG.get_or_init(|| "second".into()), "first");
+/// assert_eq!(CONFIG.set("third".into()), Err("third".into()));
+/// ```
+#[doc(alias = "OnceValue")]
+pub struct OnceLock<T> {
+    full: AtomicBool,
+    mutex: RawMutex,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+// SAFETY: the value is written once, under the mutex, maybe dropped elsewhere, and only shared
+// afterwards.
+unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
+// SAFETY: as for the value.
+unsafe impl<T: Send> Send for OnceLock<T> {}
+
+impl<T> OnceLock<T> {
+    /// No value yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            full: AtomicBool::new(false),
+            mutex: RawMutex::new(),
+            value: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// The value, if it is there. Does not wait.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> Option<&T> {
+        // SAFETY: it is full, so the value is there and does not change.
+        self.full.load(Ordering::Acquire).then(|| unsafe { (*self.value.get()).assume_init_ref() })
+    }
+
+    /// The value, if it is there.
+    #[must_use]
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        // SAFETY: it is full, so the value is there, and it is borrowed mutably.
+        (*self.full.get_mut()).then(|| unsafe { self.value.get_mut().assume_init_mut() })
+    }
+
+    /// The value, which `make` makes if there is none yet.
+    #[inline]
+    pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+        match self.get() {
+            Some(value) => value,
+            None => self.init_slow(make),
+        }
+    }
+
+    #[cold]
+    fn init_slow(&self, make: impl FnOnce() -> T) -> &T {
+        self.mutex.lock(WaitReason::Mutex);
+        let _unlock = Unlock(&self.mutex);
+        if !self.full.load(Ordering::Relaxed) {
+            let value = make();
+            // SAFETY: nobody reads it before it is full, and only the holder of the mutex writes.
+            unsafe { (*self.value.get()).write(value) };
+            self.full.store(true, Ordering::Release);
+        }
+        // SAFETY: it is full.
+        unsafe { (*self.value.get()).assume_init_ref() }
+    }
+
+    /// Stores a value.
+    ///
+    /// # Errors
+    /// The value itself, if there is one already.
+    pub fn set(&self, value: T) -> Result<(), T> {
+        let mut value = Some(value);
+        self.get_or_init(|| match value.take() {
+            Some(value) => value,
+            None => unreachable!("the closure runs once"),
+        });
+        value.map_or(Ok(()), Err)
+    }
+
+    /// Takes the value out and leaves none.
+    #[must_use]
+    pub fn take(&mut self) -> Option<T> {
+        // SAFETY: it was full, so the value is there; it is not full any more.
+        std::mem::take(self.full.get_mut())
+            .then(|| unsafe { self.value.get_mut().assume_init_read() })
+    }
+
+    /// The value, if it is there.
+    #[must_use]
+    pub fn into_inner(mut self) -> Option<T> {
+        self.take()
+    }
+}
+
+struct Unlock<'a>(&'a RawMutex);
+
+impl Drop for Unlock<'_> {
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
+}
+
+impl<T> Drop for OnceLock<T> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+impl<T> Default for OnceLock<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> From<T> for OnceLock<T> {
+    fn from(value: T) -> Self {
+        let mut lock = Self::new();
+        lock.value.get_mut().write(value);
+        *lock.full.get_mut() = true;
+        lock
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_tuple("OnceLock");
+        match self.get() {
+            Some(value) => shown.field(value),
+            None => shown.field(&format_args!("<empty>")),
+        };
+        shown.finish()
+    }
+}
+
+/// A value that is made when it is first used.
+///
+/// # Panics
+/// Using it panics if making it panicked, or was cancelled, for the first user: there is no second
+/// try.
+///
+/// # Examples
+/// ```
+/// use heist::sync::LazyLock;
+/// static SQUARES: LazyLock<Vec<u32>> = LazyLock::new(|| (0..10).map(|n| n * n).collect());
+/// assert_eq!(SQUARES[7], 49);
+/// ```
+#[doc(alias = "OnceFunc")]
+pub struct LazyLock<T, F = fn() -> T> {
+    cell: OnceLock<T>,
+    make: Cell<Option<F>>,
+}
+
+// SAFETY: `make` is taken under the mutex of the cell, by one caller.
+unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
+
+impl<T, F: FnOnce() -> T> LazyLock<T, F> {
+    /// A value that `make` will make.
+    #[must_use]
+    pub const fn new(make: F) -> Self {
+        Self { cell: OnceLock::new(), make: Cell::new(Some(make)) }
+    }
+
+    /// Makes the value now, if nobody has.
+    ///
+    /// # Panics
+    /// If making it panicked before.
+    #[inline]
+    pub fn force(this: &Self) -> &T {
+        this.cell.get_or_init(|| match this.make.take() {
+            Some(make) => make(),
+            None => panic!("sync: LazyLock: making the value failed before"),
+        })
+    }
+}
+
+impl<T, F: FnOnce() -> T> Deref for LazyLock<T, F> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        Self::force(self)
+    }
+}
+
+impl<T: fmt::Debug, F> fmt::Debug for LazyLock<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cell.fmt(f)
+    }
+}

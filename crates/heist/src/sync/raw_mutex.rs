@@ -1,0 +1,228 @@
+//! The mutex without its data: the word, and the queue of those who wait.
+//!
+//! The fast paths are the word's (`heist_core::mutex_word`): a compare-and-swap to take it, a
+//! subtraction to release it, and no call into the runtime. What is here happens when two meet.
+//!
+//! # Waiting
+//! A contender spins a little if that can help, then queues. One that is woken and loses to a
+//! newcomer queues in front. One that has waited for a millisecond makes the mutex starve: from
+//! then on it is handed from holder to the first in the queue, and the old holder gives way, so that
+//! the new one runs at once. That ends when the queue is empty or its head has not waited long.
+//!
+//! GO: internal/sync/mutex.go lockSlow, unlockSlow; sema.go semrelease1.
+
+use super::wait_list::{self, Caller, Ended, Entry, Wait, WaitList};
+use crate::current;
+use crate::current::InRuntime;
+use crate::gmp::g::WaitReason;
+use crate::sched::park;
+use crate::sys::clock::now_ns;
+use crate::sys::cpu;
+use crate::sys::lock::Lock;
+use heist_core::list::DoubleList;
+use heist_core::lock_rank::Rank;
+use heist_core::mutex_word::{Attempt, Contender, Enqueued, MutexWord, Released};
+use heist_core::policy::{LOCK_SPIN_PAUSES, LOCK_SPINS, STARVATION_NS, may_spin_for_lock};
+use std::ptr::NonNull;
+
+/// What a chosen waiter finds in its entry: it may compete.
+const TOKEN: u64 = 0;
+/// It has the mutex.
+const MUTEX: u64 = 1;
+
+/// Whether the mutex was taken, or the time was over first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Locked {
+    Yes,
+    TimedOut,
+}
+
+/// A mutex without data.
+pub(super) struct RawMutex {
+    word: MutexWord,
+    waiters: Lock<WaitList>,
+}
+
+// SAFETY: the list holds pointers to waiters' stacks, used under its lock.
+unsafe impl Sync for RawMutex {}
+// SAFETY: as above; a mutex that moves has no waiters.
+unsafe impl Send for RawMutex {}
+
+impl RawMutex {
+    pub(super) const fn new() -> Self {
+        Self { word: MutexWord::new(), waiters: Lock::new(Rank::WaitQueue, DoubleList::new()) }
+    }
+
+    /// Takes it.
+    #[inline]
+    pub(super) fn lock(&self, reason: WaitReason) {
+        if !self.word.lock_fast() {
+            // Without a deadline there is one outcome.
+            let _ = self.lock_slow(Wait::new(reason));
+        }
+    }
+
+    /// Takes it in a place where the caller must not be unwound.
+    #[inline]
+    pub(super) fn lock_shielded(&self, reason: WaitReason) {
+        if !self.word.lock_fast() {
+            let _ = self.lock_slow(Wait::new(reason).shielded());
+        }
+    }
+
+    /// Takes it, unless it takes too long.
+    #[inline]
+    pub(super) fn lock_until(&self, reason: WaitReason, deadline_ns: u64) -> Locked {
+        if self.word.lock_fast() {
+            return Locked::Yes;
+        }
+        self.lock_slow(Wait::new(reason).until(deadline_ns))
+    }
+
+    /// Takes it if it is free.
+    #[inline]
+    pub(super) fn try_lock(&self) -> bool {
+        self.word.lock_fast() || self.word.try_lock()
+    }
+
+    /// Whether somebody has it.
+    pub(super) fn is_locked(&self) -> bool {
+        self.word.is_locked()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self, wait: Wait) -> Locked {
+        let mut caller = Caller::enter(wait.shield);
+        let mut me = Contender::new();
+        let mut spins = 0;
+        let (mut since_ns, mut waited_ns) = (0, 0);
+        loop {
+            match self.word.attempt(&mut me) {
+                Attempt::Acquired => break,
+                Attempt::Busy if may_spin(caller.rt(), spins) => {
+                    self.word.announce(&mut me);
+                    spin();
+                    spins += 1;
+                    continue;
+                }
+                Attempt::Busy | Attempt::Starving => {}
+            }
+            let again = since_ns != 0;
+            if !again {
+                since_ns = now_ns();
+            }
+            let entry = Entry::new(since_ns);
+            let mut waiters = self.waiters.lock();
+            if self.word.enqueue(&mut me) == Enqueued::Acquired {
+                break;
+            }
+            // SAFETY: the entry stays on this stack until it is taken out.
+            unsafe {
+                if again {
+                    waiters.push(NonNull::from(&entry));
+                } else {
+                    waiters.push_back(NonNull::from(&entry));
+                }
+            }
+            let ended = caller.wait(waiters, &entry, wait, |list| {
+                entry.leave(list);
+                self.word.dequeued();
+            });
+            waited_ns = now_ns() - since_ns;
+            match ended {
+                Ended::Served if entry.given() == MUTEX => break,
+                Ended::Served => {
+                    me.woken(waited_ns > STARVATION_NS);
+                    spins = 0;
+                }
+                Ended::TimedOut => return Locked::TimedOut,
+                Ended::Cancelled => caller.unwind(),
+            }
+        }
+        if since_ns != 0 {
+            count_wait(&caller, waited_ns);
+        }
+        caller.leave_holding(|| self.unlock());
+        Locked::Yes
+    }
+
+    /// Releases it.
+    #[inline]
+    pub(super) fn unlock(&self) {
+        let released = self.word.unlock();
+        if released != Released::Done {
+            self.pass_on(released);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pass_on(&self, released: Released) {
+        let rt = current::enter();
+        if self.choose(released, rt.as_ref())
+            && let Some(rt) = rt
+        {
+            drop(park::give_way(rt));
+        }
+    }
+
+    /// Releases it from inside the runtime.
+    pub(super) fn unlock_within(&self, rt: Option<&InRuntime>) {
+        let released = self.word.unlock();
+        if released != Released::Done {
+            self.choose(released, rt);
+        }
+    }
+
+    /// Wakes one waiter, or hands it the mutex. True if the caller should give way to it.
+    fn choose(&self, released: Released, rt: Option<&InRuntime>) -> bool {
+        let mut waiters = self.waiters.lock();
+        let chosen = loop {
+            let Some(first) = wait_list::choose(&mut waiters) else {
+                match released {
+                    Released::HandOver => self.word.stop_starving(),
+                    _ => self.word.return_token(),
+                }
+                return false;
+            };
+            self.word.dequeued();
+            if let Some(chosen) = first {
+                break chosen;
+            }
+        };
+        if released == Released::HandOver {
+            self.word.hand_over(now_ns() - chosen.note() > STARVATION_NS);
+            chosen.give(MUTEX);
+        } else {
+            chosen.give(TOKEN);
+        }
+        drop(waiters);
+        let give_way = released == Released::HandOver && chosen.runs_next(rt);
+        chosen.wake(rt);
+        give_way
+    }
+}
+
+/// Adds to the time that goroutines have waited for locks.
+pub(super) fn count_wait(caller: &Caller, waited_ns: u64) {
+    if let Some(rt) = caller.rt() {
+        rt.m().p().stats.lock_wait_ns.add(waited_ns);
+    }
+}
+
+#[doc(alias = "runtime_canSpin")]
+fn may_spin(rt: Option<&InRuntime>, spins: u32) -> bool {
+    let Some(rt) = rt else { return spins < LOCK_SPINS && !cpu::is_single() };
+    let (sched, pp) = (rt.sched(), rt.m().p());
+    let (n_idle, n_spinning) = (sched.idle.count(), sched.spinning.n());
+    may_spin_for_lock(spins, sched.procs(), n_idle, n_spinning, pp.is_empty()) && !cpu::is_single()
+}
+
+#[doc(alias = "runtime_doSpin")]
+fn spin() {
+    for _ in 0..LOCK_SPIN_PAUSES {
+        std::hint::spin_loop();
+    }
+}

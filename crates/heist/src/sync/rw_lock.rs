@@ -1,0 +1,260 @@
+//! Many readers, or one writer.
+
+use super::raw_mutex::Locked;
+use super::raw_rw_lock::RawRwLock;
+use crate::time::deadline_after;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+/// Gives the use of a value to any number of readers, or to one writer.
+///
+/// # Fairness
+/// As in Go. A writer that waits keeps new readers out, and when a writer leaves, everybody who
+/// waited to read goes in before the next writer. So neither side starves. It also means that whoever
+/// reads and asks to read again may wait for ever, behind a writer that waits for the first read.
+///
+/// # Panics and cancellation
+/// It is **not poisoned**, as [`Mutex`](super::Mutex) is not.
+///
+/// # Examples
+/// ```
+/// use heist::sync::RwLock;
+///
+/// static NAMES: RwLock<Vec<String>> = RwLock::new(Vec::new());
+///
+/// NAMES.write().push("ada".into());
+/// let (one, two) = (NAMES.read(), NAMES.read());
+/// assert_eq!((one.len(), two.len()), (1, 1));
+/// ```
+#[doc(alias = "RWMutex")]
+pub struct RwLock<T: ?Sized> {
+    raw: RawRwLock,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the lock gives the data to one writer, or to readers that share it.
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
+// SAFETY: as for the data.
+unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
+
+impl<T> RwLock<T> {
+    /// A free lock around `value`.
+    #[must_use]
+    pub const fn new(value: T) -> Self {
+        Self { raw: RawRwLock::new(), data: UnsafeCell::new(value) }
+    }
+
+    /// The value, out of the lock.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        self.data.into_inner()
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    /// Waits until no writer is in or waits, and goes in to read.
+    ///
+    /// # Panics
+    /// If a billion readers are in already.
+    ///
+    /// # Examples
+    /// ```
+    /// let lock = heist::sync::RwLock::new(1);
+    /// assert_eq!(*lock.read() + *lock.read(), 2);
+    /// ```
+    #[inline]
+    #[doc(alias = "RLock")]
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        let _ = self.raw.read(None);
+        RwLockReadGuard { lock: self, _data: PhantomData }
+    }
+
+    /// Goes in to read, if no writer is in or waits.
+    #[inline]
+    #[must_use = "if the guard is not kept, the lock is released at once"]
+    #[doc(alias = "TryRLock")]
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        self.raw.try_read().then(|| RwLockReadGuard { lock: self, _data: PhantomData })
+    }
+
+    /// Waits to read, at most so long.
+    ///
+    /// # Panics
+    /// As [`read`](Self::read).
+    #[must_use = "if the guard is not kept, the lock is released at once"]
+    pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
+        let locked = self.raw.read(Some(deadline_after(timeout)));
+        (locked == Locked::Yes).then(|| RwLockReadGuard { lock: self, _data: PhantomData })
+    }
+
+    /// Waits until nobody is in, and goes in to write.
+    ///
+    /// # Examples
+    /// ```
+    /// let lock = heist::sync::RwLock::new(1);
+    /// *lock.write() += 1;
+    /// assert_eq!(lock.into_inner(), 2);
+    /// ```
+    #[inline]
+    #[doc(alias = "Lock")]
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        let _ = self.raw.write(None);
+        RwLockWriteGuard { lock: self, _data: PhantomData }
+    }
+
+    /// Goes in to write, if nobody is in.
+    ///
+    /// # Examples
+    /// ```
+    /// let lock = heist::sync::RwLock::new(1);
+    /// let reader = lock.read();
+    /// assert!(lock.try_write().is_none());
+    /// assert!(lock.try_read().is_some());
+    /// ```
+    #[inline]
+    #[must_use = "if the guard is not kept, the lock is released at once"]
+    #[doc(alias = "TryLock")]
+    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+        self.raw.try_write().then(|| RwLockWriteGuard { lock: self, _data: PhantomData })
+    }
+
+    /// Waits to write, at most so long. A writer that gives up lets those in who waited behind it.
+    #[must_use = "if the guard is not kept, the lock is released at once"]
+    pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T>> {
+        let locked = self.raw.write(Some(deadline_after(timeout)));
+        (locked == Locked::Yes).then(|| RwLockWriteGuard { lock: self, _data: PhantomData })
+    }
+
+    /// The value, without locking: nobody else can be in.
+    #[must_use]
+    pub const fn get_mut(&mut self) -> &mut T {
+        self.data.get_mut()
+    }
+
+    /// Whether somebody is in at this moment, or a writer waits.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.raw.is_busy()
+    }
+}
+
+impl<T: Default> Default for RwLock<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T> From<T> for RwLock<T> {
+    fn from(value: T) -> Self {
+        Self::new(value)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("RwLock");
+        match self.try_read() {
+            Some(guard) => shown.field("data", &&*guard),
+            None => shown.field("data", &format_args!("<locked>")),
+        };
+        shown.finish()
+    }
+}
+
+/// The right to read the value of an [`RwLock`]. Dropping it leaves the lock.
+///
+/// It may be held while its goroutine waits for something, and may be sent to another thread.
+#[must_use = "if the guard is not kept, the lock is released at once"]
+pub struct RwLockReadGuard<'a, T: ?Sized> {
+    lock: &'a RwLock<T>,
+    /// It is used as the reference that it hands out.
+    _data: PhantomData<&'a T>,
+}
+
+impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard is the right to read the data.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.raw.read_done();
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// The right to use the value of an [`RwLock`] alone. Dropping it leaves the lock.
+///
+/// It may be held while its goroutine waits for something, and may be sent to another thread.
+#[must_use = "if the guard is not kept, the lock is released at once"]
+pub struct RwLockWriteGuard<'a, T: ?Sized> {
+    lock: &'a RwLock<T>,
+    /// It is used as the reference that it hands out.
+    _data: PhantomData<&'a mut T>,
+}
+
+impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
+    /// Lets other readers in and goes on reading. No writer comes in between.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::sync::{RwLock, RwLockWriteGuard};
+    /// let lock = RwLock::new(1);
+    /// let mut writer = lock.write();
+    /// *writer += 1;
+    /// let reader = RwLockWriteGuard::downgrade(writer);
+    /// assert_eq!((*reader, *lock.read()), (2, 2));
+    /// ```
+    pub fn downgrade(guard: Self) -> RwLockReadGuard<'a, T> {
+        let lock = guard.lock;
+        std::mem::forget(guard);
+        let reader = RwLockReadGuard { lock, _data: PhantomData };
+        lock.raw.downgrade();
+        reader
+    }
+}
+
+impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard is the right to use the data.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard is the right to use the data, and it is borrowed mutably.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.raw.write_done();
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockWriteGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
