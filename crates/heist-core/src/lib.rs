@@ -20,6 +20,7 @@
 //! | [`readiness`] | a direction of a descriptor: events remembered, and who waits for one |
 //! | [`join`] | the hand-over of a goroutine's result |
 //! | [`timer_heap`] | the timers of a P |
+//! | [`buffer`] | the buffers of channels, and how their fast paths agree with those who wait |
 //! | [`mutex_word`] | the word of the mutex: holder, waiters, starvation |
 //! | [`rw_word`] | the word of the read-write lock: readers, and the writer that waits for them |
 //! | [`lock_rank`] | the lock order as text, checked in debug builds |
@@ -28,6 +29,7 @@
 //! | [`sync`] | the one switch between std's and loom's atomics |
 #![warn(missing_docs)]
 
+pub mod buffer;
 pub mod fd_lock;
 pub mod global_queue;
 pub mod idle;

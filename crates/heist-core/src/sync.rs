@@ -4,6 +4,35 @@
 //! a model without a second copy of the code.
 
 #[cfg(not(loom))]
+mod cell {
+    /// std's cell with loom's face.
+    #[derive(Debug)]
+    #[repr(transparent)]
+    pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        /// A cell with a value.
+        pub const fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+
+        /// A look at the value.
+        #[inline(always)]
+        pub fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
+            look(self.0.get())
+        }
+
+        /// A change of the value.
+        #[inline(always)]
+        pub fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
+            change(self.0.get())
+        }
+    }
+}
+
+#[cfg(not(loom))]
+pub use cell::UnsafeCell;
+#[cfg(not(loom))]
 pub use std::{
     hint::spin_loop,
     sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
@@ -11,6 +40,7 @@ pub use std::{
 
 #[cfg(loom)]
 pub use loom::{
+    cell::UnsafeCell,
     hint::spin_loop,
     sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };

@@ -22,6 +22,7 @@
 #![warn(missing_docs)]
 
 mod builder;
+pub mod chan;
 mod coro;
 mod current;
 mod gmp;

@@ -100,6 +100,12 @@ wait_reasons! {
     Semaphore => "semacquire",
     Barrier => "barrier wait",
     Scope => "scope wait",
+    ChanReceive => "chan receive",
+    ChanSend => "chan send",
+    ChanReceiveNil => "chan receive (nil chan)",
+    ChanSendNil => "chan send (nil chan)",
+    Select => "select",
+    SelectNoCases => "select (no cases)",
 }
 
 /// Who ended a wait.

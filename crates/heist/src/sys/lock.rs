@@ -99,13 +99,39 @@ impl<T, B> Lock<T, B> {
         self.unlock();
     }
 
+    /// Takes one more lock of a rank of which this thread holds one already. The caller takes them in
+    /// the order of their addresses, and gives each back by [`Lock::unlock_another`].
+    #[expect(dead_code, reason = "for select")]
+    #[inline]
+    pub(crate) fn lock_another(&self) {
+        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.lock_slow();
+        }
+    }
+
+    /// Gives back what [`Lock::lock_another`] took.
+    ///
+    /// # Safety
+    /// The calling thread took it, and uses nothing of it any more.
+    #[expect(dead_code, reason = "for select")]
+    #[inline]
+    pub(crate) unsafe fn unlock_another(&self) {
+        self.give_back();
+    }
+
     #[inline]
     fn unlock(&self) {
+        // Whoever takes it next may free it.
+        #[cfg(debug_assertions)]
+        crate::current::held_locks(|held| held.release(self.rank));
+        self.give_back();
+    }
+
+    #[inline]
+    fn give_back(&self) {
         if self.word.swap(FREE, Ordering::Release) == CONTENDED {
             Kernel.wake(&self.word);
         }
-        #[cfg(debug_assertions)]
-        crate::current::held_locks(|held| held.release(self.rank));
     }
 }
 

@@ -1,0 +1,198 @@
+//! The buffers of channels, and how their fast paths agree with those who wait.
+//!
+//! A channel is a buffer plus, under a lock, the queues of those who wait. Sending into a buffer
+//! with room and receiving from one with messages takes no lock. Whoever must wait takes it.
+//!
+//! # The protocol
+//! Senders agree on the word `tail`, receivers on the word `head`: each message is claimed by one
+//! compare-and-swap there. The low bits of the same words say that the fast path is closed:
+//!
+//! - `AWAITED` in `tail`: receivers wait, so a sender must take the lock and hand its message over;
+//! - `AWAITED` in `head`: senders wait, so a receiver must take the lock and let one of them in;
+//! - `CLOSED` in `tail`: nothing may be sent any more.
+//!
+//! The bits change with the lock held only. A receiver that wants to wait, lock in hand, sets
+//! `AWAITED` in `tail` by a compare-and-swap from exactly the value at which it saw the buffer empty.
+//! A sender that wants to wait sets it in `head` from exactly the value at which it saw it full.
+//!
+//! # Why no wake-up is lost
+//! Say a receiver waits. Its compare-and-swap succeeded, so in the order in which `tail` changed
+//! every earlier message is at or below `head`, and every later sender has to go through a word that
+//! says `AWAITED`. It fails its compare-and-swap, takes the lock and finds the receiver in the queue.
+//! There is no moment between "looked" and "waits" at which a message could pass, because the look and
+//! the announcement are one step on one word. The same holds for senders with `head`. Nothing here
+//! needs an order between two different words, so there are no fences.
+//!
+//! # Invariants, whenever the lock is free
+//! - `AWAITED` in `tail` if and only if receivers are queued, and then the buffer is empty.
+//! - `AWAITED` in `head` if and only if senders are queued, and then the buffer is full.
+//! - `AWAITED` and `CLOSED` are never set together. Who closes sets `CLOSED` first, then sends everybody
+//!   home: the other way round a message could be sent to a receiver that is being told there is none.
+//!
+//! # Order of messages
+//! Since nobody can send past a waiting sender (the buffer is full, and stays so: who receives puts
+//! the first sender's message in with the same step that takes one out) messages come out in the
+//! order in which their sends began to take effect, waiting ones included.
+//!
+//! The models `loom_buffer_ring` and `loom_buffer_blocks` run all of it.
+//!
+//! GO: chan.go chansend, chanrecv.
+
+mod blocks;
+mod meeting;
+mod ring;
+
+pub use blocks::{Blocks, Spare};
+pub use meeting::Meeting;
+pub use ring::Ring;
+
+use crate::sync::spin_loop;
+
+/// How sending went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Put {
+    /// The message is in the buffer.
+    Done,
+    /// There is no room.
+    Full,
+    /// Receivers wait: take the lock.
+    Attend,
+    /// The channel is closed.
+    Closed,
+    /// The spare has to be filled first.
+    Starved,
+}
+
+/// How receiving went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Take {
+    /// A message was moved out.
+    Done,
+    /// There is none.
+    Empty,
+    /// Senders wait: take the lock.
+    Attend,
+    /// There is none, and there will be none: the channel is closed.
+    Closed,
+}
+
+/// A buffer. `put` and `take` may be called by anyone at any time; what else changes it, only with
+/// the lock of the channel held.
+pub trait Buffer<T> {
+    /// What has to be allocated or freed by the caller, because the buffer is used where nobody may.
+    type Spare: Default;
+
+    /// Fills the spare. Allocates.
+    fn provide(spare: &mut Self::Spare);
+
+    /// Moves a message in. It is the buffer's if the answer is [`Put::Done`], else still the caller's.
+    ///
+    /// # Safety
+    /// `message` points to a message of the caller's.
+    unsafe fn put(&self, message: *const T, spare: &mut Self::Spare) -> Put;
+
+    /// Moves a message out, to `into`, if the answer is [`Take::Done`]. What has to be freed is left
+    /// in `spent`.
+    ///
+    /// # Safety
+    /// `into` is valid for a write.
+    unsafe fn take(&self, into: *mut T, spent: &mut Self::Spare) -> Take;
+
+    /// Announces that receivers wait. False if there is a message. The lock is held, and the
+    /// channel is not closed.
+    #[must_use]
+    fn await_message(&self) -> bool;
+
+    /// Nobody waits for a message any more. The lock is held.
+    fn no_receivers(&self);
+
+    /// Announces that senders wait. False if there is room. The lock is held, and the channel is
+    /// not closed.
+    #[must_use]
+    fn await_room(&self) -> bool;
+
+    /// Nobody waits for room any more. The lock is held.
+    fn no_senders(&self);
+
+    /// Moves the oldest message to `into`, and `incoming`, of a sender that waits, behind the
+    /// youngest. The lock is held, and senders are announced.
+    ///
+    /// # Safety
+    /// `into` is valid for a write; `incoming` points to a message that becomes the buffer's.
+    unsafe fn rotate(&self, incoming: *const T, into: *mut T);
+
+    /// Refuses messages from now on. The lock is held.
+    fn close(&self);
+
+    /// Whether it was closed.
+    fn is_closed(&self) -> bool;
+
+    /// How many messages there are, at some moment during the call.
+    fn len(&self) -> usize;
+
+    /// Whether there is none, at some moment during the call.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many fit, or None if there is no bound.
+    fn capacity(&self) -> Option<usize>;
+
+    /// Changes whenever a buffer from which nothing could be received may have changed to one from
+    /// which something can.
+    fn receive_stamp(&self) -> u64;
+
+    /// The same for sending.
+    fn send_stamp(&self) -> u64;
+}
+
+/// In `tail`: no more messages.
+const CLOSED: u64 = 1;
+/// In `tail`: receivers wait; in `head`: senders do.
+const AWAITED: u64 = 2;
+const FLAGS: u64 = CLOSED | AWAITED;
+/// The next position.
+const ONE: u64 = 4;
+
+/// Lets the kernel run somebody else. The buffer does not know how, so it is told.
+pub type Pause = fn();
+
+/// A short wait for somebody who is between claiming a slot and being done with it. That one is
+/// inside the runtime, so nobody stops it but the kernel.
+struct Backoff {
+    step: u32,
+}
+
+impl Backoff {
+    const fn new() -> Self {
+        Self { step: 0 }
+    }
+
+    /// After a lost race: the winner has moved on already.
+    #[inline]
+    fn lost(&mut self) {
+        self.step = (self.step + 1).min(4);
+        self.spin();
+    }
+
+    /// For somebody else's next step.
+    #[inline]
+    fn wait(&mut self, pause: Pause) {
+        if self.step > 6 {
+            return pause();
+        }
+        self.step += 1;
+        self.spin();
+    }
+
+    #[inline]
+    fn spin(&self) {
+        // A model needs to be told only once that somebody else must move.
+        let turns = if cfg!(loom) { 1 } else { 1u32 << self.step };
+        for _ in 0..turns {
+            spin_loop();
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Every interleaving of senders and receivers at a chain of small blocks, with those who wait:
+//! `buffer/blocks.rs` under the protocol of `buffer/mod.rs`. Loom also sees a block that is used after
+//! it was freed, and one that is never freed.
+//!
+//! Mutations it catches, each tried on `blocks.rs`:
+//! - `await_message` that sets the flag without comparing (a message passes, the receiver sleeps),
+//! - slot states stored or loaded with Relaxed (the message is raced for),
+//! - the last reader of a block that does not wait for the others (read after free),
+//! - the index of the next block stored before the block (a message in the wrong block).
+#![cfg(loom)]
+
+mod mini_channel;
+
+use heist_core::buffer::{Blocks, Buffer as _, Take};
+use loom::thread;
+use mini_channel::Channel;
+
+fn blocks() -> loom::sync::Arc<Channel<Blocks<u32>>> {
+    Channel::new(Blocks::new(thread::yield_now))
+}
+
+/// One sender and one receiver over the seam of two blocks: all arrive, in order.
+#[test]
+fn messages_cross_the_seam_in_order() {
+    loom::model(|| {
+        let channel = blocks();
+        let sends = channel.clone();
+        let sender = thread::spawn(move || (1..=3).all(|message| sends.send(message)));
+        for message in 1..=3 {
+            assert_eq!(channel.recv(), Some(message));
+        }
+        assert!(sender.join().unwrap());
+        assert_eq!(channel.buffer.len(), 0);
+    });
+}
+
+/// Two senders meet at the end of a block.
+#[test]
+fn two_senders_share_a_block() {
+    loom::model(|| {
+        let channel = blocks();
+        assert!(channel.send(1));
+        let sends = channel.clone();
+        let sender = thread::spawn(move || sends.send(2));
+        assert!(channel.send(4));
+        let got: u32 = (0..3).map(|_| channel.recv().unwrap()).sum();
+        assert_eq!(got, 7);
+        assert!(sender.join().unwrap());
+    });
+}
+
+/// Two receivers empty one block while nobody waits: one of them frees it, after the other.
+#[test]
+fn two_receivers_leave_a_block() {
+    loom::model(|| {
+        let channel = blocks();
+        (1..=3).for_each(|message| assert!(channel.send(message)));
+        let receives = channel.clone();
+        let receiver = thread::spawn(move || receives.recv().unwrap());
+        let got = channel.recv().unwrap();
+        assert_eq!(got + receiver.join().unwrap(), 3);
+        assert_eq!(channel.recv(), Some(3));
+    });
+}
+
+/// A receiver that goes to sleep against the message that should wake it, and against the close.
+#[test]
+fn a_receiver_is_not_left_asleep() {
+    loom::model(|| {
+        let channel = blocks();
+        let sends = channel.clone();
+        let sender = thread::spawn(move || {
+            let sent = sends.send(1);
+            sends.close();
+            sent
+        });
+        assert_eq!(channel.recv(), Some(1));
+        assert_eq!(channel.recv(), None);
+        assert!(sender.join().unwrap());
+        assert_eq!(channel.try_recv(), Err(Take::Closed));
+    });
+}

@@ -1,0 +1,109 @@
+//! Channels: how goroutines, and threads, hand messages to each other.
+//!
+//! A channel has any number of [`Sender`]s and [`Receiver`]s. [`bounded`] has room for a number of
+//! messages, and with zero none at all: then sender and receiver meet. [`unbounded`] has room for any
+//! number. Messages come out in the order in which they went in, each once.
+//!
+//! Waiting parks the goroutine, or blocks a plain thread; both can be mixed at one channel.
+//!
+//! # Closing
+//! A channel is closed when its last sender or its last receiver is dropped, or by `close` at either
+//! end. Then nothing can be sent any more, what was sent can still be received, and after that
+//! receiving fails. Closing twice does no harm. Errors are values; where Go panics, the message comes
+//! back in the error.
+//!
+//! # Examples
+//! ```
+//! use heist::chan;
+//!
+//! # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+//! # rt.run(|| {
+//! let (tx, rx) = chan::bounded(0);
+//! heist::go(move || {
+//!     for word in ["over", "and", "out"] {
+//!         tx.send(word).unwrap();
+//!     }
+//! });
+//! assert!(rx.into_iter().eq(["over", "and", "out"]));
+//! # });
+//! ```
+
+mod error;
+mod never;
+mod receiver;
+mod sender;
+mod state;
+mod waiter;
+
+pub use error::{
+    RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
+};
+pub use receiver::{IntoIter, Iter, Receiver, TryIter};
+pub use sender::Sender;
+
+use heist_core::buffer::{Blocks, Meeting, Ring};
+use state::Chan;
+use std::sync::Arc;
+
+/// A channel with room for `capacity` messages. With room for none, sending waits until somebody
+/// receives.
+///
+/// # Panics
+/// If there cannot be memory for so many messages.
+///
+/// # Examples
+/// ```
+/// let (tx, rx) = heist::chan::bounded(2);
+/// tx.send(1).unwrap();
+/// tx.send(2).unwrap();
+/// assert!(tx.try_send(3).is_err());
+/// assert_eq!(rx.recv(), Ok(1));
+/// ```
+///
+/// ```should_panic
+/// // makechan: size out of range
+/// heist::chan::bounded::<u64>(usize::MAX);
+/// ```
+#[must_use]
+#[doc(alias = "makechan")]
+pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    if capacity == 0 {
+        let chan = Arc::new(Chan::new(Meeting::new()));
+        let sender = Sender { flavor: sender::Flavor::Meeting(Arc::clone(&chan)) };
+        return (sender, Receiver { flavor: receiver::Flavor::Meeting(chan) });
+    }
+    let Some(ring) = Ring::new(capacity, std::thread::yield_now) else {
+        panic!("makechan: size out of range");
+    };
+    let chan = Arc::new(Chan::new(ring));
+    let sender = Sender { flavor: sender::Flavor::Ring(Arc::clone(&chan)) };
+    (sender, Receiver { flavor: receiver::Flavor::Ring(chan) })
+}
+
+/// A channel with room for any number of messages: sending never waits.
+///
+/// # Examples
+/// ```
+/// let (tx, rx) = heist::chan::unbounded();
+/// (0..1000).for_each(|i| tx.send(i).unwrap());
+/// drop(tx);
+/// assert_eq!(rx.iter().count(), 1000);
+/// ```
+#[must_use]
+pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
+    let chan = Arc::new(Chan::new(Blocks::new(std::thread::yield_now)));
+    let sender = Sender { flavor: sender::Flavor::Blocks(Arc::clone(&chan)) };
+    (sender, Receiver { flavor: receiver::Flavor::Blocks(chan) })
+}
+
+/// A receiver that is never ready, as a nil channel in Go: receiving blocks for ever, and in a select
+/// its case is never chosen. Its counterpart is [`Sender::never`].
+///
+/// # Examples
+/// ```
+/// assert!(heist::chan::never::<u8>().try_recv().unwrap_err().is_empty());
+/// ```
+#[must_use]
+pub const fn never<T>() -> Receiver<T> {
+    Receiver { flavor: receiver::Flavor::Never }
+}

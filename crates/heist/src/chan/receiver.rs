@@ -1,0 +1,356 @@
+//! The receiving end.
+
+use super::error::{RecvError, RecvTimeoutError, TryRecvError};
+use super::never;
+use super::state::{Chan, Patience, Refused};
+use crate::gmp::g::WaitReason;
+use heist_core::buffer::{Blocks, Meeting, Ring};
+use std::fmt;
+use std::iter::FusedIterator;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// What a receiver receives from.
+pub(super) enum Flavor<T> {
+    Ring(Arc<Chan<T, Ring<T>>>),
+    Blocks(Arc<Chan<T, Blocks<T>>>),
+    Meeting(Arc<Chan<T, Meeting>>),
+    /// Nothing: it is never ready.
+    Never,
+}
+
+/// Does the same with whatever channel there is.
+macro_rules! with_chan {
+    ($flavor:expr, $chan:ident => $do:expr, never => $never:expr) => {
+        match $flavor {
+            Flavor::Ring($chan) => $do,
+            Flavor::Blocks($chan) => $do,
+            Flavor::Meeting($chan) => $do,
+            Flavor::Never => $never,
+        }
+    };
+}
+
+/// The receiving end of a channel. Clones receive from the same channel, each message goes to one of
+/// them. When the last one is dropped, the channel is closed and its messages are dropped.
+///
+/// Sending is the other end's business, and does not compile here:
+///
+/// ```compile_fail,E0599
+/// let (_tx, rx) = heist::chan::bounded::<u8>(1);
+/// rx.send(1);
+/// ```
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// let (tx, rx) = heist::chan::unbounded();
+/// heist::go(move || (1..=10).for_each(|i| tx.send(i).unwrap()));
+/// assert_eq!(rx.iter().sum::<u32>(), 55);
+/// # });
+/// ```
+pub struct Receiver<T> {
+    pub(super) flavor: Flavor<T>,
+}
+
+impl<T> Receiver<T> {
+    /// Receives a message, and waits for one if there is none.
+    ///
+    /// # Errors
+    /// If the channel is or gets closed and there are no messages left.
+    ///
+    /// # Examples
+    /// ```
+    /// let (tx, rx) = heist::chan::bounded(1);
+    /// tx.send(1).unwrap();
+    /// assert_eq!(rx.recv(), Ok(1));
+    /// drop(tx);
+    /// assert!(rx.recv().is_err());
+    /// ```
+    #[inline]
+    #[doc(alias = "chanrecv")]
+    pub fn recv(&self) -> Result<T, RecvError> {
+        let received = with_chan!(&self.flavor, chan => chan.recv(Patience::ENDLESS), never => {
+            never::wait(WaitReason::ChanReceiveNil, Patience::ENDLESS);
+            Err(Refused::NotReady)
+        });
+        received.map_err(|_| RecvError)
+    }
+
+    /// Receives a message if that is possible at once: there is one, or a sender waits.
+    ///
+    /// # Errors
+    /// If it is not possible, or the channel is closed and empty.
+    ///
+    /// # Examples
+    /// ```
+    /// let (tx, rx) = heist::chan::unbounded();
+    /// assert!(rx.try_recv().unwrap_err().is_empty());
+    /// tx.send(1).unwrap();
+    /// assert_eq!(rx.try_recv(), Ok(1));
+    /// ```
+    #[inline]
+    pub fn try_recv(&self) -> Result<T, TryRecvError> {
+        with_chan!(&self.flavor, chan => {
+            chan.recv(Patience::None).map_err(|refused| match refused {
+                Refused::NotReady => TryRecvError::Empty,
+                Refused::Disconnected => TryRecvError::Disconnected,
+            })
+        }, never => Err(TryRecvError::Empty))
+    }
+
+    /// Receives a message, and waits for one, but no longer than `timeout`.
+    ///
+    /// # Errors
+    /// If the time is over, or the channel is or gets closed and there are no messages left.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// let (tx, rx) = heist::chan::unbounded::<u8>();
+    /// assert!(rx.recv_timeout(Duration::from_millis(1)).unwrap_err().is_timeout());
+    /// # drop(tx);
+    /// ```
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
+        self.recv_patiently(Patience::lasting(timeout))
+    }
+
+    /// Receives a message, and waits for one, but not past `deadline`.
+    ///
+    /// # Errors
+    /// If the time is over, or the channel is or gets closed and there are no messages left.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// let (tx, rx) = heist::chan::unbounded();
+    /// let deadline = Instant::now() + Duration::from_millis(1);
+    /// tx.send(1).unwrap();
+    /// assert_eq!(rx.recv_deadline(deadline), Ok(1));
+    /// assert!(rx.recv_deadline(deadline).unwrap_err().is_timeout());
+    /// ```
+    pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
+        self.recv_patiently(Patience::until(deadline))
+    }
+
+    fn recv_patiently(&self, patience: Patience) -> Result<T, RecvTimeoutError> {
+        let received = with_chan!(&self.flavor, chan => chan.recv(patience), never => {
+            never::wait(WaitReason::ChanReceiveNil, patience);
+            Err(Refused::NotReady)
+        });
+        received.map_err(|refused| match refused {
+            Refused::NotReady => RecvTimeoutError::Timeout,
+            Refused::Disconnected => RecvTimeoutError::Disconnected,
+        })
+    }
+
+    /// The messages until the channel is closed and empty. Waits for each.
+    ///
+    /// # Examples
+    /// ```
+    /// let (tx, rx) = heist::chan::unbounded();
+    /// tx.send(1).unwrap();
+    /// tx.send(2).unwrap();
+    /// drop(tx);
+    /// assert!(rx.iter().eq([1, 2]));
+    /// ```
+    #[must_use]
+    pub const fn iter(&self) -> Iter<'_, T> {
+        Iter { receiver: self }
+    }
+
+    /// The messages that are there. Ends when it would have to wait.
+    ///
+    /// # Examples
+    /// ```
+    /// let (tx, rx) = heist::chan::unbounded();
+    /// tx.send(1).unwrap();
+    /// assert!(rx.try_iter().eq([1]));
+    /// assert_eq!(rx.try_iter().next(), None);
+    /// # drop(tx);
+    /// ```
+    #[must_use]
+    pub const fn try_iter(&self) -> TryIter<'_, T> {
+        TryIter { receiver: self }
+    }
+
+    /// Closes the channel: nothing can be sent any more, what was sent can still be received, and
+    /// everybody who waits goes home with an error. True if this call did it, false if it was closed
+    /// already, which does no harm.
+    ///
+    /// # Examples
+    /// ```
+    /// let (tx, rx) = heist::chan::bounded(1);
+    /// tx.send(1).unwrap();
+    /// assert!(rx.close() && !rx.close());
+    /// assert_eq!(tx.send(2).unwrap_err().into_inner(), 2);
+    /// assert_eq!(rx.recv(), Ok(1));
+    /// ```
+    #[doc(alias = "closechan")]
+    pub fn close(&self) -> bool {
+        with_chan!(&self.flavor, chan => chan.close(), never => false)
+    }
+
+    /// Whether the channel is closed. There may still be messages.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        with_chan!(&self.flavor, chan => chan.is_closed(), never => false)
+    }
+
+    /// How many messages are in the buffer.
+    ///
+    /// # Examples
+    /// ```
+    /// let (tx, rx) = heist::chan::unbounded();
+    /// assert_eq!((rx.len(), rx.is_empty(), rx.capacity()), (0, true, None));
+    /// tx.send(1).unwrap();
+    /// assert_eq!((rx.len(), rx.is_full()), (1, false));
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        with_chan!(&self.flavor, chan => chan.n_buffered(), never => 0)
+    }
+
+    /// Whether the buffer is empty. A channel without a buffer always is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the buffer is full. A channel without a buffer always is.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.capacity().is_some_and(|capacity| self.len() >= capacity)
+    }
+
+    /// How many messages the buffer holds, or None if there is no bound.
+    #[must_use]
+    pub fn capacity(&self) -> Option<usize> {
+        with_chan!(&self.flavor, chan => chan.buffer_capacity(), never => Some(0))
+    }
+
+    /// Whether both receive from the same channel.
+    ///
+    /// # Examples
+    /// ```
+    /// let (_tx, a) = heist::chan::bounded::<u8>(1);
+    /// let (_tx, b) = heist::chan::bounded::<u8>(1);
+    /// assert!(a.same_channel(&a.clone()) && !a.same_channel(&b));
+    /// ```
+    #[must_use]
+    pub fn same_channel(&self, other: &Self) -> bool {
+        match (&self.flavor, &other.flavor) {
+            (Flavor::Ring(a), Flavor::Ring(b)) => Arc::ptr_eq(a, b),
+            (Flavor::Blocks(a), Flavor::Blocks(b)) => Arc::ptr_eq(a, b),
+            (Flavor::Meeting(a), Flavor::Meeting(b)) => Arc::ptr_eq(a, b),
+            (Flavor::Never, Flavor::Never) => true,
+            _ => false,
+        }
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        with_chan!(&self.flavor, chan => {
+            // The caller has a share, so the count is not zero.
+            chan.n_receivers.fetch_add(1, Ordering::Relaxed);
+        }, never => ());
+        let flavor = match &self.flavor {
+            Flavor::Ring(chan) => Flavor::Ring(Arc::clone(chan)),
+            Flavor::Blocks(chan) => Flavor::Blocks(Arc::clone(chan)),
+            Flavor::Meeting(chan) => Flavor::Meeting(Arc::clone(chan)),
+            Flavor::Never => Flavor::Never,
+        };
+        Self { flavor }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        with_chan!(&self.flavor, chan => {
+            // ORDERING: AcqRel: the last one comes after everything the others did.
+            if chan.n_receivers.fetch_sub(1, Ordering::AcqRel) == 1 {
+                chan.close();
+                chan.discard_messages();
+            }
+        }, never => ());
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Receiver { .. }")
+    }
+}
+
+impl<T> UnwindSafe for Receiver<T> {}
+impl<T> RefUnwindSafe for Receiver<T> {}
+
+/// The messages of a channel until it is closed; see [`Receiver::iter`].
+#[derive(Debug)]
+pub struct Iter<'a, T> {
+    receiver: &'a Receiver<T>,
+}
+
+/// The messages that are there; see [`Receiver::try_iter`].
+#[derive(Debug)]
+pub struct TryIter<'a, T> {
+    receiver: &'a Receiver<T>,
+}
+
+/// The messages of a channel until it is closed, from a receiver that was given up for it.
+#[derive(Debug)]
+pub struct IntoIter<T> {
+    receiver: Receiver<T>,
+}
+
+impl<T> Iterator for Iter<'_, T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        self.receiver.recv().ok()
+    }
+}
+
+impl<T> Iterator for TryIter<'_, T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        self.receiver.try_recv().ok()
+    }
+}
+
+impl<T> Iterator for IntoIter<T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        self.receiver.recv().ok()
+    }
+}
+
+impl<T> FusedIterator for Iter<'_, T> {}
+impl<T> FusedIterator for IntoIter<T> {}
+
+impl<'a, T> IntoIterator for &'a Receiver<T> {
+    type Item = T;
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+impl<T> IntoIterator for Receiver<T> {
+    type Item = T;
+    type IntoIter = IntoIter<T>;
+
+    fn into_iter(self) -> IntoIter<T> {
+        IntoIter { receiver: self }
+    }
+}
