@@ -24,6 +24,7 @@
 //! | [`mutex_word`] | the word of the mutex: holder, waiters, starvation |
 //! | [`rw_word`] | the word of the read-write lock: readers, and the writer that waits for them |
 //! | [`lock_rank`] | the lock order as text, checked in debug builds |
+//! | [`stop`] | the count behind a stop of the world |
 //! | [`rng`] | the seeded random numbers of the scheduler |
 //! | [`mod@throw`] | the way out when the scheduler finds itself corrupted |
 //! | [`sync`] | the one switch between std's and loom's atomics |
@@ -47,6 +48,7 @@ pub mod rw_word;
 pub mod spinning;
 pub mod status;
 pub mod steal_order;
+pub mod stop;
 pub mod sync;
 pub mod throw;
 pub mod timer_heap;

@@ -40,6 +40,7 @@ const N_RANKS: usize = 10;
 
 /// `(a, b)`: b may be taken while a is held. Chains follow.
 pub const ORDER: &[(Rank, Rank)] = &[
+    (Rank::World, Rank::Timers),
     (Rank::World, Rank::Sched),
     (Rank::PollDesc, Rank::Timer),
     (Rank::WaitQueue, Rank::Timer),

@@ -71,6 +71,8 @@ pub const TAKEN: u32 = 1;
 pub const PREEMPT: u32 = 2;
 /// The goroutine ran out of stack inside the runtime.
 pub const OVERFLOW: u32 = 4;
+/// The world stops: the goroutine waits where it is before it goes on.
+pub const STOP: u32 = 8;
 
 /// The word and the flags of one M.
 #[derive(Debug)]
@@ -139,12 +141,15 @@ impl MWord {
     /// on success takes the P before it releases it.
     #[must_use]
     pub fn take(&self, seen: Stamp, heavy_fence: impl FnOnce()) -> bool {
-        self.call_attention(TAKEN);
+        let before = self.attention.fetch_or(TAKEN, Ordering::AcqRel);
         heavy_fence();
         if self.stamp() == seen && seen.place() != Place::Runtime {
             return true;
         }
-        self.clear_attention(TAKEN);
+        // If it was set before, the owner still has to look: its P came and went.
+        if before & TAKEN == 0 {
+            self.clear_attention(TAKEN);
+        }
         false
     }
 }

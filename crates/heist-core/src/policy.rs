@@ -90,6 +90,14 @@ pub const fn wait_for_timer(now: u64, until: u64, short_waits: u32) -> (u64, u32
 /// How often a goroutine that does not listen is forced.
 pub const FORCE_PERIOD_NS: u64 = 1_000_000;
 
+/// How long a stop of the world waits for goroutines to stop by themselves before it forces them.
+pub const STOP_ASK_NS: u64 = 20_000;
+/// How often it forces those that have not stopped.
+pub const STOP_FORCE_NS: u64 = 100_000;
+/// After so long it takes the P of a thread that does not stop, which runs on without one. Longer than
+/// a thread waits for a CPU on a machine with too much to do.
+pub const STOP_PATIENCE_NS: u64 = 1_000_000_000;
+
 /// How far into the global queue somebody looks, under the lock, for a goroutine that brings its own
 /// thread.
 pub const TAKER_SEARCH_MAX: u32 = 64;

@@ -32,6 +32,7 @@ pub mod net;
 mod netpoll;
 mod panic_report;
 mod preempt;
+mod procs;
 mod runtime;
 mod sched;
 mod snapshot;
@@ -49,6 +50,7 @@ pub use goroutine::{
 };
 pub use heist_core::policy::StealPolicy;
 pub use heist_macros::{main, test};
+pub use procs::{procs, set_procs, with_procs};
 pub use runtime::{Handle, Runtime};
 pub use sched::PanicPolicy;
 

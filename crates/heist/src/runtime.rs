@@ -5,6 +5,7 @@ use crate::coro::overflow;
 use crate::current;
 use crate::goroutine::{self, JoinError, JoinHandle, SpawnError};
 use crate::metrics::{Metrics, ProcStats};
+use crate::procs;
 use crate::sched::deadlock::Runner;
 use crate::sched::helper::Helper;
 use crate::sched::shutdown::Closed;
@@ -163,6 +164,29 @@ impl Runtime {
     pub fn procs(&self) -> usize {
         self.sched.procs() as usize
     }
+
+    /// Changes how many goroutines can run at the same time, and returns how many it were.
+    ///
+    /// The world stops for that, for some ten microseconds: goroutines that run are stopped where
+    /// they are and go on afterwards, on the same thread. What lay in the queues of processors that
+    /// are taken away goes to the front of the global queue. Setting what is set already stops
+    /// nothing. A runtime that has shut down stays as it is.
+    ///
+    /// # Panics
+    /// If `n` is 0 or more than a runtime can have, 4096.
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().procs(4).build() }?;
+    /// assert_eq!(rt.set_procs(2), 4);
+    /// assert_eq!(rt.procs(), 2);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    #[doc(alias = "GOMAXPROCS")]
+    #[track_caller]
+    pub fn set_procs(&self, n: usize) -> usize {
+        procs::set_procs_of(&self.sched, n)
+    }
 }
 
 /// Goes on with the panic of the main goroutine, or makes one of how else it ended.
@@ -215,6 +239,10 @@ pub struct Handle {
 }
 
 impl Handle {
+    pub(crate) fn sched(&self) -> &Sched {
+        &self.sched
+    }
+
     /// The runtime of the calling goroutine, None on a plain thread.
     #[must_use]
     pub fn current() -> Option<Self> {
@@ -270,6 +298,36 @@ impl Handle {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         Metrics::read(&self.sched)
+    }
+
+    /// How many goroutines can run at the same time.
+    #[must_use]
+    #[doc(alias = "GOMAXPROCS")]
+    pub fn procs(&self) -> usize {
+        self.sched.procs() as usize
+    }
+
+    /// Changes how many goroutines can run at the same time, and returns how many it were.
+    ///
+    /// The world stops for that, for some ten microseconds: goroutines that run are stopped where
+    /// they are and go on afterwards, on the same thread. What lay in the queues of processors that
+    /// are taken away goes to the front of the global queue. Setting what is set already stops
+    /// nothing. A runtime that has shut down stays as it is.
+    ///
+    /// # Panics
+    /// If `n` is 0 or more than a runtime can have, 4096.
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().procs(4).build() }?;
+    /// assert_eq!(rt.handle().set_procs(2), 4);
+    /// assert_eq!(rt.handle().procs(), 2);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    #[doc(alias = "GOMAXPROCS")]
+    #[track_caller]
+    pub fn set_procs(&self, n: usize) -> usize {
+        procs::set_procs_of(&self.sched, n)
     }
 }
 

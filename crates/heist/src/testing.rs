@@ -5,7 +5,8 @@ mod allocator;
 pub use allocator::CheckedAllocator;
 
 use crate::current;
-use crate::runtime::Runtime;
+use crate::procs::with_reins;
+use crate::runtime::{Handle, Runtime};
 use crate::sys::lock::Lock;
 use heist_core::lock_rank::Rank;
 
@@ -37,11 +38,28 @@ pub fn sample(rt: &Runtime) -> Sample {
         n_idle: sched.idle.count(),
         n_spinning: sched.spinning.n(),
         need_spinning: sched.spinning.requested(),
-        global: sched.global_len().get()
-            + sched.all_ps().iter().map(|pp| pp.yielded.len()).sum::<u32>(),
-        queued: sched.all_ps().iter().map(|pp| pp.queue.len()).collect(),
-        idle: sched.all_ps().iter().map(|pp| sched.idle.idle.contains(pp.id)).collect(),
+        global: sched.global_len().get() + sched.all_ps().map(|pp| pp.yielded.len()).sum::<u32>(),
+        queued: sched.all_ps().map(|pp| pp.queue.len()).collect(),
+        idle: sched.all_ps().map(|pp| sched.idle.idle.contains(pp.id)).collect(),
     }
+}
+
+/// Runs `f` while the world of `rt` is stopped. None if the runtime has ended.
+///
+/// `f` must not allocate, free, panic or wait: goroutines may have been stopped inside the allocator.
+pub fn stop_the_world<T>(rt: &Handle, f: impl FnOnce() -> T) -> Option<T> {
+    with_reins(rt.sched(), |caller, reins| {
+        let world = rt.sched().stop_the_world(reins, caller)?;
+        let result = f();
+        drop(world);
+        Some(result)
+    })
+}
+
+/// How often the world of `rt` was stopped.
+#[must_use]
+pub fn n_stops(rt: &Handle) -> u64 {
+    with_reins(rt.sched(), |_, reins| reins.n_stops)
 }
 
 /// The tick of the calling goroutine's processor.

@@ -10,6 +10,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("lib", 0),
     ("builder", 0),
     ("runtime", 0),
+    ("procs", 0),
     ("testing", 0),
     // 1: the API that user code calls.
     ("chan", 1),

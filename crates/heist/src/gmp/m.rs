@@ -6,6 +6,7 @@
 //! # Who may touch what
 //! - `note`, `tid`, `word`: anyone.
 //! - `next_p`, `wake_spinning`: whoever wakes the M, before it notes it; then the M.
+//! - `stopped_p`: under the scheduler lock, and by the M when it goes on after a stop of the world.
 //! - everything else behind `Cell`: the M itself, be it in the scheduler or in a goroutine it
 //!   runs.
 //!
@@ -115,6 +116,8 @@ pub(crate) struct M {
     /// What the waker hands over.
     pub(crate) next_p: Cell<*const P>,
     pub(crate) wake_spinning: Cell<bool>,
+    /// The P that stopped for a stop of the world while this M held it.
+    pub(crate) stopped_p: Cell<*const P>,
     pub(crate) note: Note,
     idle_link: DoubleLink<M>,
     /// The record made before this one: the list of all.
@@ -152,6 +155,7 @@ impl M {
             ends: Cell::new(false),
             next_p: Cell::new(null()),
             wake_spinning: Cell::new(false),
+            stopped_p: Cell::new(null()),
             note: Note::new(),
             idle_link: DoubleLink::new(),
             made_before: Cell::new(null()),
@@ -170,6 +174,7 @@ impl M {
         self.n_bindings.set(0);
         self.ends.set(false);
         self.new_timer_ns.set(NEVER);
+        self.stopped_p.set(null());
         self.note.clear();
     }
 

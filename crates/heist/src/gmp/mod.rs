@@ -7,6 +7,7 @@ pub(crate) mod g;
 pub(crate) mod m;
 pub(crate) mod p;
 pub(crate) mod pool;
+pub(crate) mod proc_table;
 pub(crate) mod shown;
 pub(crate) mod yielded;
 

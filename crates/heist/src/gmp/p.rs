@@ -13,8 +13,8 @@ use heist_core::list::List;
 use heist_core::rng::Rng;
 use heist_core::run_queue::{Owner, RunQueue};
 use heist_core::sync::{AtomicPtr, AtomicU32, Ordering};
-use std::cell::UnsafeCell;
-use std::ptr::null_mut;
+use std::cell::{Cell, UnsafeCell};
+use std::ptr::{NonNull, null_mut};
 
 /// What only the holder of the P uses.
 pub(crate) struct Local {
@@ -33,9 +33,31 @@ pub(crate) struct Local {
 impl Drop for Local {
     /// Stacks and records belong to the process: what the P kept goes back.
     fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+impl Local {
+    /// Leaves its stacks and records to the other Ps.
+    pub(crate) fn give_back(&mut self) {
         self.stacks.spill(0);
         pool::spill(&mut self.free_gs, 0);
     }
+}
+
+/// Whether a P has stopped for a stop of the world, and who waits for it to start again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    /// It has not.
+    No,
+    /// Nobody waits for it.
+    Free,
+    /// This M searched with it, and sleeps until it is handed a P.
+    Left(NonNull<M>),
+    /// This M sleeps with its goroutine until it gets the P back.
+    Awaited(NonNull<M>),
+    /// It was taken from this M, which is in user code or in a blocking call. It gets it back.
+    Lost(NonNull<M>),
 }
 
 /// A processor.
@@ -50,11 +72,14 @@ pub(crate) struct P {
     tick: CachePadded<AtomicU32>,
     /// The M that holds it, for reports.
     m: AtomicPtr<M>,
+    /// Under the scheduler lock.
+    pub(crate) stopped: Cell<Stopped>,
     local: CachePadded<UnsafeCell<Local>>,
     pub(crate) stats: CachePadded<Shard>,
 }
 
-// SAFETY: `local` is used by the holder of the P alone; the rest is atomic.
+// SAFETY: `local` is used by the holder of the P alone, `stopped` under the scheduler lock; the rest
+// is atomic.
 unsafe impl Sync for P {}
 // SAFETY: as above.
 unsafe impl Send for P {}
@@ -68,6 +93,7 @@ impl P {
             yielded: CachePadded::new(Yielded::new()),
             tick: CachePadded::new(AtomicU32::new(0)),
             m: AtomicPtr::new(null_mut()),
+            stopped: Cell::new(Stopped::No),
             local: CachePadded::new(UnsafeCell::new(Local {
                 rng: Rng::new(seed ^ u64::from(id)),
                 free_gs: List::new(),
@@ -100,6 +126,23 @@ impl P {
     pub(crate) unsafe fn local(&self) -> &mut Local {
         // SAFETY: by the caller's promise.
         unsafe { &mut *self.local.get() }
+    }
+
+    /// Takes everything away that lies here, for a P that is no longer wanted: goroutines in the
+    /// order in which they would have run; its timers go to `heir`. Its memory is given back later,
+    /// by [`Local::give_back`].
+    ///
+    /// # Safety
+    /// The world is stopped, by the caller.
+    #[doc(alias = "destroy")]
+    pub(crate) unsafe fn retire(&self, heir: &Self) -> List<G> {
+        if !heir.timers.take_over(&self.timers) {
+            heist_core::throw!("P::retire: the system has no memory for the timers");
+        }
+        // SAFETY: by the caller's promise nobody else holds this P.
+        let mut queued = unsafe { self.owner() }.drain();
+        queued.append(&mut self.yielded.take(u32::MAX));
+        queued
     }
 
     /// Whether nothing waits here.

@@ -73,11 +73,11 @@ impl Metrics {
         let stacks = stack::usage();
         let live = sched.n_live();
         let procs = u64::from(sched.procs());
-        let running = sched.all_ps().iter().filter(|pp| pp.runs_one()).count() as u64;
+        let running = sched.all_ps().filter(|pp| pp.runs_one()).count() as u64;
         let spinning = u64::from(sched.spinning.n());
         let running = running.min(live);
         let queued: u64 =
-            sched.all_ps().iter().map(|pp| u64::from(pp.queue.len() + pp.yielded.len())).sum();
+            sched.all_ps().map(|pp| u64::from(pp.queue.len() + pp.yielded.len())).sum();
         let runnable = (queued + u64::from(sched.global_len().get())).min(live - running);
         let threads = u64::from(sched.lock.lock().n_ms);
         let mut list = Vec::with_capacity(48);
@@ -184,7 +184,7 @@ impl Metrics {
             "Times a thread was handed a processor.",
             totals.m_unparks,
         );
-        let timers = sched.all_ps().iter().map(|pp| pp.timers.len() as u64).sum();
+        let timers = sched.all_ps().map(|pp| pp.timers.len() as u64).sum();
         add("/heist/timers:timers", Gauge, "Deadlines kept, of waits that are over too.", timers);
         add(
             "/heist/timers/added:timers",

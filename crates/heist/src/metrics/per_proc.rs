@@ -30,6 +30,6 @@ impl ProcStats {
             queued: pp.queue.len() + pp.yielded.len(),
             idle: sched.idle.idle.contains(pp.id),
         };
-        sched.all_ps().iter().map(of).collect()
+        sched.all_ps().map(of).collect()
     }
 }

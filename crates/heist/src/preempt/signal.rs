@@ -9,7 +9,7 @@ use crate::gmp::M;
 use crate::sched::bound;
 use crate::sys::membarrier::light_fence;
 use crate::sys::signal::Interrupted;
-use heist_core::m_word::{PREEMPT, Place};
+use heist_core::m_word::{PREEMPT, Place, STOP};
 use heist_core::status::Status;
 use std::ptr::NonNull;
 
@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) -> bool {
     // SAFETY: the M of the calling thread is alive.
     let Some(m) = (unsafe { current::m().as_ref() }) else { return false };
-    if m.word.attention() & PREEMPT == 0 {
+    if m.word.attention() & (PREEMPT | STOP) == 0 {
         return false;
     }
     if interrupted.in_another_handler() || m.word.stamp().place() != Place::User {
@@ -35,13 +35,16 @@ fn stop(m: &M) {
     if m.word.enter(light_fence) {
         // The P is being taken: this thread looked asleep. Nothing to give.
         sched.regain_p(m);
-        return m.word.leave(Place::User);
+        return go_on(m);
     }
     let Some(gp) = m.current() else { return m.word.leave(Place::User) };
+    if m.word.attention() & STOP != 0 {
+        return go_on(m);
+    }
     let mut locked = sched.lock.lock();
     let Some(taker) = sched.find_taker(&mut locked) else {
         drop(locked);
-        return m.word.leave(Place::User);
+        return go_on(m);
     };
     m.word.clear_attention(PREEMPT);
     let pp = m.release_p();
@@ -56,5 +59,13 @@ fn stop(m: &M) {
     // list.
     unsafe { sched.hand_over(taker, pp, crate::sched::wake::Start::Working) };
     sched.wait_for_turn(m);
+    go_on(m);
+}
+
+/// Goes back to user code, but not while the world is stopped.
+fn go_on(m: &M) {
+    while m.word.attention() & STOP != 0 {
+        m.sched().stop_here(m);
+    }
     m.word.leave(Place::User);
 }

@@ -110,6 +110,9 @@ impl Sched {
     /// Finds an M for a P whose own M is about to sleep, or puts it to rest.
     #[doc(alias = "handoffp")]
     pub(crate) fn handoff_p(&self, pp: &P) {
+        if self.stop_instead(pp) {
+            return;
+        }
         if !pp.is_empty() || self.global_len().get() != 0 {
             return self.start_m(pp, Start::Working);
         }

@@ -67,6 +67,12 @@ impl Sched {
     fn search(&self, m: &M) -> Option<Next> {
         let mut lingered = false;
         loop {
+            if self.stop.pending() {
+                match self.stop_searching(m) {
+                    Found::Leave => return None,
+                    _ => continue,
+                }
+            }
             if let Some(next) = self.find_with_p(m, m.p()) {
                 return Some(next);
             }

@@ -6,15 +6,16 @@
 //! If the system refuses a thread, the P goes back to rest and its work to the global queue, where
 //! the Ms that there are find it; the helper tries again later.
 
+use super::find_runnable::Found;
 use super::wake::Start;
 use super::{Phase, Sched, schedule};
 use crate::coro::stack;
-use crate::gmp::{M, P};
+use crate::gmp::M;
 use crate::sys::futex::Kernel;
 use crate::sys::{stderr, thread};
 use heist_core::note::Futex;
 use heist_core::sync::{AtomicU32, Ordering};
-use std::ptr::{NonNull, null};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -108,6 +109,10 @@ impl Orphans {
     pub(crate) fn push(&mut self, p: u32, start: Start) {
         self.waiting.push((p, start));
     }
+
+    pub(crate) fn pop(&mut self) -> Option<(u32, Start)> {
+        self.waiting.pop()
+    }
 }
 
 /// The helper's own state.
@@ -200,7 +205,9 @@ impl Helper {
         }
     }
 
-    /// Finds or makes an M for every P that waits for one.
+    /// Finds or makes an M for every P that waits for one. While it makes one it has no P in its
+    /// hands: it may have to wait for a goroutine that holds the allocator's lock and that a stop of
+    /// the world has stopped, and the stop would wait for the P.
     fn adopt_orphans(&mut self) {
         if self.refused_until.is_some_and(|until| until <= Instant::now()) {
             self.refused_until = None;
@@ -210,14 +217,16 @@ impl Helper {
         let sched = Arc::clone(&self.sched);
         loop {
             let mut locked = sched.lock.lock();
-            let Some((id, start)) = locked.orphans.waiting.pop() else {
+            if locked.orphans.waiting.len() <= locked.n_starting as usize {
                 return;
-            };
-            let pp = sched.p(id);
-            if let Some(m) = locked.idle_ms.pop() {
+            }
+            if !locked.idle_ms.is_empty()
+                && let Some((id, start)) = locked.orphans.pop()
+                && let Some(m) = locked.idle_ms.pop()
+            {
                 drop(locked);
                 // SAFETY: an idle M is alive and, off the list, this thread's to wake.
-                unsafe { sched.hand_over(m, pp, start) };
+                unsafe { sched.hand_over(m, sched.p(id), start) };
                 continue;
             }
             let full = locked.n_ms >= sched.config.max_threads;
@@ -228,10 +237,11 @@ impl Helper {
             }
             if !refused {
                 locked.n_ms += 1;
+                locked.n_starting += 1;
             }
             drop(locked);
-            if refused || !self.make_m(pp, start) {
-                sched.put_orphan_to_rest(pp, start, refused);
+            if refused || !self.make_m() {
+                sched.put_orphan_to_rest();
             }
         }
     }
@@ -242,21 +252,21 @@ impl Helper {
         if !locked.idle_ms.is_empty() || locked.n_ms >= self.sched.config.max_threads {
             return;
         }
-        locked.n_ms += 1;
-        drop(locked);
-        if self.refused_until.is_some() || !self.make_m(null(), Start::Working) {
-            self.sched.lock.lock().n_ms -= 1;
+        if self.refused_until.is_some() {
+            return;
         }
+        locked.n_ms += 1;
+        locked.n_starting += 1;
+        drop(locked);
+        self.make_m();
     }
 
-    /// Starts a thread for `pp`, or without a P for one to do nothing. False if the system refuses.
-    fn make_m(&mut self, pp: *const P, start: Start) -> bool {
+    /// Starts a thread, which was counted already. False if the system refuses.
+    fn make_m(&mut self) -> bool {
         let sched = Arc::clone(&self.sched);
         let owned = self.free_record();
         // SAFETY: records live as long as the runtime, and no thread has this one yet.
         let m = unsafe { owned.as_ref() };
-        m.next_p.set(pp);
-        m.wake_spinning.set(start == Start::Spinning);
         let name = format!("{}-m{}", sched.config.name, m.id); // ALLOC: helper thread
         let given = Owned(owned);
         match thread::spawn(name, move || m_main(sched, given)) {
@@ -266,6 +276,10 @@ impl Helper {
             }
             Err(error) => {
                 self.free.push(owned);
+                let mut locked = self.sched.lock.lock();
+                locked.n_ms -= 1;
+                locked.n_starting -= 1;
+                drop(locked);
                 self.complain(&error);
                 self.refused_until = Some(Instant::now() + REFUSED_PAUSE);
                 false
@@ -365,17 +379,29 @@ fn thread_exhaustion(sched: &Sched) -> ! {
 }
 
 impl Sched {
-    /// No thread could be made for `pp`: its work goes where others find it.
-    fn put_orphan_to_rest(&self, pp: &P, start: Start, was_refused: bool) {
-        // SAFETY: the P was given to the helper, so nobody else holds it.
+    /// A new M begins: with a P that waits for one, or with a rest.
+    pub(super) fn first_p(&self, m: &M) -> Found {
+        let mut locked = self.lock.lock();
+        locked.n_starting -= 1;
+        let Some((id, start)) = locked.orphans.pop() else {
+            drop(locked);
+            return self.stop_m(m);
+        };
+        m.acquire_p(self.p(id));
+        m.spinning.set(start == Start::Spinning);
+        Found::Retry
+    }
+
+    /// No thread could be made for a P that waits for one: its work goes where others find it.
+    fn put_orphan_to_rest(&self) {
+        let mut locked = self.lock.lock();
+        let Some((id, start)) = locked.orphans.pop() else { return };
+        let pp = self.p(id);
+        // SAFETY: nobody holds an orphan, and this thread has just taken it off the list.
         let mut work = unsafe { pp.owner() }.drain();
         work.append(&mut pp.yielded.take(u32::MAX));
-        let mut locked = self.lock.lock();
         locked.global.prepend(self.global_len(), &mut work);
         self.rest_p(&mut locked, pp);
-        if !was_refused {
-            locked.n_ms -= 1;
-        }
         drop(locked);
         if start == Start::Spinning {
             self.spinning.stop();
@@ -383,8 +409,8 @@ impl Sched {
     }
 
     /// Wakes somebody if there is anything to run.
-    fn wake_p_if_work(&self) {
-        let any = self.global_len().get() != 0 || self.all_ps().iter().any(|pp| !pp.is_empty());
+    pub(super) fn wake_p_if_work(&self) {
+        let any = self.global_len().get() != 0 || self.all_ps().any(|pp| !pp.is_empty());
         if any {
             self.wake_p();
         }

@@ -8,9 +8,11 @@
 
 use super::find_runnable::{Found, take_batch};
 use super::{Locked, Phase, Sched};
+use crate::gmp::p::Stopped;
 use crate::gmp::{M, P};
 use crate::sys::clock;
 use crate::sys::futex::Kernel;
+use heist_core::m_word::STOP;
 use heist_core::timer_heap::NEVER;
 use std::ptr::{NonNull, null};
 
@@ -26,6 +28,10 @@ impl Sched {
     /// Gives the P back and sleeps until there is something to do.
     pub(crate) fn sleep(&self, m: &M) -> Found {
         let mut locked = self.lock.lock();
+        if self.stop.pending() {
+            drop(locked);
+            return self.stop_searching(m);
+        }
         if self.phase() == Phase::Stopped {
             let pp = m.release_p();
             self.rest_p(&mut locked, pp);
@@ -72,15 +78,18 @@ impl Sched {
         }
     }
 
-    /// Puts a P to rest.
+    /// Puts a P to rest, or counts it if the world stops: the only way onto the idle stack.
     pub(crate) fn rest_p(&self, locked: &mut Locked, pp: &P) {
+        if self.stop.pending() {
+            return self.count_stopped(locked, pp, Stopped::Free);
+        }
         locked.idle_ps.put(&self.idle, pp.id, pp.timers.earliest() != NEVER);
     }
 
     /// Looks through all queues after the P is gone.
     fn look_once_more(&self, m: &M) -> LastLook {
         let global = self.global_len().get() != 0;
-        if !global && !self.all_ps().iter().any(|pp| self.can_rob(pp)) {
+        if !global && !self.all_ps().any(|pp| self.can_rob(pp)) {
             return LastLook::Sleep;
         }
         let mut locked = self.lock.lock();
@@ -110,6 +119,11 @@ impl Sched {
             // SAFETY: this M is in no list and stays where it is until its thread ends.
             unsafe { locked.idle_ms.push(NonNull::from(m)) };
         }
+        self.sleep_idle(m)
+    }
+
+    /// Sleeps until somebody hands a P over. The M is where they find it.
+    pub(super) fn sleep_idle(&self, m: &M) -> Found {
         self.stats.m_parks.add_shared(1);
         let asleep_ns = clock::now_ns();
         m.note.sleep(&Kernel);
@@ -127,6 +141,10 @@ impl Sched {
         };
         m.acquire_p(pp);
         m.spinning.set(m.wake_spinning.get());
+        if self.stop.pending() {
+            // The stopper may not have seen who holds this P now.
+            m.word.call_attention(STOP);
+        }
         Found::Retry
     }
 }

@@ -43,7 +43,10 @@ impl Sched {
             for _ in 0..PAUSES_PER_LOOK {
                 std::hint::spin_loop();
             }
-            if self.global_len().get() != 0 || self.all_ps().iter().any(|pp| self.can_rob(pp)) {
+            if self.global_len().get() != 0
+                || self.stop.pending()
+                || self.all_ps().any(|pp| self.can_rob(pp))
+            {
                 return Found::Retry;
             }
             if clock::now_ns() >= until {

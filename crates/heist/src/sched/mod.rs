@@ -23,10 +23,12 @@ pub(crate) mod leave;
 pub(crate) mod linger;
 pub(crate) mod park;
 pub(crate) mod poll;
+pub(crate) mod procs;
 pub(crate) mod schedule;
 pub(crate) mod shutdown;
 pub(crate) mod spawn;
 pub(crate) mod steal;
+pub(crate) mod stop;
 pub(crate) mod syscall;
 pub(crate) mod sysmon;
 pub(crate) mod timers;
@@ -35,6 +37,7 @@ pub(crate) mod wake;
 
 use crate::coro::stack::Class;
 use crate::gmp::m::AllMs;
+use crate::gmp::proc_table::ProcTable;
 use crate::gmp::{G, M, P};
 use crate::metrics::shard::{Shard, Totals};
 use crate::sys::lock::Lock;
@@ -48,7 +51,9 @@ use heist_core::policy::{PROCS_MAX, StealPolicy};
 use heist_core::spinning::Spinning;
 use heist_core::status::Status;
 use heist_core::steal_order::StealOrder;
+use heist_core::stop::StopCount;
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
+use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 
 /// What to do when a goroutine panics.
@@ -86,6 +91,13 @@ pub(crate) struct Config {
     pub(crate) chaos: Option<u64>,
 }
 
+impl Config {
+    /// A new P for this runtime.
+    fn new_p(&self, id: u32) -> P {
+        P::new(id, self.stack, self.seed, self.chaos)
+    }
+}
+
 /// How far a runtime is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -111,6 +123,8 @@ pub(crate) struct Locked {
     pub(crate) stackless: List<G>,
     /// Ms that have a thread.
     pub(crate) n_ms: u32,
+    /// Of these, how many have not begun to run: each of them looks for an orphan first.
+    pub(crate) n_starting: u32,
 }
 
 /// A runtime's scheduler.
@@ -120,9 +134,14 @@ pub(crate) struct Sched {
     pub(crate) idle: CachePadded<IdleView>,
     pub(crate) spinning: Spinning,
     pub(crate) linger: linger::Linger,
-    pub(crate) steal_order: StealOrder,
-    all_ps: Box<[P]>,
+    /// Changes only while the world is stopped.
+    steal_order: UnsafeCell<StealOrder>,
+    pub(crate) table: ProcTable,
     pub(crate) all_ms: AllMs,
+    /// Whether the world stops.
+    pub(crate) stop: CachePadded<StopCount>,
+    /// Held across a stop of the world.
+    pub(crate) reins: Lock<stop::Reins>,
     phase: AtomicU32,
     started_ns: u64,
     /// Minutes since the start, as sysmon last saw them; see `minute_now`.
@@ -159,12 +178,17 @@ impl Sched {
         for id in (0..procs).rev() {
             idle_ps.put(&idle, id, false);
         }
+        let table = ProcTable::new();
+        for id in 0..procs {
+            table.add(Box::new(config.new_p(id)));
+        }
+        table.set_live(procs);
         Ok(Self {
             poll: CachePadded::new(poll::PollGate::new()?),
-            all_ps: (0..procs)
-                .map(|id| P::new(id, config.stack, config.seed, config.chaos))
-                .collect(),
+            table,
             all_ms: AllMs::new(),
+            stop: CachePadded::new(StopCount::new()),
+            reins: Lock::new(Rank::World, stop::Reins::default()),
             lock: CachePadded::new(Lock::with_beside(
                 Rank::Sched,
                 Locked {
@@ -175,13 +199,14 @@ impl Sched {
                     orphans: helper::Orphans::new(PROCS_MAX),
                     stackless: List::new(),
                     n_ms: 0,
+                    n_starting: 0,
                 },
                 GlobalLen::new(),
             )),
             idle: CachePadded::new(idle),
             spinning: Spinning::new(),
             linger: linger::Linger::new(),
-            steal_order: StealOrder::new(procs),
+            steal_order: UnsafeCell::new(StealOrder::new(procs)),
             unborn: AtomicU64::new(0),
             n_stackless: AtomicU32::new(0),
             endings: AtomicU32::new(0),
@@ -208,18 +233,38 @@ impl Sched {
     #[inline]
     #[doc(alias = "gomaxprocs")]
     pub(crate) fn procs(&self) -> u32 {
-        self.all_ps.len() as u32
+        self.table.n_live()
     }
 
     /// A P by number.
     #[inline]
     pub(crate) fn p(&self, id: u32) -> &P {
-        &self.all_ps[id as usize]
+        self.table.get(id)
     }
 
-    /// All Ps.
-    pub(crate) fn all_ps(&self) -> &[P] {
-        &self.all_ps
+    /// The Ps that run goroutines.
+    #[inline]
+    pub(crate) fn all_ps(&self) -> impl Iterator<Item = &P> {
+        self.table.live()
+    }
+
+    /// The walks over the other Ps.
+    ///
+    /// # Safety
+    /// The caller holds a P, and uses the answer no longer than that.
+    #[inline]
+    pub(crate) unsafe fn steal_order(&self) -> &StealOrder {
+        // SAFETY: it changes only while the world is stopped, and then nobody holds a P.
+        unsafe { &*self.steal_order.get() }
+    }
+
+    /// Replaces the walks.
+    ///
+    /// # Safety
+    /// The caller has stopped the world.
+    pub(crate) unsafe fn swap_steal_order(&self, order: &mut StealOrder) {
+        // SAFETY: by the caller's promise nobody reads it.
+        std::mem::swap(unsafe { &mut *self.steal_order.get() }, order);
     }
 
     /// Minutes since the start, to mark the beginning of a wait with: a load, not a clock.
@@ -281,7 +326,7 @@ impl Sched {
         // What ends a goroutine is counted after what makes it, so reading the ends first never
         // shows more ends than beginnings; the reader's order over shards keeps that only roughly,
         // so differences saturate.
-        for pp in &self.all_ps {
+        for pp in self.table.made() {
             totals.add(&pp.stats);
         }
         totals.add(&self.stats);
@@ -293,12 +338,12 @@ impl Sched {
         let finished = |shard: &Shard| shard.finished.get();
         let created = |shard: &Shard| shard.created.get();
         let ended: u64 =
-            self.all_ps.iter().map(|pp| finished(&pp.stats)).sum::<u64>() + finished(&self.stats);
+            self.table.made().map(|pp| finished(&pp.stats)).sum::<u64>() + finished(&self.stats);
         // ORDERING: the ends are read before the beginnings, so an end is never counted without
         // its beginning.
         heist_core::sync::fence(Ordering::SeqCst);
         let begun: u64 =
-            self.all_ps.iter().map(|pp| created(&pp.stats)).sum::<u64>() + created(&self.stats);
+            self.table.made().map(|pp| created(&pp.stats)).sum::<u64>() + created(&self.stats);
         begun.saturating_sub(ended)
     }
 
@@ -322,7 +367,7 @@ impl Sched {
             self.spinning.requested(),
             self.global_len().get(),
         ));
-        for pp in &self.all_ps {
+        for pp in self.all_ps() {
             stderr::report(format_args!(
                 "\tP{}: queued={} yielded={} tick={} held={} idle={}\n",
                 pp.id,

@@ -22,9 +22,7 @@ use std::ptr::{NonNull, null_mut};
 pub(crate) fn run(m: &M) {
     let sched = m.sched();
     current::set_m(m);
-    // A spare M begins with a rest.
-    let first = if m.next_p.get().is_null() { sched.stop_m(m) } else { sched.take_over(m) };
-    if matches!(first, super::find_runnable::Found::Retry) {
+    if matches!(sched.first_p(m), super::find_runnable::Found::Retry) {
         while let Some(next) = sched.next_for(m) {
             if m.spinning.get() {
                 sched.stop_spinning(m);

@@ -115,7 +115,10 @@ impl Sched {
     }
 
     fn stop_ms(&self) {
+        // A stop of the world ends before, and none begins after.
+        let reins = self.reins.lock();
         self.set_phase(Phase::Stopped);
+        drop(reins);
         loop {
             let Some(m) = self.lock.lock().idle_ms.pop() else {
                 break;

@@ -33,7 +33,7 @@ impl Sched {
             if last && self.steal_timers(m) {
                 return Found::Retry;
             }
-            if self.global_len().get() != 0 {
+            if self.global_len().get() != 0 || self.stop.pending() {
                 return Found::Retry;
             }
         }
@@ -45,7 +45,8 @@ impl Sched {
         let pp = m.p();
         // SAFETY: this M holds its P, and no other reference to its data is alive.
         let seed = unsafe { pp.local() }.rng.next_u32();
-        for id in self.steal_order.walk(self.config.steal.order, seed) {
+        // SAFETY: this M holds its P.
+        for id in unsafe { self.steal_order() }.walk(self.config.steal.order, seed) {
             if id == pp.id || self.idle.idle.contains(id) {
                 continue;
             }

@@ -10,7 +10,7 @@ use crate::gmp::M;
 use crate::sys::futex::Kernel;
 use heist_core::m_word::{Place, TAKEN};
 use heist_core::status::Status;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null};
 
 /// Runs `f`, which may block the thread; the other goroutines go on meanwhile.
 #[doc(alias = "entersyscall")]
@@ -35,6 +35,11 @@ impl Sched {
         m.word.clear_attention(TAKEN);
         if m.has_p() {
             return; // Who wanted it came too late.
+        }
+        if !m.stopped_p.get().is_null() {
+            self.await_stopped_p(m, locked);
+            m.p().stats.regained.bump();
+            return;
         }
         if let Some(id) = locked.idle_ps.take(&self.idle) {
             m.acquire_p(self.p(id));
@@ -70,6 +75,9 @@ impl Sched {
         };
         bound::unbind(m, gp);
         gp.status.transition(Status::Runnable, Status::Running);
-        m.p().advance_tick();
+        // After a stop of the world it goes on with what is left of its slice.
+        if m.stopped_p.replace(null()).is_null() {
+            m.p().advance_tick();
+        }
     }
 }

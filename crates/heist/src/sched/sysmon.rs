@@ -22,8 +22,8 @@ use heist_core::list::List;
 use heist_core::m_word::{Place, Stamp};
 use heist_core::note::Futex;
 use heist_core::policy::{
-    FORCE_PERIOD_NS, SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS, SYSMON_NAP_MAX_NS, SYSMON_NAP_NS,
-    SYSMON_NAP_WANTED_NS, SYSMON_REST_NS,
+    FORCE_PERIOD_NS, PROCS_MAX, SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS, SYSMON_NAP_MAX_NS,
+    SYSMON_NAP_NS, SYSMON_NAP_WANTED_NS, SYSMON_REST_NS,
 };
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
 use heist_core::timer_heap::NEVER;
@@ -134,7 +134,7 @@ impl<'a> Sysmon<'a> {
         Self {
             sched,
             // ALLOC: when the thread starts, for all Ps there can be.
-            watches: vec![Watch::NEW; sched.procs() as usize],
+            watches: Vec::with_capacity(PROCS_MAX as usize),
             idle_rounds: 0,
             nap_ns: SYSMON_NAP_NS,
             rest_since_ns: None,
@@ -206,7 +206,11 @@ impl<'a> Sysmon<'a> {
     /// Looks at every P. True if something was done.
     fn look_at_all(&mut self, now: u64) -> bool {
         let mut acted = false;
-        for id in 0..self.sched.procs() {
+        let procs = self.sched.procs();
+        if procs as usize > self.watches.len() {
+            self.watches.resize(procs as usize, Watch::NEW);
+        }
+        for id in 0..procs {
             acted |= self.look_at(id, now);
         }
         acted
@@ -299,8 +303,9 @@ impl<'a> Sysmon<'a> {
             unsafe { sched.p(*id).m().as_ref() }
                 .is_some_and(|m| m.word.stamp().place() == Place::User)
         };
+        let known = sched.procs().min(self.watches.len() as u32);
         let oldest =
-            (0..sched.procs()).filter(in_user).min_by_key(|&id| self.watches[id as usize].since_ns);
+            (0..known).filter(in_user).min_by_key(|&id| self.watches[id as usize].since_ns);
         let Some(id) = oldest else { return };
         // SAFETY: as above.
         if let Some(m) = unsafe { sched.p(id).m().as_ref() } {

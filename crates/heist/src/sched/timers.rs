@@ -100,7 +100,7 @@ impl Sched {
     }
 
     fn ps_with_timers(&self) -> impl Iterator<Item = &P> {
-        self.all_ps().iter().filter(|pp| self.idle.timers.contains(pp.id))
+        self.all_ps().filter(|pp| self.idle.timers.contains(pp.id))
     }
 
     /// Queues goroutines that a timer or the poller woke, at this P: the first runs next.

@@ -62,6 +62,9 @@ impl Sched {
     #[doc(alias = "startm")]
     pub(crate) fn start_m(&self, pp: &P, start: Start) {
         let mut locked = self.lock.lock();
+        if self.stop.pending() {
+            return self.count_given(&mut locked, pp, start);
+        }
         if let Some(m) = locked.idle_ms.pop() {
             drop(locked);
             // SAFETY: an idle M is alive and, off the list, this thread's to wake.

@@ -73,6 +73,14 @@ impl<T, B> Lock<T, B> {
         Guard { lock: self }
     }
 
+    /// Takes the lock if it is free.
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T, B>> {
+        self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        #[cfg(debug_assertions)]
+        crate::current::held_locks(|held| held.acquire(self.rank));
+        Some(Guard { lock: self })
+    }
+
     #[cold]
     fn lock_slow(&self) {
         for _ in 0..SPINS {

@@ -83,6 +83,23 @@ impl Timers {
         added
     }
 
+    /// Takes all timers of another P over, which is taken away. False if there is no memory for
+    /// them.
+    #[must_use]
+    pub(crate) fn take_over(&self, other: &Self) -> bool {
+        // One after the other: two locks of a rank are never held together.
+        let mut taken = {
+            let mut heap = other.heap.lock();
+            let taken = std::mem::replace(&mut *heap, TimerHeap::new(Pages::new()));
+            other.publish(&heap);
+            taken
+        };
+        let mut heap = self.heap.lock();
+        let all = heap.append(&mut taken);
+        self.publish(&heap);
+        all
+    }
+
     /// Wakes whose time has come: claims them and appends them to `woken`. They are runnable, in no
     /// queue, and the caller's to queue.
     pub(crate) fn run_due(&self, now: u64, woken: &mut List<G>) {

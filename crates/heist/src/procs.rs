@@ -1,0 +1,114 @@
+//! How many goroutines run at the same time, asked and changed by the program.
+
+use crate::current::{self, InRuntime};
+use crate::gmp::M;
+use crate::runtime::Handle;
+use crate::sched::procs::Prepared;
+use crate::sched::stop::Reins;
+use crate::sched::{Sched, syscall};
+use crate::sys::lock::Guard;
+use heist_core::policy::PROCS_MAX;
+
+/// How many goroutines of this runtime can run at the same time. Zero on a plain thread.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().procs(3).build() }.unwrap();
+/// assert_eq!(rt.run(heist::procs), 3);
+/// assert_eq!(heist::procs(), 0);
+/// ```
+#[doc(alias = "GOMAXPROCS")]
+#[must_use]
+pub fn procs() -> usize {
+    current::enter().map_or(0, |rt| rt.sched().procs() as usize)
+}
+
+/// Changes how many goroutines of this runtime can run at the same time, and returns how many it
+/// were. See [`Handle::set_procs`].
+///
+/// # Panics
+/// On a plain thread; if `n` is 0 (ask with [`procs`]) or more than a runtime can have.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().procs(4).build() }.unwrap();
+/// # rt.run(|| {
+/// assert_eq!(heist::set_procs(2), 4);
+/// assert_eq!(heist::procs(), 2);
+/// # });
+/// ```
+#[doc(alias = "GOMAXPROCS")]
+#[track_caller]
+pub fn set_procs(n: usize) -> usize {
+    current_handle("set_procs").set_procs(n)
+}
+
+/// Runs `f` with `n` processors and goes back to the number of before, also if `f` panics.
+///
+/// Calls may be nested: each goes back to what it found. Two goroutines that do this at the same
+/// time undo each other's setting: the number is the runtime's, not the caller's.
+///
+/// # Panics
+/// As [`set_procs`], and whatever `f` panics with.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().procs(4).build() }.unwrap();
+/// # rt.run(|| {
+/// let inside = heist::with_procs(1, heist::procs);
+/// assert_eq!((inside, heist::procs()), (1, 4));
+/// # });
+/// ```
+#[track_caller]
+pub fn with_procs<T>(n: usize, f: impl FnOnce() -> T) -> T {
+    struct Restore {
+        handle: Handle,
+        before: usize,
+    }
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            self.handle.set_procs(self.before);
+        }
+    }
+    let handle = current_handle("with_procs");
+    let before = handle.set_procs(n);
+    let _restore = Restore { handle, before };
+    f()
+}
+
+#[track_caller]
+fn current_handle(what: &str) -> Handle {
+    match Handle::current() {
+        Some(handle) => handle,
+        None => panic!("heist::{what}: not on a goroutine; a plain thread uses Handle::{what}"),
+    }
+}
+
+/// Sets the number of processors of any runtime, from anywhere.
+#[track_caller]
+pub(crate) fn set_procs_of(sched: &Sched, n: usize) -> usize {
+    assert!(n > 0, "heist::set_procs: 0 processors can run nothing; heist::procs() asks");
+    assert!(
+        n <= PROCS_MAX as usize,
+        "heist::set_procs: {n} is more than the most there can be, {PROCS_MAX}"
+    );
+    let n = n as u32;
+    let mut prepared = Prepared::new(sched, n);
+    let old =
+        with_reins(sched, |caller, reins| sched.resize_procs(n, &mut prepared, reins, caller));
+    old as usize
+}
+
+/// Calls `f` with the reins of `sched` and the M of the calling thread, if it is one of its own.
+///
+/// `f` runs as the runtime does: it must not allocate, free, panic or wait.
+pub(crate) fn with_reins<T>(sched: &Sched, f: impl FnOnce(Option<&M>, Guard<'_, Reins>) -> T) -> T {
+    // A goroutine of another runtime is a plain thread to this one.
+    match current::enter().filter(|rt| std::ptr::eq(rt.sched(), sched)) {
+        Some(rt) => {
+            let (rt, reins) = sched.take_reins(Some(rt));
+            f(rt.as_ref().map(InRuntime::m), reins)
+        }
+        None => syscall::blocking(|| f(None, sched.take_reins(None).1)),
+    }
+}

@@ -1,0 +1,129 @@
+//! How many Ps there are, and changing that while goroutines run.
+//!
+//! The world is stopped, Ps are added or taken away, and it goes on. What lay at a P that is taken
+//! away goes to the front of the global queue, in order; the P itself stays in the table, with its
+//! counters, for the day it is needed again.
+//!
+//! GO: proc.go procresize, p.destroy; debug.go GOMAXPROCS.
+
+use super::stop::{Reins, World};
+use super::{Locked, Sched};
+use crate::gmp::p::Stopped;
+use crate::gmp::{G, M, P};
+use crate::sys::lock::Guard;
+use heist_core::list::List;
+use heist_core::steal_order::StealOrder;
+use std::ptr::{NonNull, null};
+
+/// What a change needs that has to be allocated. It is made, and what is left of it dropped, by user
+/// code or by a plain thread.
+pub(crate) struct Prepared {
+    order: StealOrder,
+    ps: Vec<Option<Box<P>>>,
+}
+
+impl Prepared {
+    /// For a change to `n` Ps.
+    pub(crate) fn new(sched: &Sched, n: u32) -> Self {
+        let missing = sched.table.n_made()..n;
+        Self {
+            order: StealOrder::new(n),
+            // ALLOC: not in the runtime.
+            ps: missing.map(|id| Some(Box::new(sched.config.new_p(id)))).collect(),
+        }
+    }
+}
+
+impl Sched {
+    /// Makes it `n` Ps, for who has the reins, and returns how many there were. A runtime that has
+    /// ended stays as it is.
+    #[doc(alias = "procresize")]
+    pub(crate) fn resize_procs(
+        &self,
+        n: u32,
+        prepared: &mut Prepared,
+        reins: Guard<'_, Reins>,
+        caller: Option<&M>,
+    ) -> u32 {
+        let old = self.procs();
+        if n == old {
+            return old;
+        }
+        for pp in &mut prepared.ps {
+            // Somebody else may have made some of them meanwhile.
+            if pp.as_ref().is_some_and(|pp| pp.id == self.table.n_made())
+                && let Some(pp) = pp.take()
+            {
+                self.table.add(pp);
+            }
+        }
+        let Some(mut world) = self.stop_the_world(reins, caller) else { return old };
+        world.resize(n, &mut prepared.order);
+        let reins = world.start();
+        for id in n..old {
+            // SAFETY: the P was taken away, and who has the reins alone could bring it back.
+            unsafe { self.p(id).local() }.give_back();
+        }
+        drop(reins);
+        old
+    }
+}
+
+impl World<'_> {
+    /// Changes the number of Ps. Leaves the steal order of before.
+    fn resize(&mut self, n: u32, order: &mut StealOrder) {
+        let sched = self.sched();
+        let old = sched.procs();
+        let mut queued = List::new();
+        for id in n..old {
+            let pp = sched.p(id);
+            displace(&mut sched.lock.lock(), pp, &mut queued);
+            // SAFETY: the world is stopped, so every P is this thread's.
+            queued.append(&mut unsafe { pp.retire(sched.p(0)) });
+            sched.idle.timers.clear(id);
+        }
+        for id in old..n {
+            sched.p(id).stopped.set(Stopped::Free);
+        }
+        if let Some(m) = self.caller()
+            && m.stopped_p.get().is_null()
+        {
+            // Its P is gone: it goes on with the first, ahead of who ran there.
+            let pp = sched.p(0);
+            displace(&mut sched.lock.lock(), pp, &mut queued);
+            pp.stopped.set(Stopped::Lost(NonNull::from(m)));
+            m.stopped_p.set(pp);
+        }
+        sched.lock.lock().global.prepend(sched.global_len(), &mut queued);
+        sched.table.set_live(n);
+        // SAFETY: thieves hold a P, and the world is stopped.
+        unsafe { sched.swap_steal_order(order) };
+    }
+}
+
+/// Nobody gets `pp` back: who waited for it goes to where others wait.
+fn displace(locked: &mut Locked, pp: &P, queued: &mut List<G>) {
+    match pp.stopped.replace(Stopped::No) {
+        Stopped::No => heist_core::throw!("displace: P{} has not stopped", pp.id),
+        Stopped::Free => {}
+        Stopped::Left(m) => {
+            // SAFETY: it sleeps until it is handed a P, in no list.
+            unsafe { locked.idle_ms.push(m) };
+        }
+        Stopped::Awaited(m) => {
+            // SAFETY: it sleeps until it is handed a P, with its goroutine, which is bound to it.
+            let m = unsafe { m.as_ref() };
+            m.stopped_p.set(null());
+            let Some(gp) = m.current() else {
+                heist_core::throw!("displace: M{} runs nothing", m.id);
+            };
+            // SAFETY: runnable, and in no queue.
+            unsafe { queued.push_back(NonNull::from(gp)) };
+        }
+        Stopped::Lost(m) => {
+            // SAFETY: it runs a goroutine, and without a P it cannot end.
+            let m = unsafe { m.as_ref() };
+            m.stopped_p.set(null());
+        }
+    }
+}
