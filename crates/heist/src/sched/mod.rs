@@ -180,7 +180,7 @@ impl Sched {
         }
         let table = ProcTable::new();
         for id in 0..procs {
-            table.add(Box::new(config.new_p(id)));
+            table.add(Box::new(config.new_p(id))); // ALLOC: when the runtime is built
         }
         table.set_live(procs);
         Ok(Self {
