@@ -1,0 +1,82 @@
+//! The paths of heist that are measured one by one: in time by `cargo bench -p heist-micro`, in
+//! instructions by `heist-micro check`.
+//!
+//! A path prepares itself once and then does its operation as often as it is told, so that whoever
+//! measures can leave out what the preparation costs. Everything runs on one P: what is measured is
+//! what a path does, and not who gets in its way.
+
+mod goroutines;
+mod queues;
+mod timers;
+
+/// Does the operation so many times.
+pub type Repeat = Box<dyn FnMut(usize)>;
+
+/// One path.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// What it is called on the command line and in the file of limits.
+    pub name: &'static str,
+    /// What one operation is.
+    pub about: &'static str,
+    /// Prepares it.
+    pub prepare: fn() -> Repeat,
+}
+
+impl std::fmt::Display for Path {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+const fn path(name: &'static str, about: &'static str, prepare: fn() -> Repeat) -> Path {
+    Path { name, about, prepare }
+}
+
+/// Every path, from the inside out.
+pub static PATHS: &[Path] = &[
+    path("queue_tail", "a goroutine into a P's ring and out again", queues::tail),
+    path("queue_next", "a goroutine into run_next and out again", queues::next),
+    path("queue_overflow", "a goroutine through a ring that overflows", queues::overflow),
+    path("queue_steal_one", "a goroutine pushed and stolen", queues::steal_one),
+    path("queue_steal_half", "a goroutine of a batch of 128 pushed and stolen", queues::steal_half),
+    path("global_batch", "a goroutine through the global queue in a batch", queues::global_batch),
+    path("timer_heap_1", "a timer into an empty heap and out when due", timers::heap::<0>),
+    path("timer_heap_1k", "the same beside 1,000 others", timers::heap::<1_000>),
+    path("timer_heap_1m", "the same beside 1,000,000 others", timers::heap::<1_000_000>),
+    path("enter_leave", "a goroutine enters the runtime and leaves it", goroutines::enter_leave),
+    path("blocking", "an announced blocking call that does nothing", goroutines::blocking),
+    path("yield_alone", "a yield with nobody else to run", goroutines::yield_alone),
+    path("yield_two", "a yield to another goroutine that yields", goroutines::yield_two),
+    path("spawn_detached", "spawn, run, finish, nobody joins", goroutines::spawn_detached),
+    path("spawn_join", "spawn, wait for the end, take the result", goroutines::spawn_join),
+    path("park_ready", "two goroutines wake each other, to and fro", goroutines::park_ready),
+];
+
+/// Finds a path by its name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Path> {
+    PATHS.iter().find(|path| path.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a path does is checked by the path itself, wherever it can go wrong.
+    #[test]
+    fn every_path_runs() {
+        for path in PATHS {
+            let mut repeat = (path.prepare)();
+            repeat(1);
+            repeat(1_000);
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for path in PATHS {
+            assert!(std::ptr::eq(find(path.name).expect("it is in the list"), path));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! heist-micro: the paths, and how many instructions each may take.
+
+mod count;
+mod limits;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use heist_micro::PATHS;
+
+/// What one operation of each path of heist costs. For the time: `cargo bench -p heist-micro`.
+#[derive(Parser)]
+#[command(name = "heist-micro", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the paths.
+    List,
+    /// Count the instructions of every path and refuse what went over its limit.
+    Check {
+        /// Set new limits instead, from what was counted.
+        #[arg(long)]
+        update: bool,
+    },
+    /// Walk all paths between marks, for the counter to see.
+    #[command(hide = true)]
+    Walk,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::List => {
+            PATHS.iter().for_each(|path| println!("{:18} {}", path.name, path.about));
+            Ok(())
+        }
+        Command::Check { update } => check(update),
+        Command::Walk => {
+            count::walk();
+            Ok(())
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("heist-micro: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(update: bool) -> Result<(), String> {
+    if cfg!(debug_assertions) {
+        return Err("the limits are those of a release build: cargo run --release".to_owned());
+    }
+    if !cfg!(target_arch = "x86_64") {
+        println!("SKIPPED: the limits are those of x86-64");
+        return Ok(());
+    }
+    let Some(counter) = count::Counter::find() else {
+        println!("SKIPPED: instructions are not counted, valgrind is not installed");
+        return Ok(());
+    };
+    let counts = counter.count()?;
+    if update {
+        return limits::write(&counts);
+    }
+    let verdict = limits::judge(&counts, &limits::read()?);
+    print!("{}", verdict.table);
+    if verdict.failures.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{}\n{}", verdict.failures.join("\n"), limits::WAY_OUT))
+}
