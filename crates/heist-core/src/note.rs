@@ -73,6 +73,12 @@ impl Note {
         self.0.load(Ordering::Acquire) == NOTED
     }
 
+    /// Whether somebody sleeps, or is about to. For reports.
+    #[must_use]
+    pub fn is_asleep(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == ASLEEP
+    }
+
     /// Sleeps until woken.
     #[doc(alias = "notesleep")]
     pub fn sleep(&self, futex: &impl Futex) {

@@ -2,7 +2,7 @@
 
 use crate::coro::stack::{self, Class};
 use crate::runtime::Runtime;
-use crate::sched::{Config, PanicPolicy};
+use crate::sched::{Config, Detail, PanicPolicy};
 use crate::sys::cpu;
 use heist_core::policy::{PROCS_MAX, QUANTUM_NS, StealPolicy, THREADS_MAX, WAKE_UP_NS};
 use std::error::Error;
@@ -63,6 +63,8 @@ impl Error for BuildError {
 /// `HEIST_PROCS`, `HEIST_STACK_SIZE` (bytes, `k` and `m` understood), `HEIST_MAX_THREADS`,
 /// `HEIST_STEAL_POLICY` (`go` or `gentle`) and `HEIST_DEBUG` (a comma-separated list:
 /// `quantum=DURATION`, such as `500us` or `10ms`, is how long a goroutine may run while others wait;
+/// `schedtrace=MS` prints a line about the scheduler every so many milliseconds, with
+/// `scheddetail=1` also one for each processor, thread and goroutine, see `docs/OPERATING.md`;
 /// `chaos=SEED` disturbs the scheduling on purpose, `guard=protect` and `guard=canary` use the ways
 /// of older kernels to guard stacks; the last three for tests).
 ///
@@ -88,6 +90,8 @@ pub struct Builder {
     deadlock_detection: bool,
     seed: Option<u64>,
     chaos: Option<u64>,
+    trace_ms: u64,
+    trace_detail: Detail,
 }
 
 impl Default for Builder {
@@ -106,6 +110,8 @@ impl Default for Builder {
             deadlock_detection: true,
             seed: None,
             chaos: None,
+            trace_ms: 0,
+            trace_detail: Detail::Summary,
         }
     }
 }
@@ -262,9 +268,21 @@ impl Builder {
                         return wrong("quantum=DURATION with a unit, such as 500us, 10ms or 1s");
                     }
                 },
+                ("schedtrace", ms) => match ms.parse() {
+                    Ok(ms) => self.trace_ms = ms,
+                    Err(_) => return wrong("schedtrace=MILLISECONDS"),
+                },
+                ("scheddetail", "0") => self.trace_detail = Detail::Summary,
+                ("scheddetail", "1") => self.trace_detail = Detail::All,
+                ("scheddetail", _) => return wrong("scheddetail=0 or scheddetail=1"),
                 ("guard", way) if stack::protect_by(way) => {}
                 ("guard", _) => return wrong("guard=protect or guard=canary"),
-                _ => return wrong("a list of chaos=SEED, guard=WAY and quantum=DURATION"),
+                _ => {
+                    return wrong(
+                        "a list of chaos=SEED, guard=WAY, quantum=DURATION, schedtrace=MS and \
+                         scheddetail=1",
+                    );
+                }
             }
         }
         Ok(self)
@@ -323,6 +341,8 @@ impl Builder {
             deadlock_detection: self.deadlock_detection,
             seed: self.seed.unwrap_or_else(crate::sys::clock::now_ns),
             chaos: self.chaos,
+            trace: (self.trace_ms != 0)
+                .then(|| (self.trace_ms.saturating_mul(1_000_000), self.trace_detail)),
         })
     }
 }

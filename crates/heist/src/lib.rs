@@ -35,6 +35,7 @@ mod preempt;
 mod procs;
 mod runtime;
 mod sched;
+mod schedtrace;
 mod snapshot;
 pub mod sync;
 mod sys;

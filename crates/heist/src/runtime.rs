@@ -13,7 +13,7 @@ use crate::sched::sysmon::Sysmon;
 use crate::sched::{Config, Sched};
 use crate::sys::{membarrier, signal, stderr, thread};
 use crate::throw;
-use crate::{panic_report, preempt};
+use crate::{panic_report, preempt, schedtrace};
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Runtime {
         let helper = thread::spawn(name, move || helper.run())?;
         let watched = Arc::clone(&sched);
         let name = format!("{}-sysmon", sched.config.name);
-        let sysmon = thread::spawn(name, move || Sysmon::new(&watched).run());
+        let sysmon = thread::spawn(name, move || Sysmon::new(&watched, schedtrace::print).run());
         let mut rt = Self { sched, helper: Some(helper), sysmon: None };
         // If it cannot be started, dropping the runtime stops the helper.
         rt.sysmon = Some(sysmon?);

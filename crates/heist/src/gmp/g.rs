@@ -170,7 +170,7 @@ pub(crate) struct G {
     pub(crate) woken: Cell<Woken>,
     pub(crate) vtable: Cell<Option<&'static Vtable>>,
     /// The M it must run on: it parked while panicking, or is locked to its thread.
-    pub(crate) bound_m: Cell<*const M>,
+    pub(crate) bound_m: ShownPointer<M>,
     /// Counted by an `Arc` that the record owns one share of.
     pub(crate) extras: Cell<*const Extras>,
     pub(crate) sched: ShownPointer<Sched>,
@@ -214,7 +214,7 @@ impl G {
             id: ShownNumber::new(0),
             parent_id: ShownNumber::new(0),
             sched: ShownPointer::null(),
-            bound_m: Cell::new(null()),
+            bound_m: ShownPointer::null(),
             vtable: Cell::new(None),
             spawn_site: ShownPointer::null(),
             extras: Cell::new(null()),

@@ -6,6 +6,7 @@
 //! # Who may touch what
 //! - `note`, `tid`, `word`: anyone.
 //! - `next_p`, `wake_spinning`: whoever wakes the M, before it notes it; then the M.
+//! - the fields of `shown`: the M writes, anyone reads.
 //! - `stopped_p`: under the scheduler lock, and by the M when it goes on after a stop of the world.
 //! - everything else behind `Cell`: the M itself, be it in the scheduler or in a goroutine it
 //!   runs.
@@ -13,6 +14,7 @@
 //! A record outlives its thread: sysmon and others may look at it any time. Another thread adopts
 //! it later, and all records are freed with their runtime.
 
+use super::shown::{ShownFlag, ShownPointer};
 use super::{G, P};
 use crate::sched::Sched;
 use heist_core::list::{DoubleLink, DoublyLinked};
@@ -102,13 +104,13 @@ pub(crate) struct M {
     pub(crate) request: Cell<Request>,
     /// A return address that was replaced, or zero; see `coro::overflow`.
     pub(crate) detour: Cell<usize>,
-    pub(crate) spinning: Cell<bool>,
+    pub(crate) spinning: ShownFlag,
     /// When a timer is due that this M added since it last looked for work; see `sched::timers`.
     pub(crate) new_timer_ns: Cell<u64>,
     pub(crate) sched: NonNull<Sched>,
     pub(crate) id: u32,
     /// The goroutine that only this M may run, and that is all it runs.
-    pub(crate) bound_g: Cell<*const G>,
+    pub(crate) bound_g: ShownPointer<G>,
     /// How many reasons there are for that; see `sched::bound`.
     pub(crate) n_bindings: Cell<u32>,
     /// Its goroutine ended bound to it: the thread ends too.
@@ -146,11 +148,11 @@ impl M {
             cur: AtomicPtr::new(null_mut()),
             request: Cell::new(Request::Exit),
             detour: Cell::new(0),
-            spinning: Cell::new(false),
+            spinning: ShownFlag::new(false),
             new_timer_ns: Cell::new(NEVER),
             sched,
             id,
-            bound_g: Cell::new(null()),
+            bound_g: ShownPointer::null(),
             n_bindings: Cell::new(0),
             ends: Cell::new(false),
             next_p: Cell::new(null()),
@@ -192,6 +194,12 @@ impl M {
         // SAFETY: non-null whenever the scheduler or a goroutine runs with a P; Ps live as long as
         // the runtime.
         unsafe { &*self.p.load(Ordering::Relaxed) }
+    }
+
+    /// The number of that P, if there is one.
+    pub(crate) fn p_id(&self) -> Option<u32> {
+        // SAFETY: null, or a P, which lives as long as the runtime.
+        unsafe { self.p.load(Ordering::Relaxed).as_ref() }.map(|pp| pp.id)
     }
 
     /// Whether this thread holds a P.

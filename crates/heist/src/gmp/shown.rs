@@ -4,7 +4,7 @@
 //! next goroutine in a recycled record, but it is always a value that was there.
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 /// A number.
 #[derive(Debug)]
@@ -43,6 +43,42 @@ impl<T> ShownPointer<T> {
     #[inline]
     pub(crate) fn set(&self, value: *const T) {
         self.0.store(value.cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Sets it and returns what it was. For its owner.
+    #[inline]
+    pub(crate) fn replace(&self, value: *const T) -> *const T {
+        let before = self.get();
+        self.set(value);
+        before
+    }
+}
+
+/// Yes or no.
+#[derive(Debug)]
+pub(crate) struct ShownFlag(AtomicBool);
+
+impl ShownFlag {
+    pub(crate) const fn new(value: bool) -> Self {
+        Self(AtomicBool::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, value: bool) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Sets it and returns what it was. For its owner.
+    #[inline]
+    pub(crate) fn replace(&self, value: bool) -> bool {
+        let before = self.get();
+        self.set(value);
+        before
     }
 }
 

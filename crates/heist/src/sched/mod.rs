@@ -67,6 +67,15 @@ pub enum PanicPolicy {
     Abort,
 }
 
+/// How much a trace of the scheduler says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// One line.
+    Summary,
+    /// One for each P, M and goroutine besides.
+    All,
+}
+
 /// What a runtime was built with.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -89,6 +98,8 @@ pub(crate) struct Config {
     pub(crate) seed: u64,
     /// Chaos mode: the seed of its disturbances.
     pub(crate) chaos: Option<u64>,
+    /// How often sysmon prints a line about the scheduler, and how much; never if None.
+    pub(crate) trace: Option<(u64, Detail)>,
 }
 
 impl Config {
@@ -276,6 +287,11 @@ impl Sched {
     /// Minutes since the start, by the clock.
     pub(crate) fn minute_now(&self) -> u32 {
         ((clock::now_ns() - self.started_ns) / 60_000_000_000) as u32
+    }
+
+    /// How old the runtime is at this moment.
+    pub(crate) fn age_ns(&self, now: u64) -> u64 {
+        now.saturating_sub(self.started_ns)
     }
 
     /// Lets `minute` follow the clock.

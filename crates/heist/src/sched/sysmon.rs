@@ -11,7 +11,7 @@
 //!
 //! GO: proc.go sysmon, retake.
 
-use super::{Phase, Sched};
+use super::{Detail, Phase, Sched};
 use crate::current::NoAllocation;
 use crate::gmp::{M, P};
 use crate::preempt;
@@ -127,12 +127,22 @@ pub(crate) struct Sysmon<'a> {
     urgent_since_ns: Option<u64>,
     /// When the next slice of a goroutine that others wait for is over.
     next_slice_ns: u64,
+    /// Prints the trace of the scheduler.
+    print: Print,
+    /// When it is printed next.
+    next_trace_ns: u64,
 }
 
+/// How a trace of the scheduler is printed: given by who knows.
+pub(crate) type Print = fn(&Sched, Detail);
+
 impl<'a> Sysmon<'a> {
-    pub(crate) fn new(sched: &'a Sched) -> Self {
+    pub(crate) fn new(sched: &'a Sched, print: Print) -> Self {
+        let period = sched.config.trace.map(|(period_ns, _)| period_ns);
         Self {
             sched,
+            print,
+            next_trace_ns: period.map_or(NEVER, |period_ns| clock::now_ns() + period_ns),
             // ALLOC: when the thread starts, for all Ps there can be.
             watches: Vec::with_capacity(PROCS_MAX as usize),
             idle_rounds: 0,
@@ -148,10 +158,12 @@ impl<'a> Sysmon<'a> {
         thread::precise_naps();
         let _strict = NoAllocation::begin();
         while self.sched.phase() != Phase::Stopped {
-            let until = (clock::now_ns() + self.next_nap()).min(self.next_slice_ns);
+            let until =
+                (clock::now_ns() + self.next_nap()).min(self.next_slice_ns).min(self.next_trace_ns);
             self.sched.bell.nap(until, || self.sched.next_overdue());
             let now = clock::now_ns();
             self.sched.advance_minute();
+            self.trace(now);
             if self.all_at_rest(now) {
                 continue;
             }
@@ -163,6 +175,16 @@ impl<'a> Sysmon<'a> {
             } else {
                 self.idle_rounds = self.idle_rounds.saturating_add(1);
             }
+        }
+    }
+
+    /// Prints the trace of the scheduler, if it is time.
+    fn trace(&mut self, now: u64) {
+        if let Some((period_ns, detail)) = self.sched.config.trace
+            && now >= self.next_trace_ns
+        {
+            self.next_trace_ns = now + period_ns;
+            (self.print)(self.sched, detail);
         }
     }
 
@@ -196,6 +218,11 @@ impl<'a> Sysmon<'a> {
             return true;
         }
         sched.check_dead();
+        if self.next_trace_ns != NEVER {
+            // Somebody reads the trace, also of a program that does nothing.
+            self.rest_since_ns = None;
+            return true;
+        }
         sched.bell.sleep(resting);
         sched.advance_minute();
         self.rest_since_ns = None;
