@@ -1,7 +1,9 @@
 //! The global run queue: a FIFO under the scheduler lock whose length anyone may read.
 //!
-//! It has a front part for goroutines that may not wait behind others: the urgent ones, in the order
-//! in which they came. Whoever takes from the queue takes those first.
+//! It has a front part for goroutines that may not wait behind others: first those of the latency
+//! class, then the urgent ones, each in the order in which they came. Whoever looks for work asks
+//! for those first, but not every time; the other ways to take from the queue begin with those that
+//! are not in the front part, so that they are not starved.
 //!
 //! # Invariants
 //! - The list is touched only by who holds the scheduler lock; that is the `&mut` of [`GlobalQueue`].
@@ -20,13 +22,14 @@ use std::ptr::NonNull;
 pub struct GlobalLen {
     all: AtomicU32,
     urgent: AtomicU32,
+    latency: AtomicU32,
 }
 
 impl GlobalLen {
     /// The length of an empty queue.
     #[must_use]
     pub fn new() -> Self {
-        Self { all: AtomicU32::new(0), urgent: AtomicU32::new(0) }
+        Self { all: AtomicU32::new(0), urgent: AtomicU32::new(0), latency: AtomicU32::new(0) }
     }
 
     /// The length at some recent moment.
@@ -36,11 +39,18 @@ impl GlobalLen {
         self.all.load(Ordering::Relaxed)
     }
 
-    /// How many of them are urgent.
+    /// How many of them are in the front part.
     #[inline]
     #[must_use]
     pub fn urgent(&self) -> u32 {
         self.urgent.load(Ordering::Relaxed)
+    }
+
+    /// How many of them are of the latency class.
+    #[inline]
+    #[must_use]
+    pub fn latency(&self) -> u32 {
+        self.latency.load(Ordering::Relaxed)
     }
 }
 
@@ -53,6 +63,7 @@ impl Default for GlobalLen {
 /// The queue itself. Lives inside the scheduler lock.
 #[derive(Debug)]
 pub struct GlobalQueue<T: Linked> {
+    latency: List<T>,
     urgent: List<T>,
     list: List<T>,
 }
@@ -61,19 +72,19 @@ impl<T: Linked> GlobalQueue<T> {
     /// An empty queue.
     #[must_use]
     pub const fn new() -> Self {
-        Self { urgent: List::new(), list: List::new() }
+        Self { latency: List::new(), urgent: List::new(), list: List::new() }
     }
 
     /// The exact length.
     #[must_use]
     pub const fn len(&self) -> u32 {
-        self.urgent.len() + self.list.len()
+        self.latency.len() + self.urgent.len() + self.list.len()
     }
 
     /// Whether nothing waits here.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.urgent.is_empty() && self.list.is_empty()
+        self.len() == 0
     }
 
     /// Appends one goroutine.
@@ -100,9 +111,26 @@ impl<T: Linked> GlobalQueue<T> {
         self.publish(len);
     }
 
-    /// Takes one of the urgent ones.
+    /// Appends one goroutine to those of the latency class.
+    ///
+    /// # Safety
+    /// As for [`push_back`](Self::push_back).
+    pub unsafe fn push_latency(&mut self, len: &GlobalLen, gp: NonNull<T>) {
+        // SAFETY: passed on.
+        unsafe { self.latency.push_back(gp) };
+        self.publish(len);
+    }
+
+    /// Takes one from the front part.
     pub fn pop_urgent(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
-        let gp = self.urgent.pop_front();
+        let gp = self.latency.pop_front().or_else(|| self.urgent.pop_front());
+        self.publish(len);
+        gp
+    }
+
+    /// Takes one of the latency class.
+    pub fn pop_latency(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
+        let gp = self.latency.pop_front();
         self.publish(len);
         gp
     }
@@ -117,7 +145,8 @@ impl<T: Linked> GlobalQueue<T> {
     /// Takes exactly one.
     #[doc(alias = "globrunqget")]
     pub fn pop(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
-        let gp = self.urgent.pop_front().or_else(|| self.list.pop_front());
+        let lists = [&mut self.list, &mut self.latency, &mut self.urgent];
+        let gp = lists.into_iter().find_map(List::pop_front);
         let counted = self.len();
         if gp.is_none() && counted > 0 {
             crate::throw!("GlobalQueue::pop: {counted} counted, none found");
@@ -130,8 +159,9 @@ impl<T: Linked> GlobalQueue<T> {
     #[doc(alias = "globrunqgetbatch")]
     pub fn pop_batch(&mut self, len: &GlobalLen, procs: u32) -> List<T> {
         let n = policy::global_batch(self.len(), procs);
-        let mut batch = self.urgent.split_front(n);
-        batch.append(&mut self.list.split_front(n - batch.len()));
+        let mut batch = self.list.split_front(n);
+        batch.append(&mut self.latency.split_front(n - batch.len()));
+        batch.append(&mut self.urgent.split_front(n - batch.len()));
         if batch.len() != n {
             crate::throw!("GlobalQueue::pop_batch: {n} counted, {} found", batch.len());
         }
@@ -141,7 +171,7 @@ impl<T: Linked> GlobalQueue<T> {
 
     /// The goroutines in order, which stay.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.urgent.iter().chain(self.list.iter())
+        self.latency.iter().chain(self.urgent.iter()).chain(self.list.iter())
     }
 
     /// Takes out the first that `wanted` agrees to, among the first `limit`.
@@ -151,15 +181,16 @@ impl<T: Linked> GlobalQueue<T> {
         limit: u32,
         wanted: impl Fn(&T) -> bool,
     ) -> Option<NonNull<T>> {
-        let found = self.urgent.take_first(limit, &wanted);
-        let gp = found.or_else(|| self.list.take_first(limit, &wanted));
+        let lists = [&mut self.latency, &mut self.urgent, &mut self.list];
+        let gp = lists.into_iter().find_map(|list| list.take_first(limit, &wanted));
         self.publish(len);
         gp
     }
 
     fn publish(&self, len: &GlobalLen) {
         len.all.store(self.len(), Ordering::Relaxed);
-        len.urgent.store(self.urgent.len(), Ordering::Relaxed);
+        len.urgent.store(self.latency.len() + self.urgent.len(), Ordering::Relaxed);
+        len.latency.store(self.latency.len(), Ordering::Relaxed);
     }
 }
 

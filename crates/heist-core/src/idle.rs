@@ -3,6 +3,8 @@
 //! # Invariants
 //! - The stack is touched only under the scheduler lock; the count and the masks are readable
 //!   without it.
+//! - Ps that are reserved for the latency class rest on a stack of their own and are not in the
+//!   count: to everybody else they are not there.
 //! - A P on the stack has an empty run queue and its bit set in the idle mask.
 //! - The bit of a P that has, or may soon have, timers is set in the timer mask.
 //!
@@ -56,14 +58,19 @@ impl ProcMask {
 /// the scheduler lock.
 #[derive(Debug)]
 pub struct IdleProcs {
-    // Reserved for all Ps at once: pushing must not allocate.
+    // With room for all Ps from the start: pushing must not allocate.
     stack: Vec<u32>,
+    /// Those kept for the latency class.
+    reserved: Vec<u32>,
 }
 
 /// What others may know about the idle Ps without the lock.
 #[derive(Debug)]
 pub struct IdleView {
     count: AtomicU32,
+    reserved: AtomicU32,
+    /// Ps with a lower number are reserved for the latency class.
+    n_reserved: u32,
     /// Ps on the idle stack.
     pub idle: ProcMask,
     /// Ps that have timers.
@@ -74,14 +81,52 @@ impl IdleView {
     /// No P is idle, none has timers.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
+        Self::with_reserved(capacity, 0)
+    }
+
+    /// The same, with the first `n_reserved` Ps reserved for the latency class.
+    #[must_use]
+    pub fn with_reserved(capacity: u32, n_reserved: u32) -> Self {
         Self {
             count: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
+            n_reserved,
             idle: ProcMask::new(capacity),
             timers: ProcMask::new(capacity),
         }
     }
 
-    /// How many Ps are idle.
+    /// Whether a P is reserved for the latency class.
+    #[inline]
+    #[must_use]
+    pub const fn is_reserved(&self, id: u32) -> bool {
+        id < self.n_reserved
+    }
+
+    /// How many Ps are reserved for the latency class.
+    #[must_use]
+    pub const fn n_reserved(&self) -> u32 {
+        self.n_reserved
+    }
+
+    /// How many of the reserved Ps are idle.
+    #[inline]
+    #[must_use]
+    pub fn count_reserved(&self) -> u32 {
+        self.reserved.load(Ordering::SeqCst)
+    }
+
+    /// How many Ps are idle, reserved ones included.
+    #[must_use]
+    pub fn count_all(&self) -> u32 {
+        self.count() + self.count_reserved()
+    }
+
+    fn counter(&self, id: u32) -> &AtomicU32 {
+        if self.is_reserved(id) { &self.reserved } else { &self.count }
+    }
+
+    /// How many Ps are idle that anybody may use.
     #[inline]
     #[must_use]
     #[doc(alias = "npidle")]
@@ -94,7 +139,8 @@ impl IdleProcs {
     /// An empty stack with room for `capacity` Ps.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
-        Self { stack: Vec::with_capacity(capacity as usize) }
+        let stack = || Vec::with_capacity(capacity as usize);
+        Self { stack: stack(), reserved: stack() }
     }
 
     /// Puts a P to rest. `has_timers` says whether its timer bit must stay.
@@ -107,11 +153,27 @@ impl IdleProcs {
             view.timers.clear(id);
         }
         view.idle.set(id);
-        self.stack.push(id);
-        view.count.fetch_add(1, Ordering::SeqCst);
+        self.stack_of(view, id).push(id);
+        view.counter(id).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Takes the P that rested least.
+    fn stack_of(&mut self, view: &IdleView, id: u32) -> &mut Vec<u32> {
+        if view.is_reserved(id) { &mut self.reserved } else { &mut self.stack }
+    }
+
+    /// Takes a reserved P.
+    pub fn take_reserved(&mut self, view: &IdleView) -> Option<u32> {
+        let id = self.reserved.pop()?;
+        Self::woken(view, id);
+        Some(id)
+    }
+
+    /// Takes any P, a reserved one first.
+    pub fn take_any(&mut self, view: &IdleView) -> Option<u32> {
+        self.take_reserved(view).or_else(|| self.take(view))
+    }
+
+    /// Takes the P that rested least, of those that anybody may use.
     #[doc(alias = "pidleget")]
     pub fn take(&mut self, view: &IdleView) -> Option<u32> {
         let id = self.stack.pop()?;
@@ -121,10 +183,11 @@ impl IdleProcs {
 
     /// Takes a given P off the stack, if it is there.
     pub fn take_this(&mut self, view: &IdleView, id: u32) -> bool {
-        let Some(at) = self.stack.iter().rposition(|&other| other == id) else {
+        let stack = self.stack_of(view, id);
+        let Some(at) = stack.iter().rposition(|&other| other == id) else {
             return false;
         };
-        self.stack.remove(at);
+        stack.remove(at);
         Self::woken(view, id);
         true
     }
@@ -138,6 +201,6 @@ impl IdleProcs {
         // Timers may be added as soon as the P runs: thieves must look from now on.
         view.timers.set(id);
         view.idle.clear(id);
-        view.count.fetch_sub(1, Ordering::SeqCst);
+        view.counter(id).fetch_sub(1, Ordering::SeqCst);
     }
 }

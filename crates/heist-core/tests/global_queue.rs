@@ -116,3 +116,28 @@ fn share_fits_into_an_empty_ring() {
     assert!(batch.is_empty());
     assert_eq!(local.len(), RING_CAPACITY / 2 - 1);
 }
+
+/// The front part goes first when it is asked for, the latency class before the urgent ones; who
+/// does not ask for it gets the others first.
+#[test]
+fn the_front_part_has_an_order_of_its_own() {
+    let jobs = jobs(6);
+    let (mut global, len) = (GlobalQueue::new(), GlobalLen::new());
+    global.append(&len, &mut list(&jobs[0..2]));
+    global.append_urgent(&len, &mut list(&jobs[2..4]));
+    for job in &jobs[4..6] {
+        // SAFETY: the job is in no list and outlives this one.
+        unsafe { global.push_latency(&len, NonNull::from(job)) };
+    }
+    assert_eq!((len.get(), len.urgent(), len.latency()), (6, 4, 2));
+    assert_eq!(global.pop_urgent(&len).map(id), Some(4));
+    assert_eq!(global.pop(&len).map(id), Some(0));
+    assert_eq!(global.pop_latency(&len).map(id), Some(5));
+    assert_eq!(global.pop_latency(&len), None);
+    assert_eq!(global.pop_urgent(&len).map(id), Some(2));
+    assert_eq!((len.get(), len.urgent(), len.latency()), (2, 1, 0));
+    let mut batch = global.pop_batch(&len, 1);
+    let order: Vec<_> = std::iter::from_fn(|| batch.pop_front()).map(id).collect();
+    assert_eq!(order, [1, 3]);
+    assert_eq!((len.get(), len.urgent()), (0, 0));
+}

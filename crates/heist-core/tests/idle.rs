@@ -76,3 +76,22 @@ fn mask_keeps_bits_apart() {
         }
     }
 }
+
+/// Reserved Ps rest on their own and are not there for the others.
+#[test]
+fn reserved_ps_are_kept_apart() {
+    let (view, mut idle) = (IdleView::with_reserved(8, 2), IdleProcs::new(8));
+    for id in 0..4 {
+        idle.put(&view, id, false);
+    }
+    assert_eq!((view.count(), view.count_reserved(), view.count_all()), (2, 2, 4));
+    assert!(view.is_reserved(1) && !view.is_reserved(2));
+    assert_eq!([idle.take(&view), idle.take(&view), idle.take(&view)], [Some(3), Some(2), None]);
+    assert_eq!(idle.take_reserved(&view), Some(1));
+    assert_eq!(idle.take_any(&view), Some(0));
+    assert_eq!(idle.take_any(&view), None);
+    assert_eq!(view.count_all(), 0);
+    idle.put(&view, 1, false);
+    assert!(idle.take_this(&view, 1));
+    assert_eq!(view.count_reserved(), 0);
+}

@@ -79,6 +79,7 @@ impl Error for BuildError {
 pub struct Builder {
     name: String,
     procs: Option<usize>,
+    latency_procs: usize,
     stack_bytes: usize,
     max_threads: usize,
     steal: StealPolicy,
@@ -99,6 +100,7 @@ impl Default for Builder {
         Self {
             name: "heist".into(),
             procs: None,
+            latency_procs: 0,
             stack_bytes: stack::DEFAULT_BYTES,
             max_threads: THREADS_MAX as usize,
             steal: StealPolicy::go(),
@@ -127,6 +129,14 @@ impl Builder {
     #[doc(alias = "GOMAXPROCS")]
     pub const fn procs(mut self, n: usize) -> Self {
         self.procs = Some(n);
+        self
+    }
+
+    /// How many of the processors are kept for goroutines of
+    /// [`Class::Latency`](crate::goroutine::Class::Latency): they run nothing else, so such a
+    /// goroutine finds one free whatever the others do. Fewer than there are processors.
+    pub const fn latency_procs(mut self, n: usize) -> Self {
+        self.latency_procs = n;
         self
     }
 
@@ -303,6 +313,13 @@ impl Builder {
                 format!("{procs} is more than the most there can be, {PROCS_MAX}"),
             );
         }
+        if self.latency_procs >= procs {
+            let reserved = self.latency_procs;
+            return wrong(
+                "latency_procs",
+                format!("{reserved} of {procs} processors reserved leave none for the others"),
+            );
+        }
         if self.stack_bytes < stack::MIN_BYTES {
             let (bytes, least) = (self.stack_bytes, stack::MIN_BYTES);
             return wrong(
@@ -329,6 +346,7 @@ impl Builder {
         Ok(Config {
             name: self.name,
             procs: procs as u32,
+            latency_procs: self.latency_procs as u32,
             stack,
             // Whatever is beyond a u32 is no limit at all.
             max_threads: self.max_threads.min(u32::MAX as usize) as u32,

@@ -127,6 +127,10 @@ pub(crate) const EXITING: u32 = 2;
 
 /// It reached the reserve of its stack, which is open now.
 pub(crate) const RESERVE_OPEN: u32 = 16;
+/// It is of the latency class.
+pub(crate) const LATENCY: u32 = 256;
+/// It is of the idle class.
+pub(crate) const IDLE: u32 = 512;
 /// It was made to begin with a later wake-up, and nobody has seen it yet.
 pub(crate) const UNBORN: u32 = 128;
 /// Its stack has a canary instead of a guard page.
@@ -143,6 +147,8 @@ const STARTED: u8 = 1;
 /// What few goroutines have and therefore is not in the record.
 #[derive(Debug, Default)]
 pub(crate) struct Extras {
+    /// The flag of its class, or zero.
+    pub(crate) class: u32,
     pub(crate) name: Option<Box<str>>,
     pub(crate) stack: Option<Class>,
     /// It is locked to the thread on which it starts.
@@ -258,6 +264,12 @@ impl G {
     pub(crate) fn clear_flag(&self, flag: u32) {
         // ORDERING: see `has_flag`.
         self.flags.fetch_and(!(flag as u16), Ordering::SeqCst);
+    }
+
+    /// Whether it is of another class than most.
+    #[inline]
+    pub(crate) fn is_classed(&self) -> bool {
+        u32::from(self.flags.load(Ordering::Relaxed)) & (LATENCY | IDLE) != 0
     }
 
     /// Whether it may be stopped by force here.

@@ -1,8 +1,9 @@
 //! Spawning with options, and what can go wrong.
 
+use super::class::Class;
 use super::join::JoinHandle;
 use super::payload::{Code, Staged};
-use crate::coro::stack::{self, Class};
+use crate::coro::stack;
 use crate::current;
 use crate::gmp::g::Extras;
 use crate::sched::Sched;
@@ -88,6 +89,7 @@ pub struct Builder {
     name: Option<Box<str>>,
     stack_bytes: Option<usize>,
     os_thread: bool,
+    class: Class,
 }
 
 impl Builder {
@@ -131,6 +133,24 @@ impl Builder {
         self
     }
 
+    /// How urgent it is. Goroutines that it spawns are not of its class by themselves.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().procs(2).latency_procs(1).build() }.unwrap();
+    /// # rt.run(|| {
+    /// use heist::goroutine::{Builder, Class};
+    /// let heartbeat = Builder::new().class(Class::Latency).spawn(|| "alive").unwrap();
+    /// let cleaning = Builder::new().class(Class::Idle).spawn(|| "clean").unwrap();
+    /// assert_eq!(heartbeat.join().unwrap(), "alive");
+    /// assert_eq!(cleaning.join().unwrap(), "clean");
+    /// # });
+    /// ```
+    pub const fn class(mut self, class: Class) -> Self {
+        self.class = class;
+        self
+    }
+
     /// Runs `f` on a new goroutine of the calling goroutine's runtime.
     ///
     /// # Errors
@@ -148,11 +168,16 @@ impl Builder {
         let stack = match self.stack_bytes {
             None => None,
             Some(bytes) => {
-                let class = Class::for_bytes(bytes);
+                let class = stack::Class::for_bytes(bytes);
                 Some(class.ok_or(SpawnError::StackTooLarge { bytes })?)
             }
         };
-        Ok(Arc::new(Extras { name: self.name, stack, os_thread: self.os_thread }))
+        Ok(Arc::new(Extras {
+            class: self.class.flag(),
+            name: self.name,
+            stack,
+            os_thread: self.os_thread,
+        }))
     }
 }
 

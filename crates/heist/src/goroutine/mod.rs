@@ -9,12 +9,14 @@
 //! ```
 
 mod builder;
+mod class;
 mod join;
 mod no_preempt;
 mod os_thread;
 mod payload;
 
 pub use builder::{Builder, SpawnError};
+pub use class::Class;
 pub use join::{JoinError, JoinHandle};
 pub use no_preempt::{NoPreempt, no_preempt};
 pub use os_thread::{OsThreadGuard, lock_os_thread};

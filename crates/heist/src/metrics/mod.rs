@@ -210,7 +210,12 @@ impl Metrics {
             "Goroutines that wait for the network.",
             sched.poll.poller.waiters().into(),
         );
-        add("/heist/procs/idle:threads", Gauge, "Processors at rest.", sched.idle.count().into());
+        add(
+            "/heist/procs/idle:threads",
+            Gauge,
+            "Processors at rest.",
+            sched.idle.count_all().into(),
+        );
         add(
             "/heist/queue/global:goroutines",
             Gauge,

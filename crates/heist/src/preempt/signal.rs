@@ -42,7 +42,7 @@ fn stop(m: &M) {
         return go_on(m);
     }
     let mut locked = sched.lock.lock();
-    let Some(taker) = sched.find_taker(&mut locked) else {
+    let Some(taker) = sched.find_taker(&mut locked, m.p()) else {
         drop(locked);
         return go_on(m);
     };
@@ -51,7 +51,7 @@ fn stop(m: &M) {
     gp.status.transition(Status::Running, Status::Runnable);
     bound::bind(m, gp);
     // SAFETY: it is runnable now, and being bound nobody but this M runs it.
-    unsafe { locked.global.push_back(sched.global_len(), NonNull::from(gp)) };
+    unsafe { sched.push_locked(&mut locked, NonNull::from(gp)) };
     drop(locked);
     sched.stats.forced.add_shared(1);
     sched.stats.global_put.add_shared(1);

@@ -113,14 +113,16 @@ impl Sched {
         if self.stop_instead(pp) {
             return;
         }
-        if !pp.is_empty() || self.global_len().get() != 0 {
+        if self.has_work_for(pp) {
             return self.start_m(pp, Start::Working);
         }
-        if self.spinning.n() + self.idle.count() == 0 && self.spinning.try_be_first() {
+        let reserved = self.is_reserved(pp);
+        if !reserved && self.spinning.n() + self.idle.count() == 0 && self.spinning.try_be_first() {
             return self.start_m(pp, Start::Spinning);
         }
         let mut locked = self.lock.lock();
-        if !locked.global.is_empty() {
+        // Under the lock the lengths are exact.
+        if self.has_work_for(pp) {
             drop(locked);
             return self.start_m(pp, Start::Working);
         }

@@ -46,7 +46,7 @@ impl Sched {
         if !policy::nobody_else(threads, n_ms + SYSTEM_THREADS + runners) {
             return false;
         }
-        if self.earliest_timer() != NEVER || self.idle.count() != self.procs() {
+        if self.earliest_timer() != NEVER || self.idle.count_all() != self.procs() {
             return false;
         }
         let mut n_waiting = 0;

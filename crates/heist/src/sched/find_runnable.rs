@@ -73,10 +73,12 @@ impl Sched {
                     _ => continue,
                 }
             }
-            if let Some(next) = self.find_with_p(m, m.p()) {
-                return Some(next);
+            let reserved = self.is_reserved(m.p());
+            let near = if reserved { self.find_latency(m) } else { self.find_with_p(m, m.p()) };
+            if near.is_some() {
+                return near;
             }
-            let mut found = self.steal_work(m);
+            let mut found = if reserved { Found::Nothing } else { self.steal_work(m) };
             if matches!(found, Found::Nothing) && m.spinning.get() && !lingered {
                 lingered = true;
                 found = self.linger();
@@ -140,7 +142,7 @@ impl Sched {
     pub(crate) fn next_global(&self, m: &M) -> Option<Next> {
         let mut batch = match (self.global_len().get(), m.p().yielded.len()) {
             (0, 0) => return None,
-            (0, yielded) => m.p().yielded.take(policy::global_batch(yielded, self.procs())),
+            (0, yielded) => m.p().yielded.take(policy::global_batch(yielded, self.common_procs())),
             _ => self.pop_global(m.p()),
         };
         take_batch(m, &mut batch)
@@ -151,7 +153,7 @@ impl Sched {
         let mut yielded = pp.yielded.take(u32::MAX);
         let mut locked = self.lock.lock();
         locked.global.append(self.global_len(), &mut yielded);
-        locked.global.pop_batch(self.global_len(), self.procs())
+        locked.global.pop_batch(self.global_len(), self.common_procs())
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! GO: proc.go findRunnable (second half), stopm.
 
-use super::find_runnable::{Found, take_batch};
+use super::find_runnable::{Found, Next, take_batch};
 use super::{Locked, Phase, Sched};
 use crate::gmp::p::Stopped;
 use crate::gmp::{M, P};
@@ -41,8 +41,19 @@ impl Sched {
             }
             return Found::Leave;
         }
+        if self.is_reserved(m.p()) {
+            if self.global_len().latency() != 0 {
+                return Found::Retry;
+            }
+            let pp = m.release_p();
+            self.rest_p(&mut locked, pp);
+            drop(locked);
+            // ORDERING: the P is at rest; who adds a timer looks for that after a fence.
+            heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
+            return self.sleep_without_p(m);
+        }
         if !locked.global.is_empty() {
-            let mut batch = locked.global.pop_batch(self.global_len(), self.procs());
+            let mut batch = locked.global.pop_batch(self.global_len(), self.common_procs());
             drop(locked);
             return take_batch(m, &mut batch).map_or(Found::Retry, Found::Run);
         }
@@ -50,6 +61,9 @@ impl Sched {
             drop(locked);
             self.become_spinning(m);
             return Found::Retry;
+        }
+        if let Some(gp) = locked.idle_work.pop_front() {
+            return Found::Run(Next::fresh(gp));
         }
         let pp = m.release_p();
         if !pp.is_empty() {
@@ -70,6 +84,10 @@ impl Sched {
         {
             return found;
         }
+        self.sleep_without_p(m)
+    }
+
+    fn sleep_without_p(&self, m: &M) -> Found {
         // It watches the timers itself, or somebody else does.
         m.new_timer_ns.set(NEVER);
         match self.wait_in_poller(m) {

@@ -15,6 +15,7 @@
 pub(crate) mod body;
 pub(crate) mod bound;
 pub(crate) mod cancel;
+pub(crate) mod class;
 pub(crate) mod deadlock;
 pub(crate) mod find_runnable;
 pub(crate) mod helper;
@@ -81,6 +82,8 @@ pub(crate) enum Detail {
 pub(crate) struct Config {
     pub(crate) name: String,
     pub(crate) procs: u32,
+    /// The first so many are for goroutines of the latency class.
+    pub(crate) latency_procs: u32,
     pub(crate) stack: Class,
     pub(crate) max_threads: u32,
     pub(crate) steal: StealPolicy,
@@ -130,6 +133,8 @@ pub(crate) struct Locked {
     pub(crate) gone_ms: DoubleList<M>,
     /// Ps that got work but no M yet: the helper makes one for each.
     pub(crate) orphans: helper::Orphans,
+    /// Goroutines of the idle class.
+    pub(crate) idle_work: List<G>,
     /// Goroutines that could not start because there was no memory for a stack.
     pub(crate) stackless: List<G>,
     /// Ms that have a thread.
@@ -161,6 +166,8 @@ pub(crate) struct Sched {
     pub(crate) runners: AtomicU32,
     /// Goroutines that were made to begin later and have not begun.
     pub(crate) unborn: AtomicU64,
+    /// Goroutines of the idle class that run.
+    pub(crate) idle_running: AtomicU32,
     /// How many goroutines wait for the memory of a stack.
     pub(crate) n_stackless: AtomicU32,
     /// Counts goroutines that end while somebody waits for the last one, who sleeps on it.
@@ -184,7 +191,7 @@ unsafe impl Send for Sched {}
 impl Sched {
     pub(crate) fn new(config: Config) -> std::io::Result<Self> {
         let procs = config.procs;
-        let idle = IdleView::new(PROCS_MAX);
+        let idle = IdleView::with_reserved(PROCS_MAX, config.latency_procs);
         let mut idle_ps = IdleProcs::new(PROCS_MAX);
         for id in (0..procs).rev() {
             idle_ps.put(&idle, id, false);
@@ -208,6 +215,7 @@ impl Sched {
                     idle_ms: DoubleList::new(),
                     gone_ms: DoubleList::new(),
                     orphans: helper::Orphans::new(PROCS_MAX),
+                    idle_work: List::new(),
                     stackless: List::new(),
                     n_ms: 0,
                     n_starting: 0,
@@ -219,6 +227,7 @@ impl Sched {
             linger: linger::Linger::new(),
             steal_order: UnsafeCell::new(StealOrder::new(procs)),
             unborn: AtomicU64::new(0),
+            idle_running: AtomicU32::new(0),
             n_stackless: AtomicU32::new(0),
             endings: AtomicU32::new(0),
             endings_watched: AtomicU32::new(0),
@@ -368,6 +377,11 @@ impl Sched {
     /// # Safety
     /// `gp` is runnable, in no queue, and the caller's to move.
     pub(crate) unsafe fn push_global(&self, gp: NonNull<G>) {
+        // SAFETY: valid, by the caller's promise.
+        if unsafe { gp.as_ref() }.is_classed() {
+            // SAFETY: passed on.
+            return unsafe { self.push_by_class(gp) };
+        }
         let mut locked = self.lock.lock();
         // SAFETY: passed on.
         unsafe { locked.global.push_back(self.global_len(), gp) };

@@ -167,6 +167,11 @@ pub(crate) unsafe fn ready_anywhere(rt: Option<&InRuntime>, gp: NonNull<G>) {
 #[inline]
 pub(crate) unsafe fn push_local(m: &M, gp: NonNull<G>, slot: Slot) {
     let pp = m.p();
+    // SAFETY: valid, by the caller's promise.
+    if unsafe { gp.as_ref() }.is_classed() || m.sched().is_reserved(pp) {
+        // SAFETY: passed on.
+        return unsafe { m.sched().push_by_class(gp) };
+    }
     // SAFETY: this M holds its P, and no other reference to its data is alive.
     let slot = match unsafe { &mut pp.local().chaos } {
         Some(chaos) if slot == Slot::Next => {

@@ -14,9 +14,9 @@
 //!
 //! GO: proc.go findRunnable (netpoll), time.go wakeNetPoller, netpoll_epoll.go.
 
-use super::find_runnable::{Found, Next};
+use super::find_runnable::{Found, Next, next_local};
 use super::{Phase, Sched};
-use crate::gmp::{G, M};
+use crate::gmp::{G, M, g};
 use crate::netpoll::poller::{Poller, Wait};
 use crate::sys::clock;
 use heist_core::list::List;
@@ -74,10 +74,9 @@ impl PollGate {
 impl Sched {
     /// Looks whether descriptors are ready, if nobody else is looking: queues whoever waited.
     pub(crate) fn poll_now(&self, m: &M) -> Option<Next> {
-        let mut woken = self.poll_without_waiting();
-        let first = woken.pop_front()?;
+        let woken = self.poll_without_waiting();
         self.queue_woken(m, woken);
-        Some(Next::fresh(first))
+        next_local(m)
     }
 
     /// As `poll_now`, but hands back whoever waited.
@@ -170,7 +169,10 @@ impl Sched {
             self.queue_woken_urgently(woken);
             return Found::Leave;
         }
-        let Some(id) = locked.idle_ps.take(&self.idle) else {
+        let latency = woken.iter().any(|gp| gp.has_flag(g::LATENCY));
+        let idle_ps = &mut locked.idle_ps;
+        let id = if latency { idle_ps.take_any(&self.idle) } else { idle_ps.take(&self.idle) };
+        let Some(id) = id else {
             drop(locked);
             self.queue_woken_urgently(woken);
             // Nobody waits for the next timer now.
@@ -181,6 +183,11 @@ impl Sched {
         m.acquire_p(self.p(id));
         drop(locked);
         self.bell.ring();
+        if latency {
+            // Who runs first, and where, its class decides.
+            self.queue_woken(m, woken);
+            return Found::Retry;
+        }
         let Some(first) = woken.pop_front() else { return Found::Retry };
         self.queue_woken(m, woken);
         // SAFETY: just claimed, so it is valid.

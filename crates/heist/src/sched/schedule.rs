@@ -63,11 +63,18 @@ fn execute(m: &M, next: Next) {
     if gp.has_flag(g::OVERFLOWED) {
         m.word.call_attention(m_word::OVERFLOW);
     }
+    let idle = gp.has_flag(g::IDLE);
+    if idle {
+        m.sched().idle_running.fetch_add(1, Ordering::Relaxed);
+    }
     loop {
         m.cur.store(next.gp.as_ptr(), Ordering::Relaxed);
         // SAFETY: this is the M, it owns the goroutine, which has a context and is not running.
         let switched = unsafe { gp.coro.resume(NonNull::from(m)) };
         m.cur.store(null_mut(), Ordering::Relaxed);
+        if idle {
+            m.sched().idle_running.fetch_sub(1, Ordering::Relaxed);
+        }
         if gp.has_flag(g::CANARY) && switched == Switched::Suspended {
             m.sched().stack_class(gp).check_canary(gp.coro.stack_top());
         }
@@ -87,6 +94,9 @@ fn execute(m: &M, next: Next) {
                     return;
                 }
                 // Refused: it goes on at once, on the same slice.
+                if idle {
+                    m.sched().idle_running.fetch_add(1, Ordering::Relaxed);
+                }
                 gp.status.transition(Status::Runnable, Status::Running);
             }
             (Switched::Suspended, Request::Exit) => {
@@ -126,12 +136,16 @@ fn requeue(m: &M, gp: NonNull<G>) {
     let pp = m.p();
     let sched = m.sched();
     pp.stats.yields.bump();
-    pp.stats.global_put.bump();
     // SAFETY: the goroutine just left this M, which still owns it.
-    unsafe {
-        gp.as_ref().status.transition(Status::Running, Status::Runnable);
-        pp.yielded.push(gp);
+    let g = unsafe { gp.as_ref() };
+    g.status.transition(Status::Running, Status::Runnable);
+    if g.is_classed() {
+        // SAFETY: as above.
+        return unsafe { sched.push_by_class(gp) };
     }
+    pp.stats.global_put.bump();
+    // SAFETY: as above.
+    unsafe { pp.yielded.push(gp) };
     // ORDERING: the submitter's fence of `heist_core::spinning`.
     heist_core::sync::fence(Ordering::SeqCst);
     sched.wake_p();

@@ -166,7 +166,9 @@ unsafe fn fill<'a>(
     // SAFETY: records are never unmapped, and by the caller's promise nobody else uses this one.
     let g = unsafe { gp.as_ref() };
     g.join.reset();
-    g.flags.store(0, Ordering::Relaxed);
+    // SAFETY: null, or a share that the caller hands over.
+    let class = unsafe { recipe.extras.as_ref() }.map_or(0, |extras| extras.class);
+    g.flags.store(class as u16, Ordering::Relaxed);
     g.outcome.set(Outcome::None);
     g.set_started(false);
     g.id.set(id);
@@ -239,7 +241,7 @@ impl Sched {
         if let Some(gp) = locked.stackless.pop_front() {
             self.n_stackless.store(locked.stackless.len(), Ordering::Relaxed);
             // SAFETY: runnable and just taken out of its list.
-            unsafe { locked.global.push_back(self.global_len(), gp) };
+            unsafe { self.push_locked(&mut locked, gp) };
         }
     }
 

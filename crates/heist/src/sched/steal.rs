@@ -15,7 +15,7 @@ impl Sched {
     /// Looks for work at the other Ps, if not enough Ms do so already.
     pub(crate) fn steal_work(&self, m: &M) -> Found {
         if !m.spinning.get() {
-            if !policy::may_spin(self.spinning.n(), self.procs(), self.idle.count()) {
+            if !policy::may_spin(self.spinning.n(), self.common_procs(), self.idle.count()) {
                 return Found::Nothing;
             }
             self.become_spinning(m);

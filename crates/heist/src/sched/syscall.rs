@@ -6,7 +6,7 @@ use super::Sched;
 use super::bound;
 use super::find_runnable::Found;
 use crate::current;
-use crate::gmp::M;
+use crate::gmp::{M, g};
 use crate::sys::futex::Kernel;
 use heist_core::m_word::{Place, TAKEN};
 use heist_core::status::Status;
@@ -41,7 +41,10 @@ impl Sched {
             m.p().stats.regained.bump();
             return;
         }
-        if let Some(id) = locked.idle_ps.take(&self.idle) {
+        let latency = m.current().is_some_and(|gp| gp.has_flag(g::LATENCY));
+        let idle_ps = &mut locked.idle_ps;
+        let id = if latency { idle_ps.take_any(&self.idle) } else { idle_ps.take(&self.idle) };
+        if let Some(id) = id {
             m.acquire_p(self.p(id));
             drop(locked);
             self.bell.ring();
@@ -56,7 +59,7 @@ impl Sched {
         gp.status.transition(Status::Running, Status::Runnable);
         bound::bind(m, gp);
         // SAFETY: it is runnable now, and being bound nobody but this M runs it.
-        unsafe { locked.global.push_back(self.global_len(), NonNull::from(gp)) };
+        unsafe { self.push_locked(&mut locked, NonNull::from(gp)) };
         drop(locked);
         self.wait_for_turn(m);
         m.p().stats.regained.bump();

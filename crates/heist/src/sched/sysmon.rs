@@ -13,7 +13,7 @@
 
 use super::{Detail, Phase, Sched};
 use crate::current::NoAllocation;
-use crate::gmp::{M, P};
+use crate::gmp::{M, P, g};
 use crate::preempt;
 use crate::sys::futex::Kernel;
 use crate::sys::membarrier::heavy_fence;
@@ -205,7 +205,7 @@ impl<'a> Sysmon<'a> {
     /// to look at.
     fn all_at_rest(&mut self, now: u64) -> bool {
         let sched = self.sched;
-        let resting = || sched.idle.count() == sched.procs() && sched.phase() != Phase::Stopped;
+        let resting = || sched.idle.count_all() == sched.procs() && sched.phase() != Phase::Stopped;
         if !resting() {
             self.rest_since_ns = None;
             return false;
@@ -276,7 +276,10 @@ impl<'a> Sysmon<'a> {
                         return true;
                     }
                 }
-                let end = watch.since_ns.saturating_add(sched.config.quantum_ns);
+                // Who runs because there was nothing else to do gives way at once.
+                let idle = m.current().is_some_and(|gp| gp.has_flag(g::IDLE));
+                let slice = if idle { 0 } else { sched.config.quantum_ns };
+                let end = watch.since_ns.saturating_add(slice);
                 if now >= end {
                     preempt::request(sched, m, now, &mut watch.forced_ns);
                     self.next_slice_ns = self.next_slice_ns.min(now + FORCE_PERIOD_NS);
@@ -326,6 +329,9 @@ impl<'a> Sysmon<'a> {
     fn preempt_longest(&mut self, now: u64) {
         let sched = self.sched;
         let in_user = |id: &u32| {
+            if sched.idle.is_reserved(*id) {
+                return false;
+            }
             // SAFETY: Ms live until the runtime has stopped and sysmon has ended.
             unsafe { sched.p(*id).m().as_ref() }
                 .is_some_and(|m| m.word.stamp().place() == Place::User)
@@ -353,14 +359,13 @@ impl Sched {
 
     /// Whether a goroutine is runnable that this P keeps from running.
     fn somebody_waits(&self, pp: &P) -> bool {
-        self.global_len().get() != 0 || !pp.is_empty()
+        self.has_work_for(pp)
     }
 
     /// Whether the P of an M in a blocking call would be of use to somebody.
     fn wants_p_of(&self, pp: &P) -> bool {
-        !pp.queue.is_empty()
-            || self.spinning.n() + self.idle.count() == 0
-            || self.global_len().get() != 0
+        self.has_work_for(pp)
+            || (!self.is_reserved(pp) && self.spinning.n() + self.idle.count() == 0)
     }
 
     /// Takes the P of an M that blocks in the state `seen`, and gives it to somebody else.

@@ -84,6 +84,8 @@ impl Sched {
         if self.idle.count() != 0 {
             // It finds nothing to run and waits for the timer.
             self.wake_p();
+        } else if self.idle.count_reserved() != 0 {
+            self.wake_reserved();
         } else {
             self.bell.ring_before(when.saturating_add(self.config.wake_up_ns));
         }
@@ -117,9 +119,10 @@ impl Sched {
             unsafe { park::push_local(m, gp, slot) };
             slot = Slot::Tail;
         }
-        if !woken.is_empty() {
-            m.p().stats.global_put.add(woken.len().into());
-            self.lock.lock().global.append(self.global_len(), &mut woken);
+        let mut rest = self.sort_out(woken);
+        if !rest.is_empty() {
+            m.p().stats.global_put.add(rest.len().into());
+            self.lock.lock().global.append(self.global_len(), &mut rest);
         }
         // ORDERING: the submitter's fence of `heist_core::spinning`.
         heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
@@ -128,17 +131,34 @@ impl Sched {
 
     /// Queues them without a P: they go to the front of the global queue.
     #[doc(alias = "injectglist")]
-    pub(crate) fn queue_woken_urgently(&self, mut woken: List<G>) {
+    pub(crate) fn queue_woken_urgently(&self, woken: List<G>) {
         if woken.is_empty() {
             return;
         }
         self.bear(&woken);
         self.stats.readied.add_shared(woken.len().into());
-        self.stats.global_put.add_shared(woken.len().into());
-        self.lock.lock().global.append_urgent(self.global_len(), &mut woken);
+        let mut urgent = self.sort_out(woken);
+        self.stats.global_put.add_shared(urgent.len().into());
+        self.lock.lock().global.append_urgent(self.global_len(), &mut urgent);
         // ORDERING: the submitter's fence of `heist_core::spinning`.
         heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
         self.wake_p();
+    }
+
+    /// Queues those of other classes where they belong, and hands back the rest.
+    fn sort_out(&self, mut woken: List<G>) -> List<G> {
+        let mut normal = List::new();
+        while let Some(gp) = woken.pop_front() {
+            // SAFETY: just claimed, so it is valid, and it is in no queue.
+            unsafe {
+                if gp.as_ref().is_classed() {
+                    self.push_by_class(gp);
+                } else {
+                    normal.push_back(gp);
+                }
+            }
+        }
+        normal
     }
 
     /// Counts goroutines whose life begins with this wake-up.

@@ -3,7 +3,7 @@
 //! GO: proc.go wakep, startm.
 
 use super::{Locked, Sched};
-use crate::gmp::{G, M, P};
+use crate::gmp::{G, M, P, g};
 use crate::sys::futex::Kernel;
 use heist_core::policy::TAKER_SEARCH_MAX;
 use std::ptr::NonNull;
@@ -37,6 +37,10 @@ impl Sched {
                 heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
             }
             if self.idle.count() == 0 {
+                if self.idle_running.load(heist_core::sync::Ordering::Relaxed) != 0 {
+                    // Somebody runs who should not.
+                    self.bell.ring_before(0);
+                }
                 return;
             }
         }
@@ -72,7 +76,7 @@ impl Sched {
         }
         // A goroutine that brings its own thread needs none made.
         if start == Start::Working
-            && let Some(m) = self.find_taker(&mut locked)
+            && let Some(m) = self.find_taker(&mut locked, pp)
         {
             drop(locked);
             // SAFETY: its goroutine was just taken out of the queue for it.
@@ -95,7 +99,7 @@ impl Sched {
     ///
     /// Such an M runs nothing but its goroutine. Two that compute without end would hand the P to
     /// each other for ever, so an idle one is asked for whenever there is none left.
-    pub(crate) fn find_taker(&self, locked: &mut Locked) -> Option<NonNull<M>> {
+    pub(crate) fn find_taker(&self, locked: &mut Locked, pp: &P) -> Option<NonNull<M>> {
         let idle = locked.idle_ms.pop();
         if locked.idle_ms.is_empty() {
             self.helper.ask_for_spare();
@@ -103,7 +107,9 @@ impl Sched {
         if idle.is_some() {
             return idle;
         }
-        let gp = locked.global.take_first(self.global_len(), TAKER_SEARCH_MAX, is_bound)?;
+        let reserved = self.is_reserved(pp);
+        let may_take = |gp: &G| is_bound(gp) && (!reserved || gp.has_flag(g::LATENCY));
+        let gp = locked.global.take_first(self.global_len(), TAKER_SEARCH_MAX, may_take)?;
         // SAFETY: goroutines in a queue are valid.
         NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut())
     }

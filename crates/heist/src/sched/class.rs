@@ -1,0 +1,123 @@
+//! Classes, seen from the scheduler.
+//!
+//! A goroutine of the latency class waits in the first part of the global queue, which every P
+//! looks at first. The Ps that are reserved for the class look at nothing else, nobody robs them,
+//! and their rings stay empty: what becomes runnable there and is not of the class goes to the
+//! global queue.
+//!
+//! A goroutine of the idle class waits in a list that an M looks at when it would give its P back.
+//! If somebody waits while it runs, it is asked to yield at once.
+//!
+//! # Why no wake-up is lost
+//! The front part and the reserved Ps at rest are under the scheduler lock. Who queues a goroutine
+//! takes a reserved P in the same critical section; an M that puts one to rest has seen the part
+//! empty in the same critical section. For the idle class the same holds of the list, and of a P
+//! that anybody may use, who queues then wakes as every submitter does.
+
+use super::find_runnable::Next;
+use super::wake::Start;
+use super::{Locked, Sched};
+use crate::gmp::g::{self, G};
+use crate::gmp::{M, P};
+use crate::sys::clock;
+use heist_core::sync::{Ordering, fence};
+use std::ptr::NonNull;
+
+impl Sched {
+    /// Whether a P is reserved for the latency class.
+    #[inline]
+    pub(crate) fn is_reserved(&self, pp: &P) -> bool {
+        self.idle.is_reserved(pp.id)
+    }
+
+    /// How many Ps anybody may use.
+    #[inline]
+    pub(crate) fn common_procs(&self) -> u32 {
+        self.procs() - self.idle.n_reserved()
+    }
+
+    /// Puts a runnable goroutine where its class waits.
+    ///
+    /// # Safety
+    /// `gp` is runnable, in no queue, and the caller's to move.
+    pub(crate) unsafe fn push_locked(&self, locked: &mut Locked, gp: NonNull<G>) {
+        // SAFETY: valid, by the caller's promise.
+        let g = unsafe { gp.as_ref() };
+        // SAFETY: passed on.
+        unsafe {
+            if g.has_flag(g::LATENCY) {
+                locked.global.push_latency(self.global_len(), gp);
+            } else if g.has_flag(g::IDLE) {
+                locked.idle_work.push_back(gp);
+            } else {
+                locked.global.push_back(self.global_len(), gp);
+            }
+        }
+    }
+
+    /// Queues a goroutine that does not belong into a ring, and wakes whom it needs.
+    ///
+    /// # Safety
+    /// As for `push_locked`.
+    #[cold]
+    pub(crate) unsafe fn push_by_class(&self, gp: NonNull<G>) {
+        // SAFETY: valid, by the caller's promise; not touched after it is queued.
+        let latency = unsafe { gp.as_ref() }.has_flag(g::LATENCY);
+        self.stats.global_put.add_shared(1);
+        let mut locked = self.lock.lock();
+        // SAFETY: passed on.
+        unsafe { self.push_locked(&mut locked, gp) };
+        let reserved = if latency { locked.idle_ps.take_reserved(&self.idle) } else { None };
+        drop(locked);
+        if let Some(id) = reserved {
+            return self.start_reserved(id);
+        }
+        // ORDERING: the submitter's fence of `heist_core::spinning`.
+        fence(Ordering::SeqCst);
+        self.wake_p();
+        if latency && self.idle.count() == 0 {
+            self.bell.ring_before(clock::now_ns().saturating_add(self.config.wake_up_ns));
+        }
+    }
+
+    /// Wakes an M for a reserved P, so that somebody watches the clock.
+    pub(crate) fn wake_reserved(&self) {
+        let reserved = self.lock.lock().idle_ps.take_reserved(&self.idle);
+        if let Some(id) = reserved {
+            self.start_reserved(id);
+        }
+    }
+
+    fn start_reserved(&self, id: u32) {
+        self.bell.ring();
+        self.stats.wake_ups.add_shared(1);
+        self.start_m(self.p(id), Start::Working);
+    }
+
+    /// The search of an M that holds a reserved P.
+    pub(crate) fn find_latency(&self, m: &M) -> Option<Next> {
+        self.run_own_timers(m);
+        self.next_latency(m).or_else(|| {
+            let woken = self.poll_without_waiting();
+            self.queue_woken(m, woken);
+            self.next_latency(m)
+        })
+    }
+
+    fn next_latency(&self, m: &M) -> Option<Next> {
+        if self.global_len().latency() == 0 {
+            return None;
+        }
+        let gp = self.lock.lock().global.pop_latency(self.global_len());
+        m.p().stats.global_taken.bump_if(gp.is_some());
+        gp.map(Next::fresh)
+    }
+
+    /// Whether somebody waits whom this P could run.
+    pub(crate) fn has_work_for(&self, pp: &P) -> bool {
+        if self.is_reserved(pp) {
+            return self.global_len().latency() != 0;
+        }
+        self.global_len().get() != 0 || !pp.is_empty()
+    }
+}
