@@ -19,7 +19,8 @@ fn names_are_unique_sorted_and_documented() {
     for metric in metrics.iter() {
         let name = metric.description.name;
         let (path, unit) = name.rsplit_once(':').expect("a unit");
-        assert!(path.starts_with("/sched/") || path.starts_with("/heist/"), "{name}");
+        let known = ["/sched/", "/sync/", "/heist/"];
+        assert!(known.iter().any(|start| path.starts_with(start)), "{name}");
         assert!(!unit.is_empty() && metric.description.unit() == unit, "{name}");
         let plain = |c: char| c.is_ascii_lowercase() || "/-:".contains(c);
         assert!(name.chars().all(plain), "{name}");
