@@ -27,7 +27,8 @@ pub fn procs() -> usize {
 /// were. See [`Handle::set_procs`].
 ///
 /// # Panics
-/// On a plain thread; if `n` is 0 (ask with [`procs`]) or more than a runtime can have.
+/// On a plain thread; if `n` is 0 (ask with [`procs`]), more than a runtime can have, or not more
+/// than are reserved for latency goroutines.
 ///
 /// # Examples
 /// ```
@@ -91,6 +92,12 @@ pub(crate) fn set_procs_of(sched: &Sched, n: usize) -> usize {
     assert!(
         n <= PROCS_MAX as usize,
         "heist::set_procs: {n} is more than the most there can be, {PROCS_MAX}"
+    );
+    let reserved = sched.idle.n_reserved();
+    assert!(
+        n > reserved as usize,
+        "heist::set_procs: {reserved} processors are reserved for latency goroutines, so {n} would \
+         leave none for the others"
     );
     let n = n as u32;
     let mut prepared = Prepared::new(sched, n);

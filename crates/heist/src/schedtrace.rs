@@ -46,7 +46,7 @@ fn print_summary(sched: &Sched, detail: Detail) {
          needspinning={} idlethreads={idle} runqueue={}",
         sched.age_ns(clock::now_ns()) / 1_000_000,
         sched.procs(),
-        sched.idle.count(),
+        sched.idle.count_all(),
         sched.spinning.n(),
         u32::from(sched.spinning.requested()),
         sched.global_len().get() + yielded,

@@ -237,3 +237,42 @@ fn reserving_all_procs_is_refused() {
         assert!(error.contains("leave none for the others"), "{error}");
     }
 }
+
+/// Procs change while all classes are at work; fewer than are reserved is refused.
+#[test]
+fn classes_and_changing_procs() {
+    let rt = matrix::start(Runtime::builder().procs(4).latency_procs(1));
+    rt.run(|| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let n = Arc::new(AtomicU32::new(0));
+        let workers: Vec<_> = (0..30)
+            .map(|i| {
+                let class = [Class::Latency, Class::Normal, Class::Idle][i % 3];
+                let (stop, n) = (Arc::clone(&stop), Arc::clone(&n));
+                spawn(class, move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        if i % 2 == 0 {
+                            yield_now();
+                        } else {
+                            sleep(Duration::from_micros(50));
+                        }
+                    }
+                    n.fetch_add(1, Ordering::Relaxed);
+                })
+            })
+            .collect();
+        for round in 0..100 {
+            heist::set_procs(2 + round % 7);
+            sleep(Duration::from_micros(200));
+        }
+        let refused = std::panic::catch_unwind(|| heist::set_procs(1));
+        let text = refused.expect_err("one processor, and that one reserved");
+        let text = text.downcast_ref::<String>().expect("a text");
+        assert!(text.contains("reserved for latency goroutines"), "{text}");
+        stop.store(true, Ordering::Relaxed);
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        assert_eq!(n.load(Ordering::Relaxed), 30);
+    });
+}

@@ -410,9 +410,13 @@ impl Sched {
 
     /// Wakes somebody if there is anything to run.
     pub(super) fn wake_p_if_work(&self) {
-        let any = self.global_len().get() != 0 || self.all_ps().any(|pp| !pp.is_empty());
-        if any {
+        let idle_work = !self.lock.lock().idle_work.is_empty();
+        let queued = self.global_len().get() != 0 || self.all_ps().any(|pp| !pp.is_empty());
+        if queued || idle_work {
             self.wake_p();
+        }
+        if self.global_len().latency() != 0 {
+            self.wake_reserved();
         }
     }
 }

@@ -88,8 +88,8 @@ impl World<'_> {
         if let Some(m) = self.caller()
             && m.stopped_p.get().is_null()
         {
-            // Its P is gone: it goes on with the first, ahead of who ran there.
-            let pp = sched.p(0);
+            // Its P is gone: it goes on with the first that anybody may use, ahead of who ran there.
+            let pp = sched.p(sched.idle.n_reserved());
             displace(&mut sched.lock.lock(), pp, &mut queued);
             pp.stopped.set(Stopped::Lost(NonNull::from(m)));
             m.stopped_p.set(pp);

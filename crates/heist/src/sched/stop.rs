@@ -99,7 +99,7 @@ impl Sched {
             m.stopped_p.set(pp);
             self.count_stopped(&mut locked, pp, Stopped::Lost(NonNull::from(m)));
         }
-        while let Some(id) = locked.idle_ps.take(&self.idle) {
+        while let Some(id) = locked.idle_ps.take_any(&self.idle) {
             self.count_stopped(&mut locked, self.p(id), Stopped::Free);
         }
         while let Some((id, start)) = locked.orphans.pop() {
