@@ -1,13 +1,17 @@
 //! heist itself.
 
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use heist::net::{TcpListener, TcpStream};
 use heist::sync::WaitGroup;
 use heist::{JoinHandle, Runtime};
 
 use crate::catalog;
-use crate::contract::blocking::{Announce, Gate, Group, Tasks, Timers};
+use crate::contract::blocking::{Announce, Gate, Group, Net, Tasks, Timers};
 use crate::reading::{Outcome, cannot};
+use crate::workloads::servers::{self, Service};
 use crate::workloads::steal::{self, Thief};
 use crate::workloads::{
     fork_join, idle_cpu, parked, spawn_join, stalls, start_stop, timers, uneven_tree, yielding,
@@ -56,6 +60,23 @@ impl Timers for Heist {
 impl Announce for Heist {
     fn blocking(call: impl FnOnce() + Send + 'static) {
         heist::blocking(call);
+    }
+}
+
+impl Net for Heist {
+    type Listener = TcpListener;
+    type Stream = TcpStream;
+
+    fn listen() -> io::Result<(TcpListener, SocketAddr)> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    }
+
+    fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
+        let (stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
     }
 }
 
@@ -111,6 +132,9 @@ pub fn run(workload: &str, procs: usize) -> Outcome {
         "hogs" => stalls::hogs::<Heist>(procs),
         "blocking" => stalls::blocking::<Heist>(procs),
         "unannounced" => stalls::unannounced::<Heist>(procs),
+        "tcp_echo_64" => servers::blocking::<Heist>(procs, Service::Echo { n_connections: 64 }),
+        "tcp_echo_1000" => servers::blocking::<Heist>(procs, Service::Echo { n_connections: 1000 }),
+        "http" => servers::blocking::<Heist>(procs, Service::Http),
         "uneven_tree" => uneven_tree::blocking::<Heist>(procs),
         "idle_cpu" => idle_cpu::blocking::<Heist>(procs),
         "start_stop" => start_stop::measure(|| runtime(procs).run(|| ())),
