@@ -32,6 +32,7 @@ pub mod net;
 mod netpoll;
 mod panic_report;
 mod preempt;
+pub mod process;
 mod procs;
 mod runtime;
 mod sched;

@@ -239,8 +239,8 @@ fn errors_have_their_kinds() {
         let address = listener.local_addr().expect("an address");
         let taken = TcpListener::bind(address).expect_err("taken");
         assert_eq!(taken.kind(), ErrorKind::AddrInUse);
-        drop(listener);
-        let refused = TcpStream::connect(address).expect_err("nobody listens");
+        let (_taken, nobody) = wire::refusing();
+        let refused = TcpStream::connect(nobody).expect_err("nobody listens");
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         let far_away = TcpListener::bind("192.0.2.1:0").expect_err("not ours");
         assert_eq!(far_away.kind(), ErrorKind::AddrNotAvailable);
@@ -258,10 +258,7 @@ fn connect_tries_every_address() {
     matrix::run(|| {
         let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
         let good = listener.local_addr().expect("an address");
-        let bad = {
-            let gone = TcpListener::bind("127.0.0.1:0").expect("listens");
-            gone.local_addr().expect("an address")
-        };
+        let (_taken, bad) = wire::refusing();
         let stream = TcpStream::connect(&[bad, good][..]).expect("the second");
         assert_eq!(stream.peer_addr().expect("connected"), good);
         assert_eq!(

@@ -45,7 +45,7 @@ impl<T: AsFd> PollFd<T> {
             let text = "a plain file cannot be waited for";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        Ok(Self { source: Source::new(inner, Ends::Unseen)? })
+        Self::pollable(inner)
     }
 
     /// Gives it back, in blocking mode.
@@ -57,6 +57,13 @@ impl<T: AsFd> PollFd<T> {
         T: AsRawFd,
     {
         self.source.into_inner()
+    }
+}
+
+impl<T: AsRawFd> PollFd<T> {
+    /// Takes over a descriptor that is known not to be a plain file.
+    pub(crate) fn pollable(inner: T) -> io::Result<Self> {
+        Ok(Self { source: Source::new(inner, Ends::Unseen)? })
     }
 }
 

@@ -56,7 +56,7 @@ impl TcpListener {
     ///
     /// # Errors
     /// If the listener is closed or its deadline is over, and what the system says. "Too many
-    /// open files" may pass.
+    /// open files" may pass; a [`Server`](super::Server) waits for that.
     #[doc(alias = "Accept")]
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let accept = |inner: &net::TcpListener| match fd::accept(inner.as_raw_fd()) {

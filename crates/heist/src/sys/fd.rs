@@ -49,6 +49,23 @@ pub(crate) fn retire(fd: RawFd) {
     }
 }
 
+/// A descriptor that becomes readable when the process ends.
+pub(crate) fn of_process(pid: u32) -> io::Result<OwnedFd> {
+    let flags = 0;
+    // SAFETY: makes a descriptor and touches nothing; it is closed on exec.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, flags) };
+    let fd = checked(fd as libc::c_int)?;
+    // SAFETY: just made, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether an error says that there are too many descriptors, in the process or in the system, or
+/// no memory for another.
+pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
+    let codes = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
 /// Whether a connect has begun and not ended.
 pub(crate) fn is_in_progress(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EINPROGRESS)

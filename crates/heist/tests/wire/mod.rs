@@ -4,6 +4,7 @@
 
 use heist::net::{TcpListener, TcpStream};
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 
 /// Both ends of a connection.
 pub fn pair() -> (TcpStream, TcpStream) {
@@ -11,6 +12,16 @@ pub fn pair() -> (TcpStream, TcpStream) {
     let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("connects");
     let (far, _) = listener.accept().expect("accepts");
     (near, far)
+}
+
+/// An address that refuses connections: it is taken, and nobody listens. The socket keeps it so.
+pub fn refusing() -> (socket2::Socket, SocketAddr) {
+    let socket =
+        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+    socket.bind(&any.into()).expect("binds");
+    let address = socket.local_addr().expect("bound").as_socket().expect("an address");
+    (socket, address)
 }
 
 /// Sends back what comes, until the end.

@@ -1,0 +1,230 @@
+//! Serving connections until told to stop, and stopping without dropping what runs.
+
+use super::{TcpListener, TcpStream, is_closed};
+use crate::goroutine::{self, JoinHandle};
+use crate::sync::WaitGroup;
+use crate::sys::{fd, stderr};
+use crate::time;
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long accepting rests when there is no descriptor left: from the first to the last, doubling.
+const REST: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// Accepts connections, runs a goroutine for each, and stops gracefully.
+///
+/// Clones stand for the same server.
+///
+/// # Examples
+/// ```
+/// use heist::net::{Server, TcpListener, TcpStream};
+/// use std::io::{Read, Write};
+/// use std::time::Duration;
+///
+/// # fn main() -> std::io::Result<()> {
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| -> std::io::Result<()> {
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let address = listener.local_addr()?;
+/// let server = Server::new();
+/// let serving = {
+///     let server = server.clone();
+///     heist::go(move || {
+///         server.serve(listener, |mut stream, _| {
+///             // A connection that breaks ends its goroutine.
+///             let _ = stream.write_all(b"hello");
+///         })
+///     })
+/// };
+///
+/// let mut text = String::new();
+/// TcpStream::connect(address)?.read_to_string(&mut text)?;
+/// assert_eq!(text, "hello");
+///
+/// let left = server.shutdown(Duration::from_secs(10));
+/// assert_eq!(left.cancelled, 0);
+/// serving.join().unwrap()?;
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    connections: WaitGroup,
+}
+
+#[derive(Default)]
+struct State {
+    listeners: Vec<Arc<TcpListener>>,
+    handles: HashMap<u64, JoinHandle<()>>,
+    n_accepted: u64,
+    is_closing: bool,
+    /// Whether it was said that there are no descriptors left.
+    has_warned: bool,
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Left {
+    /// Connections that had not ended in time and were cancelled.
+    pub cancelled: usize,
+}
+
+impl Server {
+    /// A server that serves nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let state = Mutex::new(State::default());
+        Self { shared: Arc::new(Shared { state, connections: WaitGroup::new() }) }
+    }
+
+    /// Serves until [`shutdown`](Self::shutdown): calls `handle` for each connection, on a
+    /// goroutine of its own. Several listeners may be served at once, each by a call of this.
+    ///
+    /// If there are no descriptors left, it says so once on standard error, rests, and tries again:
+    /// the connections that wait are served when others end.
+    ///
+    /// # Errors
+    /// If accepting fails for another reason.
+    ///
+    /// # Panics
+    /// Outside a runtime.
+    #[doc(alias = "Serve")]
+    pub fn serve<H>(&self, listener: TcpListener, handle: H) -> io::Result<()>
+    where
+        H: Fn(TcpStream, SocketAddr) + Send + Sync + 'static,
+    {
+        let listener = Arc::new(listener);
+        let handle = Arc::new(handle);
+        {
+            let mut state = self.shared.state();
+            if state.is_closing {
+                return Ok(());
+            }
+            state.listeners.push(Arc::clone(&listener));
+        }
+        let mut rest = REST.0;
+        loop {
+            match listener.accept() {
+                Ok((stream, address)) => {
+                    rest = REST.0;
+                    let handle = Arc::clone(&handle);
+                    self.start(move || handle(stream, address));
+                }
+                Err(error) if is_closed(&error) => return Ok(()),
+                Err(error) if fd::is_exhaustion(&error) => {
+                    self.warn_once(&error);
+                    time::sleep(rest);
+                    rest = (rest * 2).min(REST.1);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn start(&self, connection: impl FnOnce() + Send + 'static) {
+        // Until it is in the table it cannot take itself out.
+        let mut state = self.shared.state();
+        if state.is_closing {
+            return; // It came in the last moment, like those that were not accepted any more.
+        }
+        let shared = Arc::clone(&self.shared);
+        shared.connections.add(1);
+        let id = state.n_accepted;
+        let ended = Ended { shared, id };
+        let handle = goroutine::go(move || {
+            let _ended = ended;
+            connection();
+        });
+        state.n_accepted += 1;
+        state.handles.insert(id, handle);
+    }
+
+    fn warn_once(&self, error: &io::Error) {
+        if !std::mem::replace(&mut self.shared.state().has_warned, true) {
+            stderr::report(format_args!(
+                "heist: cannot accept connections for now ({error}); trying again\n"
+            ));
+        }
+    }
+
+    /// Connections that are being served.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.state().handles.len()
+    }
+
+    /// Stops accepting, and waits until all connections have ended. What has not ended after
+    /// `grace` is cancelled: it unwinds at its next wait, and is waited for.
+    ///
+    /// # Panics
+    /// Outside a runtime.
+    #[doc(alias = "Shutdown")]
+    pub fn shutdown(&self, grace: Duration) -> Left {
+        let listeners = {
+            let mut state = self.shared.state();
+            state.is_closing = true;
+            std::mem::take(&mut state.listeners)
+        };
+        for listener in listeners {
+            // Somebody else may have closed it.
+            let _ = listener.close();
+        }
+        let cancelled = Arc::new(Mutex::new(0));
+        let late = {
+            let (shared, cancelled) = (Arc::clone(&self.shared), Arc::clone(&cancelled));
+            time::after_func(grace, move || {
+                let state = shared.state();
+                state.handles.values().for_each(JoinHandle::cancel);
+                *cancelled.lock().unwrap_or_else(PoisonError::into_inner) = state.handles.len();
+            })
+        };
+        self.shared.connections.wait();
+        late.stop();
+        let cancelled = *cancelled.lock().unwrap_or_else(PoisonError::into_inner);
+        Left { cancelled }
+    }
+}
+
+impl Shared {
+    /// Held for a moment only, and never across a wait.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("connections", &self.connections()).finish()
+    }
+}
+
+/// Takes a connection out of the table, however it ended.
+struct Ended {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let handle = self.shared.state().handles.remove(&self.id);
+        drop(handle);
+        self.shared.connections.done();
+    }
+}

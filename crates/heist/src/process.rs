@@ -1,0 +1,259 @@
+//! Other programs: starting them, talking to them, waiting for them.
+//!
+//! As [`std::process`], but waiting parks the goroutine instead of blocking its thread, and the
+//! pipes to the child can be waited for, with deadlines.
+//!
+//! ```
+//! # fn main() -> std::io::Result<()> {
+//! # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+//! # rt.run(|| -> std::io::Result<()> {
+//! let output = heist::process::Command::new("echo").arg("hello").output()?;
+//! assert!(output.status.success());
+//! assert_eq!(output.stdout, b"hello\n");
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+
+use crate::current;
+use crate::goroutine;
+use crate::net::{PipeReader, PipeWriter, PollFd};
+use crate::sched::syscall::blocking;
+use crate::sys::fd;
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::process::{self, ExitStatus, Output, Stdio};
+
+/// A program to be started, as [`std::process::Command`].
+#[derive(Debug)]
+#[doc(alias = "Cmd")]
+pub struct Command {
+    inner: process::Command,
+}
+
+impl Command {
+    /// A program, without arguments yet.
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
+        Self { inner: process::Command::new(program) }
+    }
+
+    /// Appends an argument.
+    pub fn arg(&mut self, arg: impl AsRef<OsStr>) -> &mut Self {
+        self.inner.arg(arg);
+        self
+    }
+
+    /// Appends arguments.
+    pub fn args(&mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> &mut Self {
+        self.inner.args(args);
+        self
+    }
+
+    /// Sets an environment variable.
+    pub fn env(&mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
+        self.inner.env(key, value);
+        self
+    }
+
+    /// Removes an environment variable.
+    pub fn env_remove(&mut self, key: impl AsRef<OsStr>) -> &mut Self {
+        self.inner.env_remove(key);
+        self
+    }
+
+    /// Removes all environment variables.
+    pub fn env_clear(&mut self) -> &mut Self {
+        self.inner.env_clear();
+        self
+    }
+
+    /// The folder it starts in.
+    pub fn current_dir(&mut self, folder: impl AsRef<Path>) -> &mut Self {
+        self.inner.current_dir(folder);
+        self
+    }
+
+    /// Its standard input.
+    pub fn stdin(&mut self, stdin: impl Into<Stdio>) -> &mut Self {
+        self.inner.stdin(stdin);
+        self
+    }
+
+    /// Its standard output.
+    pub fn stdout(&mut self, stdout: impl Into<Stdio>) -> &mut Self {
+        self.inner.stdout(stdout);
+        self
+    }
+
+    /// Its standard error.
+    pub fn stderr(&mut self, stderr: impl Into<Stdio>) -> &mut Self {
+        self.inner.stderr(stderr);
+        self
+    }
+
+    /// Std's command, for everything else.
+    pub const fn as_std_mut(&mut self) -> &mut process::Command {
+        &mut self.inner
+    }
+
+    /// Starts the program.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    #[doc(alias = "Start")]
+    pub fn spawn(&mut self) -> io::Result<Child> {
+        Child::from_std(blocking(|| self.inner.spawn())?)
+    }
+
+    /// Starts the program and waits for its end.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    #[doc(alias = "Run")]
+    pub fn status(&mut self) -> io::Result<ExitStatus> {
+        self.spawn()?.wait()
+    }
+
+    /// Starts the program, waits for its end and collects what it wrote. Its standard input is
+    /// empty unless it was set.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn output(&mut self) -> io::Result<Output> {
+        self.stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.spawn()?.wait_with_output()
+    }
+}
+
+impl From<process::Command> for Command {
+    fn from(inner: process::Command) -> Self {
+        Self { inner }
+    }
+}
+
+/// A program that was started, as [`std::process::Child`]. Dropping it leaves the program alone.
+#[derive(Debug)]
+pub struct Child {
+    inner: process::Child,
+    /// Where the program reads from, if that is a pipe.
+    pub stdin: Option<PipeWriter>,
+    /// What the program writes, if that is a pipe.
+    pub stdout: Option<PipeReader>,
+    /// What the program writes as errors, if that is a pipe.
+    pub stderr: Option<PipeReader>,
+}
+
+impl Child {
+    /// Takes over a child of std.
+    ///
+    /// # Errors
+    /// If its pipes cannot be put into non-blocking mode.
+    pub fn from_std(mut inner: process::Child) -> io::Result<Self> {
+        let reader = |fd: OwnedFd| PipeReader::from_std(fd.into());
+        let stdin = inner.stdin.take().map(|pipe| PipeWriter::from_std(OwnedFd::from(pipe).into()));
+        let stdout = inner.stdout.take().map(|pipe| reader(pipe.into()));
+        let stderr = inner.stderr.take().map(|pipe| reader(pipe.into()));
+        Ok(Self {
+            inner,
+            stdin: stdin.transpose()?,
+            stdout: stdout.transpose()?,
+            stderr: stderr.transpose()?,
+        })
+    }
+
+    /// The number of the process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.inner.id()
+    }
+
+    /// Ends the program by force.
+    ///
+    /// # Errors
+    /// If the system says so.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.inner.kill()
+    }
+
+    /// How the program ended, if it has.
+    ///
+    /// # Errors
+    /// If the system says so.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.inner.try_wait()
+    }
+
+    /// Waits until the program has ended. Its standard input is closed first.
+    ///
+    /// A goroutine that waits can be cancelled; the program runs on.
+    ///
+    /// # Errors
+    /// If the system says so.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        drop(self.stdin.take());
+        if let Some(status) = self.inner.try_wait()? {
+            return Ok(status);
+        }
+        // Readable when the process has ended. Old kernels have no such thing.
+        let Ok(ending) = fd::of_process(self.id()).and_then(|fd| PollFd::pollable(Ending(fd)))
+        else {
+            return blocking(|| self.inner.wait());
+        };
+        ending.read_with(|_| self.inner.try_wait()?.ok_or(io::ErrorKind::WouldBlock.into()))
+    }
+
+    /// Waits until the program has ended and collects what it wrote into its pipes.
+    ///
+    /// # Errors
+    /// If the system says so.
+    pub fn wait_with_output(mut self) -> io::Result<Output> {
+        drop(self.stdin.take());
+        let stderr = self.stderr.take().map(InBackground::read);
+        let stdout = self.stdout.take().map_or(Ok(Vec::new()), read_all)?;
+        let status = self.wait()?;
+        let stderr = stderr.map_or(Ok(Vec::new()), InBackground::join)?;
+        Ok(Output { status, stdout, stderr })
+    }
+}
+
+/// A descriptor that tells the end of a process.
+#[derive(Debug)]
+struct Ending(OwnedFd);
+
+impl AsRawFd for Ending {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+fn read_all(mut pipe: PipeReader) -> io::Result<Vec<u8>> {
+    let mut all = Vec::new();
+    pipe.read_to_end(&mut all)?;
+    Ok(all)
+}
+
+/// Reading to the end beside the caller: a program that writes into two pipes may wait for either.
+enum InBackground {
+    Goroutine(goroutine::JoinHandle<io::Result<Vec<u8>>>),
+    Thread(std::thread::JoinHandle<io::Result<Vec<u8>>>),
+}
+
+impl InBackground {
+    fn read(pipe: PipeReader) -> Self {
+        if current::goroutine().is_some() {
+            Self::Goroutine(goroutine::go(move || read_all(pipe)))
+        } else {
+            Self::Thread(std::thread::spawn(move || read_all(pipe)))
+        }
+    }
+
+    fn join(self) -> io::Result<Vec<u8>> {
+        let ended = match self {
+            Self::Goroutine(handle) => handle.join().ok(),
+            Self::Thread(handle) => handle.join().ok(),
+        };
+        ended.unwrap_or_else(|| Err(io::Error::other("the reader of the pipe did not end")))
+    }
+}

@@ -1,0 +1,108 @@
+//! Other programs, started and waited for by goroutines and by plain threads.
+
+mod matrix;
+
+use heist::process::Command;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+fn sh(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+/// What it wrote to both pipes, more than they hold, and how it ended.
+fn check_output() {
+    let script = "head -c 200000 /dev/zero; head -c 200000 /dev/zero >&2; exit 3";
+    let output = sh(script).output().expect("starts");
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!((output.stdout.len(), output.stderr.len()), (200_000, 200_000));
+}
+
+#[test]
+fn output_is_collected() {
+    matrix::each_of(&matrix::cases_with(&[1, 4]), |_, rt| rt.run(check_output));
+    check_output();
+}
+
+#[test]
+fn pipes_can_be_waited_for() {
+    matrix::each_of(&matrix::cases_with(&[1, 2]), |_, rt| {
+        rt.run(|| {
+            let mut cat = Command::new("cat");
+            let mut child =
+                cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
+            let mut stdout = child.stdout.take().expect("a pipe");
+            let reader = heist::go(move || {
+                let mut text = String::new();
+                stdout.read_to_string(&mut text).expect("reads");
+                text
+            });
+            let mut stdin = child.stdin.take().expect("a pipe");
+            for word in ["a ", "b ", "c"] {
+                stdin.write_all(word.as_bytes()).expect("writes");
+                heist::yield_now();
+            }
+            drop(stdin);
+            assert_eq!(reader.join().expect("ends well"), "a b c");
+            assert!(child.wait().expect("waits").success());
+            assert!(child.try_wait().expect("remembers").is_some());
+        });
+    });
+}
+
+/// One processor: while one goroutine waits for a program, another runs, and may end it.
+#[test]
+fn waiting_does_not_hold_the_processor() {
+    let rt = matrix::plain(1);
+    rt.run(|| {
+        let mut child = sh("read line; exit 7").stdin(Stdio::piped()).spawn().expect("starts");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        let waiter = heist::go(move || child.wait().expect("waits").code());
+        for _ in 0..3 {
+            heist::yield_now();
+        }
+        stdin.write_all(b"go\n").expect("writes");
+        assert_eq!(waiter.join().expect("ends well"), Some(7));
+
+        let mut child = Command::new("sleep").arg("1000").spawn().expect("starts");
+        child.kill().expect("kills");
+        assert_eq!(child.wait().expect("waits").signal(), Some(9));
+    });
+}
+
+/// Cancelling the wait leaves the program alone.
+#[test]
+fn a_wait_may_be_cancelled() {
+    let rt = matrix::plain(2);
+    rt.run(|| {
+        let mut child = Command::new("sleep").arg("1000").spawn().expect("starts");
+        let id = child.id();
+        let waiter = heist::go(move || child.wait().map(drop));
+        heist::time::sleep(Duration::from_millis(5));
+        waiter.cancel();
+        assert!(waiter.join().expect_err("cancelled").is_cancelled());
+        let alive = std::fs::read_to_string(format!("/proc/{id}/comm")).expect("it lives");
+        assert_eq!(alive.trim(), "sleep");
+        assert!(Command::new("kill").arg(id.to_string()).status().expect("kills").success());
+    });
+}
+
+#[test]
+fn errors_have_their_kinds() {
+    matrix::each_of(&matrix::cases_with(&[1]), |_, rt| {
+        rt.run(|| {
+            let error = Command::new("/no/such/program").spawn().expect_err("nothing there");
+            assert_eq!(error.kind(), ErrorKind::NotFound);
+            let mut child = sh("exec sleep 1000").stdout(Stdio::piped()).spawn().expect("starts");
+            let stdout = child.stdout.as_mut().expect("a pipe");
+            stdout.set_read_deadline(Some(Instant::now())).expect("a deadline");
+            assert_eq!(stdout.read(&mut [0]).expect_err("late").kind(), ErrorKind::TimedOut);
+            child.kill().expect("kills");
+            child.wait().expect("waits");
+        });
+    });
+}
