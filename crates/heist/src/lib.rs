@@ -37,6 +37,7 @@ mod procs;
 mod runtime;
 mod sched;
 mod schedtrace;
+mod scope;
 mod snapshot;
 pub mod sync;
 mod sys;
@@ -55,6 +56,7 @@ pub use heist_macros::{main, test};
 pub use procs::{procs, set_procs, with_procs};
 pub use runtime::{Handle, Runtime};
 pub use sched::PanicPolicy;
+pub use scope::{Scope, ScopedJoinHandle, scope};
 
 /// Runs `f`, which may block its thread for long, and lets the other goroutines go on meanwhile.
 ///

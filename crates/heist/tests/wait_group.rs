@@ -102,7 +102,7 @@ fn one_done_wakes_everybody() {
     });
 }
 
-/// More `done` than `add` panics in the one who did it.
+/// SY-14: more `done` than `add` panics in the one who did it.
 #[test]
 fn a_negative_count_panics() {
     let text = std::panic::catch_unwind(|| WaitGroup::new().done()).unwrap_err();
@@ -111,5 +111,86 @@ fn a_negative_count_panics() {
     matrix::run(|| {
         let error = go(|| WaitGroup::new().done()).join().unwrap_err();
         assert_eq!(error.panic_message(), Some("sync: negative WaitGroup counter"));
+    });
+}
+
+/// SY-13: nobody passes the second of two groups before the last of sixteen is done, over eight
+/// rounds with the same groups.
+#[test]
+fn nobody_passes_early() {
+    matrix::run(|| {
+        let (first, second) = (WaitGroup::new(), WaitGroup::new());
+        for _ in 0..8 {
+            let n = 16;
+            first.add(n);
+            second.add(n);
+            let passed = Arc::new(AtomicUsize::new(0));
+            let handles: Vec<_> = (0..n)
+                .map(|_| {
+                    let (first, second, passed) =
+                        (first.clone(), second.clone(), Arc::clone(&passed));
+                    go(move || {
+                        first.done();
+                        second.wait();
+                        passed.fetch_add(1, Ordering::SeqCst);
+                    })
+                })
+                .collect();
+            first.wait();
+            for _ in 0..n {
+                assert_eq!(passed.load(Ordering::SeqCst), 0, "passed too early");
+                second.done();
+            }
+            handles.into_iter().for_each(|handle| handle.join().unwrap());
+            assert_eq!(passed.load(Ordering::SeqCst), n);
+        }
+    });
+}
+
+/// SY-16: the spawning form counts itself, runs once, and `wait` sees what it did; also if it
+/// panics, ends itself or is refused.
+#[test]
+fn the_spawning_form_counts_itself() {
+    matrix::run(|| {
+        let group = WaitGroup::new();
+        let runs = Arc::new(AtomicUsize::new(0));
+        for i in 0..30 {
+            let runs = Arc::clone(&runs);
+            group.go(move || {
+                runs.fetch_add(1, Ordering::Relaxed);
+                match i % 3 {
+                    0 => panic!("does not matter"),
+                    1 => heist::exit_current(),
+                    _ => {}
+                }
+            });
+        }
+        group.wait();
+        assert_eq!(runs.load(Ordering::Relaxed), 30);
+    });
+    let group = WaitGroup::new();
+    std::panic::catch_unwind(|| group.go(|| ())).unwrap_err();
+    group.wait();
+}
+
+/// SY-17: a group that is used again while the last round's waiters leave, or that is added to while
+/// somebody waits, loses nobody: here that is no misuse, each waiter has its round.
+#[test]
+fn reuse_while_waiters_leave() {
+    matrix::run(|| {
+        let group = WaitGroup::new();
+        for _ in 0..50 {
+            group.add(1);
+            let waiters: Vec<_> = (0..4)
+                .map(|_| {
+                    let group = group.clone();
+                    go(move || group.wait())
+                })
+                .collect();
+            group.done();
+            group.add(1);
+            group.done();
+            waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        }
     });
 }

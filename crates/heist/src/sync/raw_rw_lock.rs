@@ -204,7 +204,7 @@ impl RawRwLock {
     pub(super) fn downgrade(&self) {
         let rt = current::enter();
         let mut waiters = self.waiters.lock();
-        let all = ChosenList::take(&mut waiters.readers, |_| true);
+        let all = ChosenList::take(&mut waiters.readers);
         self.word.admit(all.len() + 1);
         drop(waiters);
         all.wake(rt.as_ref());
@@ -214,7 +214,7 @@ impl RawRwLock {
     /// The writer does not keep readers out any more.
     fn let_readers_in(&self, rt: Option<&InRuntime>) {
         let mut waiters = self.waiters.lock();
-        let all = ChosenList::take(&mut waiters.readers, |_| true);
+        let all = ChosenList::take(&mut waiters.readers);
         self.word.admit(all.len());
         drop(waiters);
         all.wake(rt);

@@ -25,9 +25,7 @@ const COUNT: u64 = ROUND - 1;
 /// # rt.run(|| {
 /// let group = heist::sync::WaitGroup::new();
 /// for _ in 0..10 {
-///     group.add(1);
-///     let group = group.clone();
-///     heist::go(move || group.done());
+///     group.go(|| println!("one of ten"));
 /// }
 /// group.wait();
 /// # });
@@ -97,8 +95,44 @@ impl WaitGroup {
         }
     }
 
+    /// Runs `f` on a new goroutine that is announced here and done when it ends, however it ends.
+    ///
+    /// # Panics
+    /// As [`go`](crate::go).
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let group = heist::sync::WaitGroup::new();
+    /// group.go(|| println!("first"));
+    /// group.go(|| println!("second"));
+    /// group.wait();
+    /// # });
+    /// ```
+    #[doc(alias = "Go")]
+    #[track_caller]
+    pub fn go(&self, f: impl FnOnce() + Send + 'static) {
+        self.add(1);
+        // It is done even if it cannot be spawned: then the closure is dropped.
+        let done = Done(self.clone());
+        crate::goroutine::go(move || {
+            let _done = done;
+            f();
+        });
+    }
+
     /// Waits until everything announced is done. Returns at once if nothing is.
     pub fn wait(&self) {
+        self.wait_in(Wait::new(WaitReason::WaitGroup));
+    }
+
+    /// The same where the caller must not be unwound.
+    pub(crate) fn wait_shielded(&self) {
+        self.wait_in(Wait::new(WaitReason::Scope).shielded());
+    }
+
+    fn wait_in(&self, wait: Wait) {
         // ORDERING: Acquire: see `done`.
         let came = self.inner.word.load(Ordering::Acquire);
         if came & COUNT == 0 {
@@ -110,8 +144,17 @@ impl WaitGroup {
             now & COUNT == 0 || now & !COUNT != came & !COUNT
         };
         while !done() {
-            wait_list::wait_until(&self.inner.waiters, Wait::new(WaitReason::WaitGroup), done);
+            wait_list::wait_until(&self.inner.waiters, wait, done);
         }
+    }
+}
+
+/// Says that one thing is done, however its goroutine ends.
+struct Done(WaitGroup);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        self.0.done();
     }
 }
 

@@ -126,6 +126,12 @@ impl Chosen {
     }
 }
 
+/// What the first waiter waits for.
+pub(super) fn first_note(list: &WaitList) -> Option<u64> {
+    // SAFETY: listed entries are valid while the lock is held.
+    list.front().map(|first| unsafe { first.as_ref() }.note.get())
+}
+
 /// Takes out the first waiter and claims it. The outer None: nobody is there. The inner one: that
 /// waiter is giving up by itself.
 pub(super) fn choose(list: &mut WaitList) -> Option<Option<Chosen>> {
@@ -159,12 +165,11 @@ impl ChosenList {
         }
     }
 
-    /// Claims everybody, up to whom `wanted` does not agree to.
-    pub(super) fn take(list: &mut WaitList, mut wanted: impl FnMut(u64) -> bool) -> Self {
+    /// Claims everybody.
+    pub(super) fn take(list: &mut WaitList) -> Self {
         let mut all = Self::new();
-        // SAFETY: listed entries are valid.
-        while list.front().is_some_and(|first| wanted(unsafe { first.as_ref() }.note.get())) {
-            if let Some(Some(chosen)) = choose(list) {
+        while let Some(first) = choose(list) {
+            if let Some(chosen) = first {
                 all.push(chosen);
             }
         }
@@ -370,7 +375,7 @@ pub(super) fn wait_until(lock: &Lock<WaitList>, wait: Wait, ready: impl Fn() -> 
 pub(super) fn wake_all(lock: &Lock<WaitList>) {
     let rt = current::enter();
     let mut waiters = lock.lock();
-    let all = ChosenList::take(&mut waiters, |_| true);
+    let all = ChosenList::take(&mut waiters);
     drop(waiters);
     all.wake(rt.as_ref());
 }

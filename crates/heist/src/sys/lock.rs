@@ -45,6 +45,10 @@ unsafe impl<T: Send, B: Sync> Sync for Lock<T, B> {}
 // SAFETY: as for the data.
 unsafe impl<T: Send, B: Send> Send for Lock<T, B> {}
 
+// Whoever holds it does not panic, so nobody sees its data half changed.
+impl<T, B> std::panic::RefUnwindSafe for Lock<T, B> {}
+impl<T, B> std::panic::UnwindSafe for Lock<T, B> {}
+
 impl<T> Lock<T> {
     pub(crate) const fn new(rank: Rank, data: T) -> Self {
         Self::with_beside(rank, data, ())

@@ -1,0 +1,237 @@
+//! Goroutines that borrow.
+//!
+//! # Why it is sound
+//! What a scoped goroutine borrows lives longer than the scope, and the scope does not return, nor
+//! unwind, before all of its goroutines have let go of it. A goroutine counts itself off when its
+//! closure, what the closure owned, and the result, unless its handle has that, are gone. Its
+//! record may live on, but holds nothing borrowed. A handle cannot leave the body of the scope,
+//! or of one of its goroutines.
+//!
+//! The scope waits for the count in a way that cancellation cannot end. A stack that runs out
+//! meanwhile can: that unwinding is caught and goes on when all have ended.
+
+use crate::current;
+use crate::gmp::g;
+use crate::goroutine::{self, GoroutineId, JoinError, JoinHandle, SpawnError};
+use crate::sync::WaitGroup;
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Runs `body`, which may spawn goroutines that borrow from outside, and returns when all of them
+/// have ended.
+///
+/// The calling goroutine cannot be unwound before that, not even by cancellation; a panic of `body`
+/// goes on afterwards.
+///
+/// # Panics
+/// If `body` panics, or if a goroutine of the scope panicked that nobody joined.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// let words = vec!["a", "few", "words"];
+/// let mut total = 0;
+/// heist::scope(|s| {
+///     let lengths: Vec<_> = words.iter().map(|word| s.go(|| word.len())).collect();
+///     s.go(|| println!("{words:?}"));
+///     total = lengths.into_iter().map(|length| length.join().unwrap()).sum();
+/// });
+/// assert_eq!(total, 9);
+/// # });
+/// ```
+pub fn scope<'env, F, T>(body: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    let scope = Scope { data: Arc::default(), _scope: PhantomData, _env: PhantomData };
+    let mut result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
+    while let Err(payload) = catch_unwind(|| scope.data.running.wait_shielded()) {
+        forget_all_but(&mut result, payload);
+    }
+    match result {
+        Ok(_) if scope.data.has_unseen_panic() => panic!("a scoped goroutine panicked"),
+        Ok(value) => value,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// Unwinding began a second time. The first one counts; nobody can drop the other safely here.
+fn forget_all_but<T>(result: &mut std::thread::Result<T>, payload: Box<dyn Any + Send>) {
+    match result {
+        Ok(_) => *result = Err(payload),
+        Err(_) => std::mem::forget(payload),
+    }
+}
+
+/// What the goroutines of a scope share with it.
+#[derive(Default)]
+struct Data {
+    running: WaitGroup,
+    n_panicked: AtomicUsize,
+    /// Panics that somebody got from a handle.
+    n_seen: AtomicUsize,
+}
+
+impl Data {
+    /// Asked when all have ended.
+    fn has_unseen_panic(&self) -> bool {
+        self.n_panicked.load(Ordering::Relaxed) > self.n_seen.load(Ordering::Relaxed)
+    }
+}
+
+/// Spawns goroutines that may borrow; see [`scope`].
+pub struct Scope<'scope, 'env: 'scope> {
+    data: Arc<Data>,
+    /// Neither lifetime may be shortened or lengthened.
+    _scope: PhantomData<&'scope mut &'scope ()>,
+    _env: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Runs `f` on a new goroutine of the calling goroutine's runtime. Goroutines of the scope may
+    /// spawn more.
+    ///
+    /// # Panics
+    /// As [`go`](crate::go).
+    #[track_caller]
+    pub fn go<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        match self.try_go(f) {
+            Ok(handle) => handle,
+            Err(error) => panic!("heist::Scope::go: {error}"),
+        }
+    }
+
+    /// Runs `f` on a new goroutine, or says why it cannot.
+    ///
+    /// # Errors
+    /// As [`try_go`](crate::try_go).
+    #[track_caller]
+    pub fn try_go<F, T>(&'scope self, f: F) -> Result<ScopedJoinHandle<'scope, T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let site = Location::caller();
+        let sched = current::goroutine().ok_or(SpawnError::NoRuntime)?.sched.get();
+        let result = Arc::new(Packet(UnsafeCell::new(None)));
+        self.data.running.add(1);
+        let task = Task { f, result: Arc::clone(&result), _end: End(Arc::clone(&self.data)) };
+        // SAFETY: the scope does not end before `task` is dropped, which is the last that the
+        // goroutine does with what it borrows; the result stays out of its record. The runtime of
+        // the calling goroutine outlives it.
+        let handle = unsafe { goroutine::spawn_on(&*sched, move || task.run(), site) }?;
+        Ok(ScopedJoinHandle { handle, result, data: Arc::clone(&self.data), _scope: PhantomData })
+    }
+}
+
+impl fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("running", &self.data.running).finish()
+    }
+}
+
+/// Where the result goes. Written by the goroutine before it is finished, taken by the handle after.
+struct Packet<T>(UnsafeCell<Option<T>>);
+
+// SAFETY: see above: one at a time, in an order that joining keeps.
+unsafe impl<T: Send> Sync for Packet<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Packet<T> {}
+
+/// What a scoped goroutine owns, in the order in which it goes.
+struct Task<F, T> {
+    f: F,
+    result: Arc<Packet<T>>,
+    _end: End,
+}
+
+impl<F: FnOnce() -> T, T> Task<F, T> {
+    fn run(self) {
+        // They go in the reverse order.
+        let Self { _end, result, f } = self;
+        let value = f();
+        // SAFETY: the handle looks at it after this goroutine has finished.
+        unsafe { *result.0.get() = Some(value) };
+        // If the handle is gone, so is the value now.
+        drop(result);
+    }
+}
+
+/// Counts a goroutine off, however it ends.
+struct End(Arc<Data>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let ends_on_purpose = current::goroutine().is_some_and(|gp| gp.has_flag(g::EXITING));
+        if std::thread::panicking() && !ends_on_purpose {
+            self.0.n_panicked.fetch_add(1, Ordering::Relaxed);
+        }
+        self.0.running.done();
+    }
+}
+
+/// The right to wait for a goroutine of a [`scope`] and to take its result. Dropping it detaches the
+/// goroutine from the handle, not from the scope.
+pub struct ScopedJoinHandle<'scope, T> {
+    handle: JoinHandle<()>,
+    result: Arc<Packet<T>>,
+    data: Arc<Data>,
+    _scope: PhantomData<&'scope ()>,
+}
+
+impl<T> ScopedJoinHandle<'_, T> {
+    /// Waits for the goroutine to end and returns what its closure returned.
+    ///
+    /// # Errors
+    /// If it panicked, overflowed its stack, was cancelled or ended itself. A panic that is returned
+    /// here is not repeated by the scope.
+    pub fn join(self) -> Result<T, JoinError> {
+        if let Err(error) = self.handle.join() {
+            if error.is_panic() || error.is_stack_overflow() {
+                self.data.n_seen.fetch_add(1, Ordering::Relaxed);
+            }
+            return Err(error);
+        }
+        // SAFETY: the goroutine has finished, and only this handle takes the result.
+        match unsafe { (*self.result.0.get()).take() } {
+            Some(value) => Ok(value),
+            None => heist_core::throw!("ScopedJoinHandle::join: finished without a result"),
+        }
+    }
+
+    /// Whether the goroutine has ended, so that [`join`](Self::join) returns at once.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+
+    /// Asks the goroutine to end: its current park, or else its next, unwinds it.
+    pub fn cancel(&self) {
+        self.handle.cancel();
+    }
+
+    /// The goroutine's number.
+    #[must_use]
+    pub const fn id(&self) -> GoroutineId {
+        self.handle.id()
+    }
+}
+
+impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopedJoinHandle")
+            .field("id", &self.id())
+            .field("finished", &self.is_finished())
+            .finish()
+    }
+}

@@ -1,0 +1,327 @@
+//! A weighted semaphore.
+//!
+//! # The word
+//! How many permits are free, and one bit that says whether somebody waits. Without that bit an
+//! acquisition is one compare-and-swap. With it nobody takes permits but under the lock of the
+//! queue, in the order of the queue: whoever needs many is not overtaken by those who need few.
+//!
+//! Permits are taken for a waiter by whoever releases them, when the waiter is claimed. A waiter
+//! that gives up has taken none, and lets those behind it have what it could not get.
+//!
+//! # Ordering
+//! Taking permits is Acquire and releasing them is Release. Where they are handed to a waiter, the
+//! lock and the wake-up order memory.
+//!
+//! GO: golang.org/x/sync/semaphore.
+
+use super::wait_list::{self, Caller, ChosenList, Ended, Entry, Shield, Wait, WaitList};
+use crate::current::{self, InRuntime};
+use crate::gmp::g::WaitReason;
+use crate::sys::lock::Lock;
+use crate::time::deadline_after;
+use heist_core::list::DoubleList;
+use heist_core::lock_rank::Rank;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Somebody waits.
+const QUEUED: u64 = 1;
+/// The place of the count.
+const PERMIT: u64 = 2;
+
+/// Limits how much of something is in use at a time. Each user says how much it needs.
+///
+/// Requests are served in the order in which they came: one for many permits is not overtaken by
+/// smaller ones that come later, so it does not starve.
+///
+/// # Examples
+/// ```
+/// use heist::sync::{Semaphore, WaitGroup};
+/// use std::sync::Arc;
+///
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// let memory = Arc::new(Semaphore::new(100));
+/// let group = WaitGroup::new();
+/// for size in [10, 60, 30, 100, 5] {
+///     let permit = memory.acquire_owned(size); // Waits until so much is free.
+///     group.go(move || {
+///         // Use it.
+///         drop(permit);
+///     });
+/// }
+/// group.wait();
+/// assert_eq!(memory.available(), 100);
+/// # });
+/// ```
+#[doc(alias = "Weighted")]
+pub struct Semaphore {
+    size: usize,
+    word: AtomicU64,
+    waiters: Lock<WaitList>,
+}
+
+// SAFETY: the list holds pointers to waiters' stacks, used under its lock.
+unsafe impl Sync for Semaphore {}
+// SAFETY: as above; a semaphore that moves has no waiters.
+unsafe impl Send for Semaphore {}
+
+impl Semaphore {
+    /// So many permits, all of them free.
+    ///
+    /// # Panics
+    /// If it is more than 2^63 - 1.
+    #[must_use]
+    pub const fn new(size: usize) -> Self {
+        assert!(size as u64 <= u64::MAX / PERMIT, "semaphore: too many permits");
+        Self {
+            size,
+            word: AtomicU64::new(size as u64 * PERMIT),
+            waiters: Lock::new(Rank::WaitQueue, DoubleList::new()),
+        }
+    }
+
+    /// How many permits there are in all.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How many permits are free at this moment.
+    #[must_use]
+    pub fn available(&self) -> usize {
+        (self.word.load(Ordering::Relaxed) / PERMIT) as usize
+    }
+
+    /// Waits until `n` permits are free and everybody who came before is served, and takes them.
+    /// Dropping what is returned gives them back.
+    ///
+    /// # Panics
+    /// If there are fewer than `n` permits in all: nobody could ever give them.
+    #[inline]
+    #[doc(alias = "Acquire")]
+    pub fn acquire(&self, n: usize) -> SemaphorePermit<'_> {
+        let _ = self.take(n, None);
+        SemaphorePermit { semaphore: self, n }
+    }
+
+    /// Takes `n` permits if they are free and nobody waits.
+    ///
+    /// # Examples
+    /// ```
+    /// let semaphore = heist::sync::Semaphore::new(3);
+    /// let two = semaphore.try_acquire(2).unwrap();
+    /// assert!(semaphore.try_acquire(2).is_none());
+    /// drop(two);
+    /// assert!(semaphore.try_acquire(2).is_some());
+    /// ```
+    #[inline]
+    #[must_use = "permits that are not kept are given back at once"]
+    #[doc(alias = "TryAcquire")]
+    pub fn try_acquire(&self, n: usize) -> Option<SemaphorePermit<'_>> {
+        self.take_free(n).then(|| SemaphorePermit { semaphore: self, n })
+    }
+
+    /// As [`acquire`](Self::acquire), waiting at most so long.
+    ///
+    /// # Panics
+    /// As [`acquire`](Self::acquire).
+    #[must_use = "permits that are not kept are given back at once"]
+    pub fn acquire_timeout(&self, n: usize, timeout: Duration) -> Option<SemaphorePermit<'_>> {
+        let taken = self.take(n, Some(deadline_after(timeout)));
+        taken.then(|| SemaphorePermit { semaphore: self, n })
+    }
+
+    /// As [`acquire`](Self::acquire), with a permit that can be moved into a goroutine.
+    ///
+    /// # Panics
+    /// As [`acquire`](Self::acquire).
+    pub fn acquire_owned(self: &Arc<Self>, n: usize) -> OwnedSemaphorePermit {
+        let _ = self.take(n, None);
+        OwnedSemaphorePermit { semaphore: Arc::clone(self), n }
+    }
+
+    /// As [`try_acquire`](Self::try_acquire), with a permit that can be moved into a goroutine.
+    #[must_use = "permits that are not kept are given back at once"]
+    pub fn try_acquire_owned(self: &Arc<Self>, n: usize) -> Option<OwnedSemaphorePermit> {
+        self.take_free(n).then(|| OwnedSemaphorePermit { semaphore: Arc::clone(self), n })
+    }
+
+    /// Gives back permits that were taken and [forgotten](SemaphorePermit::forget).
+    ///
+    /// # Panics
+    /// If more would be free than there are in all.
+    ///
+    /// # Examples
+    /// ```
+    /// let semaphore = heist::sync::Semaphore::new(2);
+    /// semaphore.acquire(2).forget();
+    /// assert_eq!(semaphore.available(), 0);
+    /// semaphore.release(2);
+    /// assert_eq!(semaphore.available(), 2);
+    /// ```
+    #[doc(alias = "Release")]
+    pub fn release(&self, n: usize) {
+        let more = |word: u64| {
+            let free = (word / PERMIT).checked_add(n as u64)?;
+            (free <= self.size as u64).then(|| (free * PERMIT) | (word & QUEUED))
+        };
+        match self.word.fetch_update(Ordering::Release, Ordering::Relaxed, more) {
+            Ok(before) if before & QUEUED == 0 => {}
+            Ok(_) => self.serve_from_outside(),
+            Err(_) => panic!("semaphore: released more than held"),
+        }
+    }
+
+    #[inline]
+    fn take_free(&self, n: usize) -> bool {
+        let less = |word: u64| {
+            let needed = (n as u64).checked_mul(PERMIT)?;
+            // A word with somebody who waits is odd, and not for newcomers.
+            (word & QUEUED == 0).then(|| word.checked_sub(needed)).flatten()
+        };
+        self.word.fetch_update(Ordering::Acquire, Ordering::Relaxed, less).is_ok()
+    }
+
+    /// False if the deadline came first.
+    #[inline]
+    fn take(&self, n: usize, deadline_ns: Option<u64>) -> bool {
+        self.take_free(n) || self.wait(n, deadline_ns)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(&self, n: usize, deadline_ns: Option<u64>) -> bool {
+        assert!(n <= self.size, "semaphore: {n} permits asked for, of {} in all", self.size);
+        let mut caller = Caller::enter(Shield::Down);
+        let entry = Entry::new(n as u64);
+        let mut waiters = self.waiters.lock();
+        // From here on nobody takes permits but under the lock.
+        self.word.fetch_or(QUEUED, Ordering::Relaxed);
+        // SAFETY: the entry stays on this stack until it is taken out.
+        unsafe { waiters.push_back(NonNull::from(&entry)) };
+        // What was released just before is served here: perhaps to the caller, which does not wait
+        // yet and need not be woken.
+        let others = self.serve(&mut waiters);
+        let ended = if entry.is_waiting() {
+            drop(waiters);
+            others.wake(caller.rt());
+            let waiters = self.waiters.lock();
+            if entry.is_waiting() {
+                let wait = Wait { deadline_ns, ..Wait::new(WaitReason::Semaphore) };
+                caller.wait(waiters, &entry, wait, |waiters| entry.leave(waiters))
+            } else {
+                Ended::Served
+            }
+        } else {
+            drop(waiters);
+            others.wake(caller.rt());
+            Ended::Served
+        };
+        if ended == Ended::Served {
+            caller.leave_holding(|| self.release(n));
+            return true;
+        }
+        // Those behind it may need less.
+        let mut waiters = self.waiters.lock();
+        let others = self.serve(&mut waiters);
+        drop(waiters);
+        others.wake(caller.rt());
+        if ended == Ended::Cancelled {
+            caller.unwind();
+        }
+        false
+    }
+
+    #[cold]
+    fn serve_from_outside(&self) {
+        let rt = current::enter();
+        let rt: Option<&InRuntime> = rt.as_ref();
+        let mut waiters = self.waiters.lock();
+        let chosen = self.serve(&mut waiters);
+        drop(waiters);
+        chosen.wake(rt);
+    }
+
+    /// Gives permits to whoever is first, as long as there are enough for it. Somebody waits, so
+    /// only the holder of the lock takes permits.
+    fn serve(&self, waiters: &mut WaitList) -> ChosenList {
+        let mut all = ChosenList::new();
+        loop {
+            // Acquire, for those who are served: they come after who released.
+            let free = self.word.load(Ordering::Acquire) / PERMIT;
+            let Some(needs) = wait_list::first_note(waiters) else {
+                self.word.fetch_and(!QUEUED, Ordering::Relaxed);
+                return all;
+            };
+            if needs > free {
+                return all;
+            }
+            if let Some(Some(chosen)) = wait_list::choose(waiters) {
+                self.word.fetch_sub(needs * PERMIT, Ordering::Relaxed);
+                all.push(chosen);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore")
+            .field("size", &self.size)
+            .field("available", &self.available())
+            .finish()
+    }
+}
+
+/// Permits of a [`Semaphore`]. Dropping them gives them back.
+#[must_use = "permits that are not kept are given back at once"]
+#[derive(Debug)]
+pub struct SemaphorePermit<'a> {
+    semaphore: &'a Semaphore,
+    n: usize,
+}
+
+impl SemaphorePermit<'_> {
+    /// How many.
+    #[must_use]
+    pub const fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Keeps them taken. [`Semaphore::release`] gives them back.
+    pub const fn forget(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for SemaphorePermit<'_> {
+    fn drop(&mut self) {
+        self.semaphore.release(self.n);
+    }
+}
+
+/// Permits of a [`Semaphore`] that go where they are moved. Dropping them gives them back.
+#[must_use = "permits that are not kept are given back at once"]
+#[derive(Debug)]
+pub struct OwnedSemaphorePermit {
+    semaphore: Arc<Semaphore>,
+    n: usize,
+}
+
+impl OwnedSemaphorePermit {
+    /// How many.
+    #[must_use]
+    pub const fn n(&self) -> usize {
+        self.n
+    }
+}
+
+impl Drop for OwnedSemaphorePermit {
+    fn drop(&mut self) {
+        self.semaphore.release(self.n);
+    }
+}
