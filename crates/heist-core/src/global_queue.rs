@@ -5,7 +5,14 @@
 //! for those first, but not every time; the other ways to take from the queue begin with those that
 //! are not in the front part, so that they are not starved.
 //!
+//! Goroutines that were stopped together with their thread stand in lists of their own, so that
+//! whoever needs a thread finds one at once. They take turns with the others of their class: one that
+//! comes first waits for those who are there, the next ones for their share of them each; in the
+//! latency class the two kinds alternate.
+//!
 //! # Invariants
+//! - A stopped goroutine is here, or it has been taken out to be given a P at once. It is never in
+//!   the ring of a P, where nobody finds its thread.
 //! - The list is touched only by who holds the scheduler lock; that is the `&mut` of [`GlobalQueue`].
 //! - [`GlobalLen`] is stored before the lock is released. A reader without the lock may see it
 //!   late, never for good: who goes to sleep reads it again under the lock.
@@ -66,19 +73,37 @@ pub struct GlobalQueue<T: Linked> {
     latency: List<T>,
     urgent: List<T>,
     list: List<T>,
+    stopped: List<T>,
+    stopped_latency: List<T>,
+    /// How many of `list` go before the first of `stopped`.
+    ahead: u32,
+    /// Whether a stopped one of the latency class goes before one that is not.
+    stopped_first: bool,
 }
 
 impl<T: Linked> GlobalQueue<T> {
     /// An empty queue.
     #[must_use]
     pub const fn new() -> Self {
-        Self { latency: List::new(), urgent: List::new(), list: List::new() }
+        Self {
+            latency: List::new(),
+            urgent: List::new(),
+            list: List::new(),
+            stopped: List::new(),
+            stopped_latency: List::new(),
+            ahead: 0,
+            stopped_first: false,
+        }
     }
 
     /// The exact length.
     #[must_use]
     pub const fn len(&self) -> u32 {
-        self.latency.len() + self.urgent.len() + self.list.len()
+        self.n_latency() + self.urgent.len() + self.list.len() + self.stopped.len()
+    }
+
+    const fn n_latency(&self) -> u32 {
+        self.latency.len() + self.stopped_latency.len()
     }
 
     /// Whether nothing waits here.
@@ -123,14 +148,14 @@ impl<T: Linked> GlobalQueue<T> {
 
     /// Takes one from the front part.
     pub fn pop_urgent(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
-        let gp = self.latency.pop_front().or_else(|| self.urgent.pop_front());
+        let gp = self.take_latency().or_else(|| self.urgent.pop_front());
         self.publish(len);
         gp
     }
 
     /// Takes one of the latency class.
     pub fn pop_latency(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
-        let gp = self.latency.pop_front();
+        let gp = self.take_latency();
         self.publish(len);
         gp
     }
@@ -142,11 +167,67 @@ impl<T: Linked> GlobalQueue<T> {
         self.publish(len);
     }
 
+    /// Appends a goroutine that was stopped together with its thread.
+    ///
+    /// # Safety
+    /// As for [`push_back`](Self::push_back).
+    pub unsafe fn push_stopped(&mut self, len: &GlobalLen, gp: NonNull<T>) {
+        if self.stopped.is_empty() {
+            self.ahead = self.list.len();
+        }
+        // SAFETY: passed on.
+        unsafe { self.stopped.push_back(gp) };
+        self.publish(len);
+    }
+
+    /// Appends a goroutine of the latency class that was stopped together with its thread.
+    ///
+    /// # Safety
+    /// As for [`push_back`](Self::push_back).
+    pub unsafe fn push_stopped_latency(&mut self, len: &GlobalLen, gp: NonNull<T>) {
+        // SAFETY: passed on.
+        unsafe { self.stopped_latency.push_back(gp) };
+        self.publish(len);
+    }
+
+    /// Puts stopped goroutines in front of the other stopped ones, in order; the first is next.
+    pub fn prepend_stopped(&mut self, len: &GlobalLen, batch: &mut List<T>) {
+        if !batch.is_empty() {
+            self.stopped.prepend(batch);
+            self.ahead = 0;
+        }
+        self.publish(len);
+    }
+
+    /// Takes a stopped one that is not of the latency class, out of turn: somebody needs its thread.
+    pub fn pop_stopped(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
+        let gp = self.take_stopped();
+        self.publish(len);
+        gp
+    }
+
+    /// The same for the latency class.
+    pub fn pop_stopped_latency(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
+        let gp = self.stopped_latency.pop_front();
+        self.publish(len);
+        gp
+    }
+
+    /// Whether a stopped one waits.
+    #[must_use]
+    pub const fn has_stopped(&self) -> bool {
+        !self.stopped.is_empty() || !self.stopped_latency.is_empty()
+    }
+
     /// Takes exactly one.
     #[doc(alias = "globrunqget")]
     pub fn pop(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
-        let lists = [&mut self.list, &mut self.latency, &mut self.urgent];
-        let gp = lists.into_iter().find_map(List::pop_front);
+        let gp = if self.is_turn_of_stopped() {
+            self.take_stopped()
+        } else {
+            self.take_unstopped(1).pop_front()
+        };
+        let gp = gp.or_else(|| self.take_latency()).or_else(|| self.urgent.pop_front());
         let counted = self.len();
         if gp.is_none() && counted > 0 {
             crate::throw!("GlobalQueue::pop: {counted} counted, none found");
@@ -155,42 +236,71 @@ impl<T: Linked> GlobalQueue<T> {
         gp
     }
 
-    /// Takes a P's fair share, in order.
+    /// Takes a P's fair share, in order. A stopped goroutine comes alone: it is given a P at once
+    /// and never put into a ring.
     #[doc(alias = "globrunqgetbatch")]
     pub fn pop_batch(&mut self, len: &GlobalLen, procs: u32) -> List<T> {
         let n = policy::global_batch(self.len(), procs);
-        let mut batch = self.list.split_front(n);
-        batch.append(&mut self.latency.split_front(n - batch.len()));
-        batch.append(&mut self.urgent.split_front(n - batch.len()));
-        if batch.len() != n {
-            crate::throw!("GlobalQueue::pop_batch: {n} counted, {} found", batch.len());
+        let mut batch = List::new();
+        if self.is_turn_of_stopped() {
+            push(&mut batch, self.take_stopped());
+        } else {
+            batch.append(&mut self.take_unstopped(n));
+            batch.append(&mut self.latency.split_front(n - batch.len()));
+            batch.append(&mut self.urgent.split_front(n - batch.len()));
+            if batch.is_empty() {
+                push(&mut batch, self.stopped_latency.pop_front());
+            }
+        }
+        if n > 0 && batch.is_empty() {
+            crate::throw!("GlobalQueue::pop_batch: {n} counted, none found");
         }
         self.publish(len);
         batch
     }
 
-    /// The goroutines in order, which stay.
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.latency.iter().chain(self.urgent.iter()).chain(self.list.iter())
+    fn is_turn_of_stopped(&self) -> bool {
+        !self.stopped.is_empty() && (self.ahead == 0 || self.list.is_empty())
     }
 
-    /// Takes out the first that `wanted` agrees to, among the first `limit`.
-    pub fn take_first(
-        &mut self,
-        len: &GlobalLen,
-        limit: u32,
-        wanted: impl Fn(&T) -> bool,
-    ) -> Option<NonNull<T>> {
-        let lists = [&mut self.latency, &mut self.urgent, &mut self.list];
-        let gp = lists.into_iter().find_map(|list| list.take_first(limit, &wanted));
-        self.publish(len);
-        gp
+    /// Takes up to `n` that are not stopped, but none that comes after one that is.
+    fn take_unstopped(&mut self, n: u32) -> List<T> {
+        if self.stopped.is_empty() {
+            return self.list.split_front(n);
+        }
+        let batch = self.list.split_front(n.min(self.ahead));
+        self.ahead -= batch.len();
+        batch
+    }
+
+    /// Takes a stopped one; the next has its share of the others ahead of it.
+    fn take_stopped(&mut self) -> Option<NonNull<T>> {
+        let gp = self.stopped.pop_front()?;
+        self.ahead = policy::ahead_of_stopped(self.list.len(), self.stopped.len());
+        Some(gp)
+    }
+
+    fn take_latency(&mut self) -> Option<NonNull<T>> {
+        self.stopped_first = !self.stopped_first;
+        let (first, second) = match self.stopped_first {
+            true => (&mut self.stopped_latency, &mut self.latency),
+            false => (&mut self.latency, &mut self.stopped_latency),
+        };
+        first.pop_front().or_else(|| second.pop_front())
     }
 
     fn publish(&self, len: &GlobalLen) {
         len.all.store(self.len(), Ordering::Relaxed);
-        len.urgent.store(self.latency.len() + self.urgent.len(), Ordering::Relaxed);
-        len.latency.store(self.latency.len(), Ordering::Relaxed);
+        len.urgent.store(self.n_latency() + self.urgent.len(), Ordering::Relaxed);
+        len.latency.store(self.n_latency(), Ordering::Relaxed);
+    }
+}
+
+/// Appends one that was just taken out of a list.
+fn push<T: Linked>(batch: &mut List<T>, taken: Option<NonNull<T>>) {
+    if let Some(gp) = taken {
+        // SAFETY: it was in a list, so it is valid, and it is in none now.
+        unsafe { batch.push_back(gp) };
     }
 }
 

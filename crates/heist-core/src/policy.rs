@@ -98,9 +98,13 @@ pub const STOP_FORCE_NS: u64 = 100_000;
 /// a thread waits for a CPU on a machine with too much to do.
 pub const STOP_PATIENCE_NS: u64 = 1_000_000_000;
 
-/// How far into the global queue somebody looks, under the lock, for a goroutine that brings its own
-/// thread.
-pub const TAKER_SEARCH_MAX: u32 = 64;
+/// How many of `n` goroutines in the global queue go before the next of `n_stopped` that wait there
+/// with their own threads: its share of them, and one at least, so that neither kind waits for all of
+/// the other.
+#[must_use]
+pub const fn ahead_of_stopped(n: u32, n_stopped: u32) -> u32 {
+    if n_stopped == 0 { 0 } else { n.div_ceil(n_stopped) }
+}
 
 /// How long sysmon naps while there is something to do: a blocking call may last one nap before its
 /// P is taken.

@@ -141,3 +141,94 @@ fn the_front_part_has_an_order_of_its_own() {
     assert_eq!(order, [1, 3]);
     assert_eq!((len.get(), len.urgent()), (0, 0));
 }
+
+fn stop(queue: &mut GlobalQueue<Job>, len: &GlobalLen, jobs: &[Job]) {
+    for job in jobs {
+        // SAFETY: the job is in no queue.
+        unsafe { queue.push_stopped(len, NonNull::from(job)) };
+    }
+}
+
+/// A stopped goroutine waits for those who came before it and goes before those who came after.
+#[test]
+fn a_stopped_one_keeps_its_place() {
+    let jobs = jobs(7);
+    let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
+    queue.append(&len, &mut list(&jobs[..3]));
+    stop(&mut queue, &len, &jobs[3..4]);
+    queue.append(&len, &mut list(&jobs[4..]));
+    assert_eq!((queue.len(), len.get()), (7, 7));
+    assert_eq!(pop_all(&mut queue, &len), (0..7).collect::<Vec<_>>());
+}
+
+/// Many stopped ones and many others take turns, each kind in order.
+#[test]
+fn stopped_ones_take_turns_with_the_others() {
+    let jobs = jobs(100);
+    for (n, n_stopped) in [(50, 50), (90, 10), (10, 90), (99, 1), (1, 99), (0, 100), (100, 0)] {
+        let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
+        stop(&mut queue, &len, &jobs[n..n + n_stopped]);
+        queue.append(&len, &mut list(&jobs[..n]));
+        let order = pop_all(&mut queue, &len);
+        let (stopped, others): (Vec<u32>, Vec<u32>) = order.iter().partition(|&&id| id >= n as u32);
+        assert_eq!(others, (0..n as u32).collect::<Vec<_>>());
+        assert_eq!(stopped, (n as u32..100).collect::<Vec<_>>());
+        // A stopped one waits for its share of the others, the others for one stopped one each.
+        let share = n.div_ceil(n_stopped.max(1));
+        let place = |wanted: u32| order.iter().position(|&id| id == wanted).unwrap();
+        for i in 0..n_stopped {
+            assert!(place((n + i) as u32) <= (i + 1) * (share + 1), "{n}, {n_stopped}: {order:?}");
+        }
+        for i in 0..n {
+            assert!(place(i as u32) <= 2 * (i + 1), "{n}, {n_stopped}: {order:?}");
+        }
+    }
+}
+
+/// A share never contains a stopped one beside others, and never one that comes after it.
+#[test]
+fn a_stopped_one_comes_alone() {
+    let jobs = jobs(10);
+    let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
+    queue.append(&len, &mut list(&jobs[1..4]));
+    stop(&mut queue, &len, &jobs[4..5]);
+    queue.append(&len, &mut list(&jobs[5..]));
+    queue.append_urgent(&len, &mut list(&jobs[..1]));
+    let mut shares: Vec<Vec<u32>> = Vec::new();
+    while !queue.is_empty() {
+        shares.push(queue.pop_batch(&len, 1).map(id).collect());
+    }
+    assert_eq!(shares, [vec![0, 1, 2, 3], vec![4], vec![5, 6, 7, 8, 9]]);
+    assert_eq!(len.get(), 0);
+}
+
+/// Who needs a thread gets the first of the stopped ones, wherever the others are.
+#[test]
+fn a_stopped_one_is_found_out_of_turn() {
+    let jobs = jobs(1000);
+    let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
+    queue.append(&len, &mut list(&jobs[..998]));
+    assert!(!queue.has_stopped());
+    stop(&mut queue, &len, &jobs[998..]);
+    assert!(queue.has_stopped());
+    assert_eq!(queue.pop_stopped(&len).map(id), Some(998));
+    assert_eq!(queue.pop_stopped(&len).map(id), Some(999));
+    assert_eq!(queue.pop_stopped(&len), None);
+    assert_eq!(pop_all(&mut queue, &len), (0..998).collect::<Vec<_>>());
+}
+
+/// IN-33: who was stopped on a P that is taken away is the next.
+#[test]
+fn stopped_ones_of_a_removed_p_come_first() {
+    let jobs = jobs(6);
+    let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
+    queue.append(&len, &mut list(&jobs[1..3]));
+    stop(&mut queue, &len, &jobs[3..4]);
+    queue.append(&len, &mut list(&jobs[4..]));
+    queue.prepend_stopped(&len, &mut List::new());
+    queue.prepend_stopped(&len, &mut list(&jobs[..1]));
+    assert_eq!(len.get(), 6);
+    let order = pop_all(&mut queue, &len);
+    assert_eq!(order[0], 0);
+    assert_eq!(order.len(), 6);
+}

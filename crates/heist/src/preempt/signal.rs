@@ -51,7 +51,7 @@ fn stop(m: &M) {
     gp.status.transition(Status::Running, Status::Runnable);
     bound::bind(m, gp);
     // SAFETY: it is runnable now, and being bound nobody but this M runs it.
-    unsafe { sched.push_locked(&mut locked, NonNull::from(gp)) };
+    unsafe { sched.push_stopped(&mut locked, NonNull::from(gp)) };
     drop(locked);
     sched.stats.forced.add_shared(1);
     sched.stats.global_put.add_shared(1);

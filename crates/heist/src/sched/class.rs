@@ -55,6 +55,38 @@ impl Sched {
         }
     }
 
+    /// The same for one that was stopped together with its thread.
+    ///
+    /// # Safety
+    /// As for `push_locked`.
+    pub(crate) unsafe fn push_stopped(&self, locked: &mut Locked, gp: NonNull<G>) {
+        // SAFETY: valid, by the caller's promise.
+        let g = unsafe { gp.as_ref() };
+        // SAFETY: passed on.
+        unsafe {
+            if g.has_flag(g::LATENCY) {
+                locked.global.push_stopped_latency(self.global_len(), gp);
+            } else if g.has_flag(g::IDLE) {
+                locked.idle_work.push_back(gp);
+            } else {
+                locked.global.push_stopped(self.global_len(), gp);
+            }
+        }
+    }
+
+    /// Takes out a stopped goroutine whose M could take `pp` over: one of the idle class only if
+    /// there is no other.
+    pub(super) fn pop_stopped(&self, locked: &mut Locked, pp: &P) -> Option<NonNull<G>> {
+        let Locked { global, idle_work, .. } = locked;
+        let latency = global.pop_stopped_latency(self.global_len());
+        if latency.is_some() || self.is_reserved(pp) {
+            return latency;
+        }
+        let is_bound = |gp: &G| !gp.bound_m.get().is_null();
+        let normal = global.pop_stopped(self.global_len());
+        normal.or_else(|| idle_work.take_first(u32::MAX, is_bound))
+    }
+
     /// Queues a goroutine that does not belong into a ring, and wakes whom it needs.
     ///
     /// # Safety

@@ -74,10 +74,10 @@ impl World<'_> {
     fn resize(&mut self, n: u32, order: &mut StealOrder) {
         let sched = self.sched();
         let old = sched.procs();
-        let mut queued = List::new();
+        let (mut queued, mut stopped) = (List::new(), List::new());
         for id in n..old {
             let pp = sched.p(id);
-            displace(&mut sched.lock.lock(), pp, &mut queued);
+            displace(&mut sched.lock.lock(), pp, &mut stopped);
             // SAFETY: the world is stopped, so every P is this thread's.
             queued.append(&mut unsafe { pp.retire(sched.p(0)) });
             sched.idle.timers.clear(id);
@@ -90,11 +90,14 @@ impl World<'_> {
         {
             // Its P is gone: it goes on with the first that anybody may use, ahead of who ran there.
             let pp = sched.p(sched.idle.n_reserved());
-            displace(&mut sched.lock.lock(), pp, &mut queued);
+            displace(&mut sched.lock.lock(), pp, &mut stopped);
             pp.stopped.set(Stopped::Lost(NonNull::from(m)));
             m.stopped_p.set(pp);
         }
-        sched.lock.lock().global.prepend(sched.global_len(), &mut queued);
+        let mut locked = sched.lock.lock();
+        locked.global.prepend(sched.global_len(), &mut queued);
+        locked.global.prepend_stopped(sched.global_len(), &mut stopped);
+        drop(locked);
         sched.table.set_live(n);
         // SAFETY: thieves hold a P, and the world is stopped.
         unsafe { sched.swap_steal_order(order) };
@@ -102,7 +105,7 @@ impl World<'_> {
 }
 
 /// Nobody gets `pp` back: who waited for it goes to where others wait.
-fn displace(locked: &mut Locked, pp: &P, queued: &mut List<G>) {
+fn displace(locked: &mut Locked, pp: &P, stopped: &mut List<G>) {
     match pp.stopped.replace(Stopped::No) {
         Stopped::No => heist_core::throw!("displace: P{} has not stopped", pp.id),
         Stopped::Free => {}
@@ -118,7 +121,7 @@ fn displace(locked: &mut Locked, pp: &P, queued: &mut List<G>) {
                 heist_core::throw!("displace: M{} runs nothing", m.id);
             };
             // SAFETY: runnable, and in no queue.
-            unsafe { queued.push_back(NonNull::from(gp)) };
+            unsafe { stopped.push_back(NonNull::from(gp)) };
         }
         Stopped::Lost(m) => {
             // SAFETY: it runs a goroutine, and without a P it cannot end.

@@ -2,9 +2,10 @@
 //!
 //! GO: proc.go entersyscall, exitsyscall.
 
-use super::Sched;
 use super::bound;
 use super::find_runnable::Found;
+use super::wake::Start;
+use super::{Locked, Sched};
 use crate::current;
 use crate::gmp::{M, g};
 use crate::sys::futex::Kernel;
@@ -42,9 +43,7 @@ impl Sched {
             return;
         }
         let latency = m.current().is_some_and(|gp| gp.has_flag(g::LATENCY));
-        let idle_ps = &mut locked.idle_ps;
-        let id = if latency { idle_ps.take_any(&self.idle) } else { idle_ps.take(&self.idle) };
-        if let Some(id) = id {
+        if let Some(id) = self.free_p(&mut locked, latency) {
             m.acquire_p(self.p(id));
             drop(locked);
             self.bell.ring();
@@ -59,10 +58,29 @@ impl Sched {
         gp.status.transition(Status::Running, Status::Runnable);
         bound::bind(m, gp);
         // SAFETY: it is runnable now, and being bound nobody but this M runs it.
-        unsafe { self.push_locked(&mut locked, NonNull::from(gp)) };
+        unsafe { self.push_stopped(&mut locked, NonNull::from(gp)) };
         drop(locked);
         self.wait_for_turn(m);
         m.p().stats.regained.bump();
+    }
+
+    /// A P that rests, or that waits for the helper to make an M: this one is there already, and
+    /// the helper may be waiting for a lock that its goroutine holds.
+    fn free_p(&self, locked: &mut Locked, latency: bool) -> Option<u32> {
+        let idle_ps = &mut locked.idle_ps;
+        let id = if latency { idle_ps.take_any(&self.idle) } else { idle_ps.take(&self.idle) };
+        if id.is_some() {
+            return id;
+        }
+        let (id, start) = locked.orphans.pop()?;
+        if !latency && self.idle.is_reserved(id) {
+            locked.orphans.push(id, start);
+            return None;
+        }
+        if start == Start::Spinning {
+            self.spinning.withdraw();
+        }
+        Some(id)
     }
 
     /// Sleeps until whoever found this M's goroutine in a queue lends a P for it. Undoes one

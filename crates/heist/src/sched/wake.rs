@@ -3,9 +3,8 @@
 //! GO: proc.go wakep, startm.
 
 use super::{Locked, Sched};
-use crate::gmp::{G, M, P, g};
+use crate::gmp::{M, P};
 use crate::sys::futex::Kernel;
-use heist_core::policy::TAKER_SEARCH_MAX;
 use std::ptr::NonNull;
 
 /// Whether an M starts as a spinner.
@@ -74,13 +73,15 @@ impl Sched {
             // SAFETY: an idle M is alive and, off the list, this thread's to wake.
             return unsafe { self.hand_over(m, pp, start) };
         }
-        // A goroutine that brings its own thread needs none made.
-        if start == Start::Working
-            && let Some(m) = self.find_taker(&mut locked, pp)
-        {
+        // Not only to save a thread: the helper that makes one may have to wait for a lock that a
+        // stopped goroutine holds.
+        if let Some(m) = self.find_taker(&mut locked, pp) {
+            if start == Start::Spinning {
+                self.spinning.withdraw();
+            }
             drop(locked);
             // SAFETY: its goroutine was just taken out of the queue for it.
-            return unsafe { self.hand_over(m, pp, start) };
+            return unsafe { self.hand_over(m, pp, Start::Working) };
         }
         locked.orphans.push(pp.id, start);
         drop(locked);
@@ -90,8 +91,7 @@ impl Sched {
     /// Whether somebody could take over a P at once, without a thread being made.
     pub(crate) fn has_taker(&self) -> bool {
         let locked = self.lock.lock();
-        !locked.idle_ms.is_empty()
-            || locked.global.iter().take(TAKER_SEARCH_MAX as usize).any(is_bound)
+        !locked.idle_ms.is_empty() || locked.global.has_stopped()
     }
 
     /// Takes somebody out who can take over a P at once: an idle M, or the M of a goroutine that
@@ -107,9 +107,7 @@ impl Sched {
         if idle.is_some() {
             return idle;
         }
-        let reserved = self.is_reserved(pp);
-        let may_take = |gp: &G| is_bound(gp) && (!reserved || gp.has_flag(g::LATENCY));
-        let gp = locked.global.take_first(self.global_len(), TAKER_SEARCH_MAX, may_take)?;
+        let gp = self.pop_stopped(locked, pp)?;
         // SAFETY: goroutines in a queue are valid.
         NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut())
     }
@@ -129,9 +127,4 @@ impl Sched {
         self.stats.m_unparks.add_shared(1);
         m.note.wake(&Kernel);
     }
-}
-
-/// Whether a goroutine must run on an M of its own.
-fn is_bound(gp: &G) -> bool {
-    !gp.bound_m.get().is_null()
 }
