@@ -44,6 +44,7 @@ fn stop(m: &M) {
     let mut locked = sched.lock.lock();
     let Some(taker) = sched.find_taker(&mut locked, m.p()) else {
         drop(locked);
+        sched.helper.ask_for_spare();
         return go_on(m);
     };
     m.word.clear_attention(PREEMPT);

@@ -99,17 +99,16 @@ impl Sched {
     ///
     /// Such an M runs nothing but its goroutine. Two that compute without end would hand the P to
     /// each other for ever, so an idle one is asked for whenever there is none left.
-    pub(crate) fn find_taker(&self, locked: &mut Locked, pp: &P) -> Option<NonNull<M>> {
-        let idle = locked.idle_ms.pop();
-        if locked.idle_ms.is_empty() {
+    pub(crate) fn find_taker(&self, locked: &mut Locked) -> Option<NonNull<M>> {
+        let taker = locked.idle_ms.pop().or_else(|| {
+            let gp = self.pop_stopped(locked, pp)?;
+            // SAFETY: goroutines in a queue are valid.
+            NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut())
+        });
+        if taker.is_some() && locked.idle_ms.is_empty() {
             self.helper.ask_for_spare();
         }
-        if idle.is_some() {
-            return idle;
-        }
-        let gp = self.pop_stopped(locked, pp)?;
-        // SAFETY: goroutines in a queue are valid.
-        NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut())
+        taker
     }
 
     /// Wakes `m` with `pp`.
