@@ -198,7 +198,7 @@ fn a_stopped_one_comes_alone() {
     while !queue.is_empty() {
         shares.push(queue.pop_batch(&len, 1).map(id).collect());
     }
-    assert_eq!(shares, [vec![0, 1, 2, 3], vec![4], vec![5, 6, 7, 8, 9]]);
+    assert_eq!(shares, [vec![1, 2, 3, 0], vec![4], vec![5, 6, 7, 8, 9]]);
     assert_eq!(len.get(), 0);
 }
 

@@ -99,7 +99,7 @@ impl Sched {
     ///
     /// Such an M runs nothing but its goroutine. Two that compute without end would hand the P to
     /// each other for ever, so an idle one is asked for whenever there is none left.
-    pub(crate) fn find_taker(&self, locked: &mut Locked) -> Option<NonNull<M>> {
+    pub(crate) fn find_taker(&self, locked: &mut Locked, pp: &P) -> Option<NonNull<M>> {
         let taker = locked.idle_ms.pop().or_else(|| {
             let gp = self.pop_stopped(locked, pp)?;
             // SAFETY: goroutines in a queue are valid.
