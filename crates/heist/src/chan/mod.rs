@@ -28,9 +28,13 @@
 //! # });
 //! ```
 
+mod alarm;
 mod error;
 mod never;
 mod receiver;
+mod select;
+#[doc(hidden)]
+pub mod select_parts;
 mod sender;
 mod state;
 mod waiter;
@@ -39,11 +43,15 @@ pub use error::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };
 pub use receiver::{IntoIter, Iter, Receiver, TryIter};
+pub use select::dynamic::{Select, SelectTimeoutError, SelectedOperation, TrySelectError};
 pub use sender::Sender;
+
+pub(crate) use alarm::Alarm;
 
 use heist_core::buffer::{Blocks, Meeting, Ring};
 use state::Chan;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A channel with room for `capacity` messages. With room for none, sending waits until somebody
 /// receives.
@@ -94,6 +102,48 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     let chan = Arc::new(Chan::new(Blocks::new(std::thread::yield_now)));
     let sender = Sender { flavor: sender::Flavor::Blocks(Arc::clone(&chan)) };
     (sender, Receiver { flavor: receiver::Flavor::Blocks(chan) })
+}
+
+/// A receiver that gets one message, the time at which it was due, when `duration` is over. After that
+/// it is never ready again.
+///
+/// # Examples
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// let start = Instant::now();
+/// let due = heist::chan::after(Duration::from_millis(5)).recv().unwrap();
+/// assert!(due >= start + Duration::from_millis(5) && start.elapsed() >= Duration::from_millis(5));
+/// ```
+#[must_use]
+#[doc(alias = "After")]
+pub fn after(duration: Duration) -> Receiver<Instant> {
+    alarm_receiver(Alarm::new(duration, Duration::ZERO))
+}
+
+/// A receiver that gets a message, the time at which it was due, every `period`. Messages that nobody
+/// received in time are dropped, but for the first.
+///
+/// # Panics
+/// If the period is zero.
+///
+/// # Examples
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// let ticks = heist::chan::tick(Duration::from_millis(1));
+/// let first = ticks.recv().unwrap();
+/// assert!(ticks.recv().unwrap() >= first + Duration::from_millis(1));
+/// ```
+#[must_use]
+#[doc(alias = "Tick")]
+pub fn tick(period: Duration) -> Receiver<Instant> {
+    assert!(!period.is_zero(), "non-positive interval for chan::tick");
+    alarm_receiver(Alarm::new(period, period))
+}
+
+pub(crate) const fn alarm_receiver(alarm: Arc<Alarm>) -> Receiver<Instant> {
+    Receiver { flavor: receiver::Flavor::Alarm(alarm, std::convert::identity) }
 }
 
 /// A receiver that is never ready, as a nil channel in Go: receiving blocks for ever, and in a select

@@ -1,5 +1,6 @@
 //! The receiving end.
 
+use super::alarm::Alarm;
 use super::error::{RecvError, RecvTimeoutError, TryRecvError};
 use super::never;
 use super::state::{Chan, Patience, Refused};
@@ -17,18 +18,20 @@ pub(super) enum Flavor<T> {
     Ring(Arc<Chan<T, Ring<T>>>),
     Blocks(Arc<Chan<T, Blocks<T>>>),
     Meeting(Arc<Chan<T, Meeting>>),
+    /// A moment, and what makes a message of it.
+    Alarm(Arc<Alarm>, fn(Instant) -> T),
     /// Nothing: it is never ready.
     Never,
 }
 
 /// Does the same with whatever channel there is.
 macro_rules! with_chan {
-    ($flavor:expr, $chan:ident => $do:expr, never => $never:expr) => {
+    ($flavor:expr, $chan:ident => $do:expr, $($other:pat => $else:expr),+) => {
         match $flavor {
             Flavor::Ring($chan) => $do,
             Flavor::Blocks($chan) => $do,
             Flavor::Meeting($chan) => $do,
-            Flavor::Never => $never,
+            $($other => $else),+
         }
     };
 }
@@ -73,11 +76,7 @@ impl<T> Receiver<T> {
     #[inline]
     #[doc(alias = "chanrecv")]
     pub fn recv(&self) -> Result<T, RecvError> {
-        let received = with_chan!(&self.flavor, chan => chan.recv(Patience::ENDLESS), never => {
-            never::wait(WaitReason::ChanReceiveNil, Patience::ENDLESS);
-            Err(Refused::NotReady)
-        });
-        received.map_err(|_| RecvError)
+        self.recv_with(Patience::ENDLESS).map_err(|_| RecvError)
     }
 
     /// Receives a message if that is possible at once: there is one, or a sender waits.
@@ -94,12 +93,10 @@ impl<T> Receiver<T> {
     /// ```
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        with_chan!(&self.flavor, chan => {
-            chan.recv(Patience::None).map_err(|refused| match refused {
-                Refused::NotReady => TryRecvError::Empty,
-                Refused::Disconnected => TryRecvError::Disconnected,
-            })
-        }, never => Err(TryRecvError::Empty))
+        self.recv_with(Patience::None).map_err(|refused| match refused {
+            Refused::NotReady => TryRecvError::Empty,
+            Refused::Disconnected => TryRecvError::Disconnected,
+        })
     }
 
     /// Receives a message, and waits for one, but no longer than `timeout`.
@@ -137,13 +134,21 @@ impl<T> Receiver<T> {
     }
 
     fn recv_patiently(&self, patience: Patience) -> Result<T, RecvTimeoutError> {
-        let received = with_chan!(&self.flavor, chan => chan.recv(patience), never => {
-            never::wait(WaitReason::ChanReceiveNil, patience);
-            Err(Refused::NotReady)
-        });
-        received.map_err(|refused| match refused {
+        self.recv_with(patience).map_err(|refused| match refused {
             Refused::NotReady => RecvTimeoutError::Timeout,
             Refused::Disconnected => RecvTimeoutError::Disconnected,
+        })
+    }
+
+    #[inline]
+    fn recv_with(&self, patience: Patience) -> Result<T, Refused> {
+        with_chan!(&self.flavor, chan => chan.recv(patience),
+        Flavor::Alarm(alarm, message) => {
+            alarm.recv(patience).map(message).ok_or(Refused::NotReady)
+        },
+        Flavor::Never => {
+            never::wait(WaitReason::ChanReceiveNil, patience);
+            Err(Refused::NotReady)
         })
     }
 
@@ -191,13 +196,13 @@ impl<T> Receiver<T> {
     /// ```
     #[doc(alias = "closechan")]
     pub fn close(&self) -> bool {
-        with_chan!(&self.flavor, chan => chan.close(), never => false)
+        with_chan!(&self.flavor, chan => chan.close(), _ => false)
     }
 
     /// Whether the channel is closed. There may still be messages.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        with_chan!(&self.flavor, chan => chan.is_closed(), never => false)
+        with_chan!(&self.flavor, chan => chan.is_closed(), _ => false)
     }
 
     /// How many messages are in the buffer.
@@ -211,7 +216,7 @@ impl<T> Receiver<T> {
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
-        with_chan!(&self.flavor, chan => chan.n_buffered(), never => 0)
+        with_chan!(&self.flavor, chan => chan.n_buffered(), _ => 0)
     }
 
     /// Whether the buffer is empty. A channel without a buffer always is.
@@ -229,7 +234,7 @@ impl<T> Receiver<T> {
     /// How many messages the buffer holds, or None if there is no bound.
     #[must_use]
     pub fn capacity(&self) -> Option<usize> {
-        with_chan!(&self.flavor, chan => chan.buffer_capacity(), never => Some(0))
+        with_chan!(&self.flavor, chan => chan.buffer_capacity(), _ => Some(0))
     }
 
     /// Whether both receive from the same channel.
@@ -246,6 +251,7 @@ impl<T> Receiver<T> {
             (Flavor::Ring(a), Flavor::Ring(b)) => Arc::ptr_eq(a, b),
             (Flavor::Blocks(a), Flavor::Blocks(b)) => Arc::ptr_eq(a, b),
             (Flavor::Meeting(a), Flavor::Meeting(b)) => Arc::ptr_eq(a, b),
+            (Flavor::Alarm(a, _), Flavor::Alarm(b, _)) => Arc::ptr_eq(a, b),
             (Flavor::Never, Flavor::Never) => true,
             _ => false,
         }
@@ -257,11 +263,12 @@ impl<T> Clone for Receiver<T> {
         with_chan!(&self.flavor, chan => {
             // The caller has a share, so the count is not zero.
             chan.n_receivers.fetch_add(1, Ordering::Relaxed);
-        }, never => ());
+        }, _ => ());
         let flavor = match &self.flavor {
             Flavor::Ring(chan) => Flavor::Ring(Arc::clone(chan)),
             Flavor::Blocks(chan) => Flavor::Blocks(Arc::clone(chan)),
             Flavor::Meeting(chan) => Flavor::Meeting(Arc::clone(chan)),
+            Flavor::Alarm(alarm, message) => Flavor::Alarm(Arc::clone(alarm), *message),
             Flavor::Never => Flavor::Never,
         };
         Self { flavor }
@@ -276,7 +283,7 @@ impl<T> Drop for Receiver<T> {
                 chan.close();
                 chan.discard_messages();
             }
-        }, never => ());
+        }, _ => ());
     }
 }
 

@@ -424,6 +424,7 @@ const fn attempt_of(outcome: Outcome) -> Attempt {
     match outcome {
         Outcome::Done => Attempt::Done,
         Outcome::Closed => Attempt::Closed,
+        Outcome::Changed => Attempt::Again,
     }
 }
 
@@ -440,7 +441,7 @@ fn at_park_point(rt: Option<InRuntime>) -> Option<InRuntime> {
 }
 
 /// The waiter is off its stack: others may find it.
-unsafe fn release(_: NonNull<G>, queues: *mut ()) -> bool {
+pub(super) unsafe fn release(_: NonNull<G>, queues: *mut ()) -> bool {
     // SAFETY: whoever waits holds the lock on this thread and forgot the guard; it keeps the channel
     // alive until it is awake, and cannot be woken before the lock is released.
     unsafe { (*queues.cast::<Lock<Queues>>()).unlock_forgotten() };

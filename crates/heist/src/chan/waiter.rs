@@ -36,6 +36,8 @@ pub(super) enum Outcome {
     Done,
     /// The channel was closed.
     Closed,
+    /// What it waits for has changed: it should look again.
+    Changed,
 }
 
 /// What ended a sleep.
@@ -158,12 +160,10 @@ impl Entry {
     }
 
     /// An entry of a select, which is put to use later.
-    #[expect(dead_code, reason = "for select")]
     pub(super) const fn idle() -> Self {
         Self::new(null(), std::ptr::null_mut())
     }
 
-    #[expect(dead_code, reason = "for select")]
     pub(super) fn assign(&self, wait: *const Wait, place: *mut ()) {
         self.wait.set(wait);
         self.place.set(place);

@@ -111,9 +111,14 @@ impl<T, B> Lock<T, B> {
         self.unlock();
     }
 
+    /// What the lock protects, for who holds it without a guard.
+    #[inline]
+    pub(crate) const fn data_ptr(&self) -> *mut T {
+        self.data.get()
+    }
+
     /// Takes one more lock of a rank of which this thread holds one already. The caller takes them in
     /// the order of their addresses, and gives each back by [`Lock::unlock_another`].
-    #[expect(dead_code, reason = "for select")]
     #[inline]
     pub(crate) fn lock_another(&self) {
         if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -125,7 +130,6 @@ impl<T, B> Lock<T, B> {
     ///
     /// # Safety
     /// The calling thread took it, and uses nothing of it any more.
-    #[expect(dead_code, reason = "for select")]
     #[inline]
     pub(crate) unsafe fn unlock_another(&self) {
         self.give_back();

@@ -9,10 +9,14 @@
 
 mod after_func;
 mod sleep;
+mod ticker;
+mod timer;
 pub(crate) mod timers;
 
 pub use after_func::{AfterFunc, after_func};
 pub use sleep::{sleep, sleep_until};
+pub use ticker::Ticker;
+pub use timer::Timer;
 
 use crate::sys::clock;
 use std::time::{Duration, Instant};

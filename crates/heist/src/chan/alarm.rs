@@ -1,0 +1,172 @@
+//! The channel of a timer: a receiver that has a message when a moment comes.
+//!
+//! There is no timer behind it and nothing in any queue of the scheduler until somebody waits: then
+//! that one waits until the moment, as anybody who waits with a deadline, and takes the message itself.
+//! So a message is made when it is received, with the time at which it was due; nothing can be stale,
+//! and an alarm that nobody waits for costs nothing but its memory.
+//!
+//! Whoever changes the moment wakes all who wait, and they look again.
+//!
+//! # Ordering
+//! The moment changes under the lock. It is stored with Release and loaded with Acquire without the
+//! lock to see that it has not come; who thinks it has takes the lock and looks again.
+//!
+//! GO: time.go timer.maybeRunChan, needsAdd, blockTimerChan.
+
+use super::state::{Patience, Queues};
+use super::waiter::{Awoken, Entry, Outcome, Wait, WaitQueue};
+use crate::current::{self, InRuntime};
+use crate::gmp::g::WaitReason;
+use crate::sched::cancel::{self, Why};
+use crate::sched::park;
+use crate::sys::clock;
+use crate::sys::lock::Lock;
+use heist_core::lock_rank::Rank;
+use heist_core::timer_heap::NEVER;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// When there is a message.
+pub(crate) struct Alarm {
+    pub(super) queues: Lock<Queues>,
+    /// The next moment, in the scheduler's time.
+    when_ns: AtomicU64,
+    /// From one moment to the next; zero if there is only one.
+    period_ns: AtomicU64,
+    /// The same moment by both clocks.
+    began: (Instant, u64),
+}
+
+impl Alarm {
+    /// An alarm in `delay`, and then every `period` unless that is zero.
+    pub(crate) fn new(delay: Duration, period: Duration) -> Arc<Self> {
+        let queues = Queues { receivers: WaitQueue::new(), senders: WaitQueue::new() };
+        let began = (Instant::now(), clock::now_ns());
+        Arc::new(Self {
+            queues: Lock::new(Rank::WaitQueue, queues),
+            when_ns: AtomicU64::new(began.1.saturating_add(in_ns(delay))),
+            period_ns: AtomicU64::new(in_ns(period)),
+            began,
+        })
+    }
+
+    /// When there will be a message.
+    pub(super) fn when_ns(&self) -> u64 {
+        self.when_ns.load(Ordering::Acquire)
+    }
+
+    /// Whether there is a message.
+    pub(super) fn is_due(&self) -> bool {
+        let when_ns = self.when_ns();
+        when_ns != NEVER && when_ns <= clock::now_ns()
+    }
+
+    /// Takes the message if there is one: the time at which it was due.
+    pub(super) fn take(&self) -> Option<Instant> {
+        if !self.is_due() {
+            return None;
+        }
+        let rt = current::enter();
+        let queues = self.queues.lock();
+        let (when_ns, now_ns) = (self.when_ns(), clock::now_ns());
+        let due = when_ns != NEVER && when_ns <= now_ns;
+        if due {
+            let period_ns = self.period_ns.load(Ordering::Relaxed);
+            self.when_ns.store(after(when_ns, period_ns, now_ns), Ordering::Release);
+        }
+        drop(queues);
+        drop(rt);
+        due.then(|| self.began.0 + Duration::from_nanos(when_ns.saturating_sub(self.began.1)))
+    }
+
+    /// Takes the message when there is one. None if the time is over before that.
+    pub(super) fn recv(&self, patience: Patience) -> Option<Instant> {
+        loop {
+            if let Some(message) = self.take() {
+                return Some(message);
+            }
+            let Patience::Until(deadline_ns) = patience else { return None };
+            if deadline_ns != NEVER && deadline_ns <= clock::now_ns() {
+                return None;
+            }
+            self.wait(deadline_ns);
+        }
+    }
+
+    /// Waits until the moment or the deadline comes, or the moment changes.
+    fn wait(&self, deadline_ns: u64) {
+        let rt = current::enter().map(|rt| cancel::check(park::chaos_point(rt)));
+        let wait = Wait::new(rt.as_ref());
+        let entry = Entry::idle();
+        entry.assign(&raw const wait, std::ptr::null_mut());
+        let mut queues = self.queues.lock();
+        // SAFETY: the entry stays on this stack until it is taken out.
+        unsafe { queues.receivers.push(&entry) };
+        let until_ns = self.when_ns().min(deadline_ns);
+        std::mem::forget(queues);
+        let lock = (&raw const self.queues).cast_mut().cast();
+        // SAFETY: this thread holds the lock and forgot the guard; the alarm outlives the call.
+        let (rt, awoken) = unsafe {
+            wait.sleep(rt, WaitReason::ChanReceive, super::state::release, lock, until_ns)
+        };
+        if awoken == Awoken::Claimed {
+            return;
+        }
+        let mut queues = self.queues.lock();
+        self.remove(&mut queues, &entry);
+        drop(queues);
+        drop(rt);
+        if awoken == Awoken::Cancelled {
+            cancel::unwind(Why::Cancelled);
+        }
+    }
+
+    /// Takes somebody out who does not wait any more.
+    pub(super) fn remove(&self, queues: &mut Queues, entry: &Entry) {
+        if entry.is_listed() {
+            // SAFETY: it is in this queue or in none.
+            unsafe { queues.receivers.remove(entry) };
+        }
+    }
+
+    /// Sets the moment to `delay` from now, or to never, and the period. True if there was one: the
+    /// old message is not received any more.
+    pub(crate) fn set(&self, delay: Option<Duration>, period: Duration) -> bool {
+        let rt: Option<InRuntime> = current::enter();
+        let mut queues = self.queues.lock();
+        let old_ns = self.when_ns();
+        let when_ns = delay.map_or(NEVER, |delay| clock::now_ns().saturating_add(in_ns(delay)));
+        self.when_ns.store(when_ns, Ordering::Release);
+        self.period_ns.store(in_ns(period), Ordering::Relaxed);
+        let waiting = queues.receivers.claim_all();
+        drop(queues);
+        waiting.wake(Outcome::Changed, rt.as_ref());
+        old_ns != NEVER
+    }
+}
+
+/// The far future is never.
+fn in_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(NEVER)
+}
+
+/// The next moment after one that is over. Those that were missed are dropped.
+fn after(when_ns: u64, period_ns: u64, now_ns: u64) -> u64 {
+    if period_ns == 0 {
+        return NEVER;
+    }
+    let late_ns = now_ns.saturating_sub(when_ns);
+    when_ns.saturating_add(period_ns.saturating_mul(1 + late_ns / period_ns))
+}
+
+/// TM-29: missed ticks are dropped, the rhythm is kept; a period without end saturates.
+#[test]
+fn missed_ticks_are_dropped() {
+    assert_eq!(after(100, 10, 100), 110);
+    assert_eq!(after(100, 10, 109), 110);
+    assert_eq!(after(100, 10, 110), 120);
+    assert_eq!(after(100, 10, 157), 160);
+    assert_eq!(after(100, 0, 157), NEVER);
+    assert_eq!(after(100, u64::MAX - 5, 100), NEVER);
+}

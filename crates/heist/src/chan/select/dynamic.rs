@@ -1,0 +1,254 @@
+//! A select over a set of operations that is made at run time.
+
+use super::super::error::{RecvError, SendError};
+use super::super::receiver::Receiver;
+use super::super::sender::Sender;
+use super::super::state::Patience;
+use super::case::{RecvCase, SendCase};
+use super::{Case, Handle, Preference, select};
+use std::error::Error;
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+/// A set of operations of which one is to be done.
+///
+/// Operations are added by [`recv`](Self::recv) and [`send`](Self::send), each with a number. A message is
+/// given when its send is added, as in Go's `reflect.Select`; once sent, that operation is not ready any
+/// more, and the others stay for the next round.
+///
+/// # Examples
+/// ```
+/// use heist::chan::{self, Select};
+///
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// let channels: Vec<_> = (0..10).map(|_| chan::bounded(1)).collect();
+/// channels[3].0.send("three").unwrap();
+///
+/// let mut select = Select::new();
+/// for (_, rx) in &channels {
+///     select.recv(rx);
+/// }
+/// let chosen = select.select();
+/// let i = chosen.index();
+/// assert_eq!((i, chosen.recv(&channels[i].1)), (3, Ok("three")));
+/// # });
+/// ```
+#[doc(alias = "reflect.Select")]
+pub struct Select<'a> {
+    cases: Vec<Option<Added<'a>>>,
+    preference: Preference,
+}
+
+/// An operation, with the address of the end it was added with.
+struct Added<'a> {
+    case: Box<dyn Case + 'a>,
+    end: *const (),
+}
+
+impl<'a> Select<'a> {
+    /// No operations; of those that can be done, one is chosen at random.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { cases: Vec::new(), preference: Preference::Any }
+    }
+
+    /// No operations; of those that can be done, the first is chosen.
+    #[must_use]
+    pub const fn new_biased() -> Self {
+        Self { cases: Vec::new(), preference: Preference::First }
+    }
+
+    /// Adds a receive, and returns its number.
+    pub fn recv<T>(&mut self, receiver: &'a Receiver<T>) -> usize {
+        self.add(Box::new(RecvCase::new(receiver)), std::ptr::from_ref(receiver).cast())
+    }
+
+    /// Adds a send of `message`, and returns its number.
+    pub fn send<T>(&mut self, sender: &'a Sender<T>, message: T) -> usize
+    where
+        T: 'a,
+    {
+        self.add(Box::new(SendCase::new(sender, message)), std::ptr::from_ref(sender).cast())
+    }
+
+    fn add(&mut self, case: Box<dyn Case + 'a>, end: *const ()) -> usize {
+        self.cases.push(Some(Added { case, end }));
+        self.cases.len() - 1
+    }
+
+    /// Takes an operation out. The numbers of the others stay.
+    ///
+    /// # Panics
+    /// If there is no such operation.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::chan::{self, Select};
+    /// let (a, b) = (chan::never::<u8>(), chan::never::<u8>());
+    /// let mut select = Select::new();
+    /// let first = select.recv(&a);
+    /// select.recv(&b);
+    /// select.remove(first);
+    /// assert!(select.try_select().is_err());
+    /// ```
+    pub fn remove(&mut self, index: usize) {
+        let added = self.cases.get_mut(index).and_then(Option::take);
+        assert!(added.is_some(), "Select::remove: there is no operation {index}");
+    }
+
+    /// Waits until one of the operations can be done. Without operations, for ever.
+    pub fn select(&mut self) -> SelectedOperation<'_> {
+        match self.run(Patience::ENDLESS) {
+            Some(chosen) => chosen,
+            None => unreachable!("a wait without a deadline ended without an operation"),
+        }
+    }
+
+    /// Does one of the operations if that is possible now.
+    ///
+    /// # Errors
+    /// If none can be done.
+    pub fn try_select(&mut self) -> Result<SelectedOperation<'_>, TrySelectError> {
+        self.run(Patience::None).ok_or(TrySelectError)
+    }
+
+    /// Waits until one of the operations can be done, but no longer than `timeout`.
+    ///
+    /// # Errors
+    /// If none could be done in that time.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::chan::{self, Select};
+    /// use std::time::Duration;
+    /// let (tx, rx) = chan::bounded::<u8>(0);
+    /// let mut select = Select::new();
+    /// select.send(&tx, 1);
+    /// select.recv(&rx);
+    /// assert!(select.select_timeout(Duration::from_millis(1)).is_err());
+    /// ```
+    pub fn select_timeout(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<SelectedOperation<'_>, SelectTimeoutError> {
+        self.run(Patience::lasting(timeout)).ok_or(SelectTimeoutError)
+    }
+
+    /// Waits until one of the operations can be done, but not past `deadline`.
+    ///
+    /// # Errors
+    /// If none could be done in that time.
+    pub fn select_deadline(
+        &mut self,
+        deadline: Instant,
+    ) -> Result<SelectedOperation<'_>, SelectTimeoutError> {
+        self.run(Patience::until(deadline)).ok_or(SelectTimeoutError)
+    }
+
+    fn run(&mut self, patience: Patience) -> Option<SelectedOperation<'_>> {
+        let mut numbers = Vec::with_capacity(self.cases.len());
+        let mut handles = Vec::with_capacity(self.cases.len());
+        for (number, added) in self.cases.iter_mut().enumerate() {
+            if let Some(added) = added {
+                added.case.forget();
+                numbers.push(number);
+                handles.push(Handle(&mut *added.case));
+            }
+        }
+        let chosen = numbers[select(&mut handles, self.preference, patience)?];
+        let added = self.cases[chosen].as_mut()?;
+        let (end, case) = (added.end, &raw mut *added.case);
+        Some(SelectedOperation { index: chosen, end, case: case.cast(), select: PhantomData })
+    }
+}
+
+impl Default for Select<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Select<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Select").field("operations", &self.cases.len()).finish_non_exhaustive()
+    }
+}
+
+/// An operation that was done. Its result is asked for with the end it was added with; a message that
+/// was received and is not asked for is dropped.
+#[must_use]
+pub struct SelectedOperation<'s> {
+    index: usize,
+    end: *const (),
+    /// The case, of the type that belongs to that end.
+    case: *mut (),
+    select: PhantomData<&'s mut ()>,
+}
+
+impl SelectedOperation<'_> {
+    /// The number of the operation.
+    #[must_use]
+    pub const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The result of a receive.
+    ///
+    /// # Errors
+    /// If the channel is closed and empty.
+    ///
+    /// # Panics
+    /// If the operation was not added with this receiver.
+    pub fn recv<T>(self, receiver: &Receiver<T>) -> Result<T, RecvError> {
+        let end = std::ptr::from_ref(receiver).cast();
+        assert!(self.end == end, "SelectedOperation::recv: the operation is of another channel");
+        // SAFETY: it was added with the receiver at this address, which is still borrowed, so it is the
+        // same one and has this type; nobody else uses the case while the select is borrowed.
+        unsafe { &mut *self.case.cast::<RecvCase<'_, T>>() }.take()
+    }
+
+    /// The result of a send.
+    ///
+    /// # Errors
+    /// If the channel is closed. The error holds the message.
+    ///
+    /// # Panics
+    /// If the operation was not added with this sender.
+    pub fn send<T>(self, sender: &Sender<T>) -> Result<(), SendError<T>> {
+        let end = std::ptr::from_ref(sender).cast();
+        assert!(self.end == end, "SelectedOperation::send: the operation is of another channel");
+        // SAFETY: as for a receive.
+        unsafe { &mut *self.case.cast::<SendCase<'_, T>>() }.take()
+    }
+}
+
+impl fmt::Debug for SelectedOperation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SelectedOperation").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+/// No operation could be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrySelectError;
+
+/// No operation could be done in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SelectTimeoutError;
+
+impl fmt::Display for TrySelectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("all operations in select would block")
+    }
+}
+
+impl fmt::Display for SelectTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("timed out waiting on select")
+    }
+}
+
+impl Error for TrySelectError {}
+impl Error for SelectTimeoutError {}

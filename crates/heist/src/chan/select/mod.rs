@@ -1,0 +1,300 @@
+//! Waiting for whichever of several operations can be done first.
+//!
+//! # How it goes
+//! 1. Every case is tried once without waiting, in a fresh random order (or in order, if biased). The
+//!    first that can be done is done.
+//! 2. With a default, and no case that could be done, the default is taken, if there was a moment at
+//!    which really none could: a case may have become ready after it was tried. Each channel has a
+//!    stamp that changes when it may have become ready; the stamps are taken before the tries and
+//!    compared after them. If none has changed, there was no message in any of them at the moment
+//!    between.
+//! 3. Else the locks of all channels are taken, in the order of their addresses, each once. If somebody
+//!    has come meanwhile, all over again. An entry is put into every queue, and the goroutine parks; its
+//!    commit function releases the locks.
+//! 4. Whoever claims the wait does the operation of that entry. The woken goroutine takes the other
+//!    entries out, one lock after the other.
+//!
+//! A select does not meet itself: it is in no queue while it tries, and does not try while it is in one.
+//!
+//! # Why the commit function may use the stack
+//! Between the release of the first lock and that of the last, the goroutine may have been claimed and
+//! be running elsewhere. It cannot leave the frame with the list of locks, though: it takes each lock
+//! again to look after its entry, except that of the entry that was claimed, which was released already
+//! when that happened. The commit function does not look at the list after it has released the last.
+//!
+//! GO: select.go selectgo, sellock, selparkcommit, selectnbrecv.
+
+pub(super) mod case;
+pub(super) mod dynamic;
+pub(super) mod macros;
+
+use super::never;
+use super::state::{Patience, Queues};
+use super::waiter::{Awoken, Entry, Outcome, Wait};
+use crate::current;
+use crate::gmp::G;
+use crate::gmp::g::WaitReason;
+use crate::sched::cancel::{self, Why};
+use crate::sched::park;
+use crate::sys::clock;
+use crate::sys::lock::Lock;
+use heist_core::rng::Rng;
+use heist_core::timer_heap::NEVER;
+use std::ptr::{NonNull, null};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One of the operations of a select.
+pub(super) trait Case {
+    /// Does the operation if it can be done now. True if it was, or failed for good.
+    fn attempt(&mut self) -> bool;
+
+    /// Changes when the case may have become ready.
+    fn stamp(&self) -> u64;
+
+    /// The lock of its channel; None if it is never ready.
+    fn lock(&self) -> Option<&Lock<Queues>>;
+
+    /// Whether somebody is there to do it with, or it has failed for good. The lock is held.
+    fn is_met(&self, queues: &Queues) -> bool;
+
+    /// Queues the entry. False if the operation can be done. The lock is held.
+    ///
+    /// # Safety
+    /// The wait and the case stay where they are until the entry is taken out.
+    unsafe fn enlist(&self, queues: &mut Queues, wait: *const Wait) -> bool;
+
+    /// Takes the entry out if it is queued. The lock is held.
+    fn delist(&self, queues: &mut Queues);
+
+    /// When to try again at the latest. The lock is held.
+    fn deadline_ns(&self) -> u64;
+
+    /// The entry.
+    fn entry(&self) -> *const Entry;
+
+    /// The wait was claimed at this entry. False if that only means to try again.
+    fn complete(&mut self, outcome: Outcome) -> bool;
+
+    /// Drops a result that nobody asked for.
+    fn forget(&mut self);
+}
+
+/// A case of any type, as the select sees it.
+pub struct Handle<'a>(&'a mut dyn Case);
+
+/// Whether the first case that is ready wins, or any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Preference {
+    Any,
+    First,
+}
+
+/// Cases up to which nothing is allocated.
+const SMALL: usize = 8;
+
+/// Go's limit.
+const MAX_CASES: usize = 1 << 16;
+
+/// Does one of the operations and says which. None if the time is over before one can be done.
+pub(super) fn select(
+    cases: &mut [Handle<'_>],
+    preference: Preference,
+    patience: Patience,
+) -> Option<usize> {
+    assert!(cases.len() <= MAX_CASES, "select: more than 65536 cases");
+    let mut small = [Tried { case: 0, stamp: 0 }; SMALL];
+    let mut large = Vec::new();
+    let order = if cases.len() <= SMALL {
+        &mut small[..cases.len()]
+    } else {
+        large.resize(cases.len(), small[0]);
+        &mut large[..]
+    };
+    loop {
+        shuffle(order, preference);
+        if let Some(done) = try_all(cases, order) {
+            return Some(done);
+        }
+        let Patience::Until(deadline_ns) = patience else {
+            let quiet = |tried: &Tried| cases[tried.case as usize].0.stamp() == tried.stamp;
+            // A single case was not ready when it was tried; that is moment enough.
+            if order.len() == 1 || order.iter().all(quiet) {
+                return None;
+            }
+            continue;
+        };
+        if deadline_ns != NEVER && deadline_ns <= clock::now_ns() {
+            return None;
+        }
+        if cases.is_empty() {
+            never::wait(WaitReason::SelectNoCases, patience);
+        } else if let Some(done) = wait(cases, deadline_ns) {
+            return Some(done);
+        }
+    }
+}
+
+/// A case in the order of trying, and its stamp before that.
+#[derive(Clone, Copy)]
+struct Tried {
+    case: u32,
+    stamp: u64,
+}
+
+fn shuffle(order: &mut [Tried], preference: Preference) {
+    for (i, tried) in order.iter_mut().enumerate() {
+        tried.case = i as u32;
+    }
+    if order.len() < 2 || preference == Preference::First {
+        return;
+    }
+    match current::enter() {
+        // SAFETY: in the runtime, so this M holds its P; the reference ends at once.
+        Some(rt) => unsafe { rt.m().p().local() }.rng.shuffle(order),
+        None => thread_rng().shuffle(order),
+    }
+}
+
+/// Random numbers for a thread that has no P.
+fn thread_rng() -> Rng {
+    static SEED: AtomicU64 = AtomicU64::new(0);
+    Rng::new(SEED.fetch_add(1, Ordering::Relaxed))
+}
+
+#[inline]
+fn try_all(cases: &mut [Handle<'_>], order: &mut [Tried]) -> Option<usize> {
+    for tried in order {
+        let case = &mut *cases[tried.case as usize].0;
+        tried.stamp = case.stamp();
+        if case.attempt() {
+            return Some(tried.case as usize);
+        }
+    }
+    None
+}
+
+/// Waits until one of the operations was done, which it says; or until they should be tried again.
+fn wait(cases: &mut [Handle<'_>], deadline_ns: u64) -> Option<usize> {
+    let mut small = [null(); SMALL];
+    let mut large = Vec::new();
+    let locks = if cases.len() <= SMALL {
+        &mut small[..]
+    } else {
+        large.resize(cases.len(), null());
+        &mut large[..]
+    };
+    let locks = Locks::of(cases, locks);
+    let rt = current::enter().map(|rt| cancel::check(park::chaos_point(rt)));
+    let wait = Wait::new(rt.as_ref());
+    locks.take();
+    // SAFETY: the wait and the cases stay here until every entry is taken out.
+    let Some(deadline_ns) = (unsafe { enlist_all(cases, &raw const wait, deadline_ns) }) else {
+        // SAFETY: just taken.
+        unsafe { locks.give_back() };
+        return None;
+    };
+    let arg = (&raw const locks).cast_mut().cast();
+    // SAFETY: this thread holds the locks; see "Why the commit function may use the stack".
+    let (rt, awoken) = unsafe { wait.sleep(rt, WaitReason::Select, release, arg, deadline_ns) };
+    let (fired, outcome) = match awoken {
+        Awoken::Claimed => wait.ended_by(),
+        Awoken::Cancelled | Awoken::TimedOut => (null(), Outcome::Changed),
+    };
+    for case in cases.iter().map(|case| &*case.0).filter(|case| case.entry() != fired) {
+        if let Some(lock) = case.lock() {
+            case.delist(&mut lock.lock());
+        }
+    }
+    drop(rt);
+    if awoken == Awoken::Cancelled {
+        cancel::unwind(Why::Cancelled);
+    }
+    let done = cases.iter().position(|case| case.0.entry() == fired)?;
+    cases[done].0.complete(outcome).then_some(done)
+}
+
+/// Queues every case, and says until when to wait; None, and nobody is queued, if one can be done. All
+/// locks are held.
+///
+/// # Safety
+/// The wait and the cases stay where they are until the entries are taken out.
+unsafe fn enlist_all(cases: &[Handle<'_>], wait: *const Wait, mut deadline_ns: u64) -> Option<u64> {
+    let cases = || cases.iter().filter_map(|case| Some((&*case.0, case.0.lock()?.data_ptr())));
+    // SAFETY: the locks are held, so nobody else uses what is behind them; here and below there is one
+    // reference at a time.
+    if cases().any(|(case, queues)| case.is_met(unsafe { &*queues })) {
+        return None;
+    }
+    for (n, (case, queues)) in cases().enumerate() {
+        // SAFETY: as above; the rest is passed on.
+        if !unsafe { case.enlist(&mut *queues, wait) } {
+            // SAFETY: as above.
+            cases().take(n).for_each(|(case, queues)| case.delist(unsafe { &mut *queues }));
+            return None;
+        }
+        deadline_ns = deadline_ns.min(case.deadline_ns());
+    }
+    Some(deadline_ns)
+}
+
+/// The locks of all channels of a select, in the order of their addresses, each once.
+struct Locks {
+    first: *const *const Lock<Queues>,
+    n: usize,
+}
+
+impl Locks {
+    fn of(cases: &[Handle<'_>], into: &mut [*const Lock<Queues>]) -> Self {
+        let mut n = 0;
+        for lock in cases.iter().filter_map(|case| case.0.lock()) {
+            let lock = std::ptr::from_ref(lock);
+            match into[..n].binary_search(&lock) {
+                Ok(_) => {}
+                Err(place) => {
+                    into.copy_within(place..n, place + 1);
+                    into[place] = lock;
+                    n += 1;
+                }
+            }
+        }
+        Self { first: into.as_ptr(), n }
+    }
+
+    fn take(&self) {
+        for i in 0..self.n {
+            // SAFETY: the list outlives this, and the channels outlive the select.
+            let lock = unsafe { &**self.first.add(i) };
+            if i == 0 {
+                std::mem::forget(lock.lock());
+            } else {
+                lock.lock_another();
+            }
+        }
+    }
+
+    /// Releases them; nothing of this is used after the last one.
+    ///
+    /// # Safety
+    /// This thread took them.
+    unsafe fn give_back(&self) {
+        let Self { first, n } = *self;
+        for i in 0..n {
+            // SAFETY: as in `take`, until the last one is released.
+            let lock = unsafe { &**first.add(i) };
+            if i == 0 {
+                // SAFETY: by the caller's promise; its guard was forgotten.
+                unsafe { lock.unlock_forgotten() };
+            } else {
+                // SAFETY: by the caller's promise.
+                unsafe { lock.unlock_another() };
+            }
+        }
+    }
+}
+
+/// The goroutine is off its stack: others may find it.
+unsafe fn release(_: NonNull<G>, locks: *mut ()) -> bool {
+    // SAFETY: the goroutine that parks holds the locks on this thread.
+    unsafe { (*locks.cast::<Locks>()).give_back() };
+    true
+}
