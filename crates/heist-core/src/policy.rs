@@ -146,6 +146,65 @@ pub const fn may_spin_for_lock(
 /// never moves them under a reader.
 pub const PROCS_MAX: u32 = 4096;
 
+/// How often the default number of Ps is looked at again.
+pub const PROCS_CHECK_NS: u64 = 1_000_000_000;
+
+/// Least Ps under a quota that is rounded up: with one, a goroutine that computes would keep all
+/// others waiting for a slice each time.
+pub const QUOTA_PROCS_MIN: u32 = 2;
+
+/// CPU time that a group of processes may use: so much in each period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    quota_us: u64,
+    period_us: u64,
+}
+
+impl Quota {
+    /// A quota, or None if this is no limit that makes sense.
+    #[must_use]
+    pub const fn new(quota_us: u64, period_us: u64) -> Option<Self> {
+        if quota_us == 0 || period_us == 0 { None } else { Some(Self { quota_us, period_us }) }
+    }
+
+    /// Which of two is tighter: by CPUs, whatever the periods are.
+    #[must_use]
+    pub fn cmp_cpus(self, other: Self) -> std::cmp::Ordering {
+        let crossed = |a: Self, b: Self| u128::from(a.quota_us) * u128::from(b.period_us);
+        crossed(self, other).cmp(&crossed(other, self))
+    }
+}
+
+/// How many processors a quota of a CPU and a half gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FractionalQuota {
+    /// Rounded up, as in Go, and at least two if there are that many CPUs. Uses the quota to the
+    /// full; the kernel may stop the process for a moment when it is used up.
+    #[default]
+    Up,
+    /// Rounded down, at least one: the kernel does not have to stop the process.
+    Down,
+    /// To the nearest, at least one.
+    Nearest,
+}
+
+/// How many Ps there are if nobody chose: one for each CPU, unless the quota is tighter.
+#[must_use]
+#[doc(alias = "defaultGOMAXPROCS")]
+pub fn default_procs(cpus: u32, quota: Option<Quota>, rounding: FractionalQuota) -> u32 {
+    let most = cpus.clamp(1, PROCS_MAX);
+    let Some(Quota { quota_us, period_us }) = quota else { return most };
+    let (whole, rest) = (quota_us / period_us, quota_us % period_us);
+    let (up, least) = match rounding {
+        FractionalQuota::Up => (rest > 0, QUOTA_PROCS_MIN),
+        FractionalQuota::Down => (false, 1),
+        FractionalQuota::Nearest => (rest >= period_us.div_ceil(2), 1),
+    };
+    let wanted = whole.saturating_add(up.into()).min(u64::from(PROCS_MAX)) as u32;
+    wanted.max(least).min(most)
+}
+
 /// Most threads a runtime makes unless told otherwise.
 pub const THREADS_MAX: u32 = 10_000;
 

@@ -119,3 +119,26 @@ fn spinning_for_a_lock_only_when_it_can_help() {
     }
     assert!(may_spin_for_lock(0, 4, 1, 1, true));
 }
+
+/// IN-42, GM-05: the default number of processors is that of the CPUs or of the quota, whichever is
+/// less; a quota is rounded up and gives at least two if there are two CPUs.
+#[test]
+fn default_procs_are_bounded_by_cpus_and_quota() {
+    use heist_core::policy::{FractionalQuota, PROCS_MAX, Quota, default_procs};
+    let up =
+        |cpus, quota, period| default_procs(cpus, Quota::new(quota, period), FractionalQuota::Up);
+    for cpus in 1..=64 {
+        assert_eq!(default_procs(cpus, None, FractionalQuota::Up), cpus);
+        for percent in 1..=7000u64 {
+            let expected = (percent.div_ceil(100) as u32).max(2).min(cpus);
+            assert_eq!(up(cpus, percent * 1000, 100_000), expected, "{cpus} CPUs, {percent} %");
+        }
+    }
+    assert_eq!(default_procs(0, None, FractionalQuota::Down), 1);
+    assert_eq!(up(u32::MAX, u64::MAX, 1), PROCS_MAX);
+    assert_eq!((Quota::new(0, 1), Quota::new(1, 0)), (None, None));
+    let (narrow, wide) = (Quota::new(1, 3).unwrap(), Quota::new(2, 5).unwrap());
+    assert!(narrow.cmp_cpus(wide).is_lt() && wide.cmp_cpus(wide).is_eq());
+    let huge = Quota::new(u64::MAX, u64::MAX - 1).unwrap();
+    assert!(huge.cmp_cpus(Quota::new(1, 1).unwrap()).is_gt());
+}

@@ -2,11 +2,13 @@
 
 use crate::coro::stack::{self, Class};
 use crate::runtime::Runtime;
-use crate::sched::{Config, Detail, PanicPolicy};
-use crate::sys::cpu;
-use heist_core::policy::{PROCS_MAX, QUANTUM_NS, StealPolicy, THREADS_MAX, WAKE_UP_NS};
+use crate::sched::{Config, Detail, PanicPolicy, procs};
+use heist_core::policy::{
+    FractionalQuota, PROCS_MAX, QUANTUM_NS, StealPolicy, THREADS_MAX, WAKE_UP_NS,
+};
 use std::error::Error;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a shutdown waits for goroutines that do not park.
@@ -80,6 +82,10 @@ pub struct Builder {
     name: String,
     procs: Option<usize>,
     latency_procs: usize,
+    cgroup_root: Option<PathBuf>,
+    cpus: Option<u32>,
+    fractional_quota: FractionalQuota,
+    follow_procs: bool,
     stack_bytes: usize,
     max_threads: usize,
     steal: StealPolicy,
@@ -101,6 +107,10 @@ impl Default for Builder {
             name: "heist".into(),
             procs: None,
             latency_procs: 0,
+            cgroup_root: Some("/".into()),
+            cpus: None,
+            fractional_quota: FractionalQuota::Up,
+            follow_procs: true,
             stack_bytes: stack::DEFAULT_BYTES,
             max_threads: THREADS_MAX as usize,
             steal: StealPolicy::go(),
@@ -125,7 +135,11 @@ impl Builder {
         Self::default()
     }
 
-    /// How many goroutines run at the same time. Without it, the CPUs this process may use.
+    /// How many goroutines run at the same time.
+    ///
+    /// Without it, as many as there are CPUs in the affinity mask, or fewer if the control group of
+    /// the process, or one above it, has a CPU quota; looked at again once a second while goroutines
+    /// run. A number that is chosen stays.
     #[doc(alias = "GOMAXPROCS")]
     pub const fn procs(mut self, n: usize) -> Self {
         self.procs = Some(n);
@@ -137,6 +151,21 @@ impl Builder {
     /// goroutine finds one free whatever the others do. Fewer than there are processors.
     pub const fn latency_procs(mut self, n: usize) -> Self {
         self.latency_procs = n;
+        self
+    }
+
+    /// How many processors a CPU quota that is no whole number gives.
+    pub const fn fractional_quota(mut self, rounding: FractionalQuota) -> Self {
+        self.fractional_quota = rounding;
+        self
+    }
+
+    /// Another machine: where `/proc` and the control groups are looked for, and how many CPUs it
+    /// has. For tests.
+    #[doc(hidden)]
+    pub fn machine(mut self, root: impl Into<PathBuf>, cpus: Option<u32>) -> Self {
+        self.cgroup_root = Some(root.into());
+        self.cpus = cpus;
         self
     }
 
@@ -282,6 +311,12 @@ impl Builder {
                     Ok(ms) => self.trace_ms = ms,
                     Err(_) => return wrong("schedtrace=MILLISECONDS"),
                 },
+                ("containermaxprocs", "0") => self.cgroup_root = None,
+                ("updatemaxprocs", "0") => self.follow_procs = false,
+                ("containermaxprocs" | "updatemaxprocs", "1") => {}
+                ("containermaxprocs" | "updatemaxprocs", _) => {
+                    return wrong("containermaxprocs=0 and updatemaxprocs=0, or 1 for the default");
+                }
                 ("scheddetail", "0") => self.trace_detail = Detail::Summary,
                 ("scheddetail", "1") => self.trace_detail = Detail::All,
                 ("scheddetail", _) => return wrong("scheddetail=0 or scheddetail=1"),
@@ -289,8 +324,8 @@ impl Builder {
                 ("guard", _) => return wrong("guard=protect or guard=canary"),
                 _ => {
                     return wrong(
-                        "a list of chaos=SEED, guard=WAY, quantum=DURATION, schedtrace=MS and \
-                         scheddetail=1",
+                        "a list of chaos=SEED, guard=WAY, quantum=DURATION, schedtrace=MS, \
+                         scheddetail=1, containermaxprocs=0 and updatemaxprocs=0",
                     );
                 }
             }
@@ -300,7 +335,15 @@ impl Builder {
 
     fn check(self) -> Result<Config, BuildError> {
         let wrong = |option, problem: String| Err(BuildError::Option { option, problem });
-        let procs = self.procs.unwrap_or_else(|| cpu::affinity_count() as usize);
+        let procs_default = procs::Default {
+            cgroup_root: self.cgroup_root,
+            cpus: self.cpus,
+            rounding: self.fractional_quota,
+            follow: self.follow_procs,
+        };
+        let procs_choice =
+            if self.procs.is_some() { procs::Choice::Chosen } else { procs::Choice::Default };
+        let procs = self.procs.unwrap_or_else(|| procs_default.source().now() as usize);
         if procs == 0 {
             return wrong(
                 "procs",
@@ -347,6 +390,8 @@ impl Builder {
             name: self.name,
             procs: procs as u32,
             latency_procs: self.latency_procs as u32,
+            procs_choice,
+            procs_default,
             stack,
             // Whatever is beyond a u32 is no limit at all.
             max_threads: self.max_threads.min(u32::MAX as usize) as u32,

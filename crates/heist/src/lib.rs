@@ -51,9 +51,9 @@ pub use goroutine::{
     JoinError, JoinHandle, NoPreempt, OsThreadGuard, current_id, dump_goroutines, exit_current, go,
     lock_os_thread, no_preempt, num_goroutines, try_go, yield_now,
 };
-pub use heist_core::policy::StealPolicy;
+pub use heist_core::policy::{FractionalQuota, StealPolicy};
 pub use heist_macros::{main, test};
-pub use procs::{procs, set_procs, with_procs};
+pub use procs::{procs, set_default_procs, set_procs, with_procs};
 pub use runtime::{Handle, Runtime};
 pub use sched::PanicPolicy;
 pub use scope::{Scope, ScopedJoinHandle, scope};

@@ -3,7 +3,7 @@
 use crate::current::{self, InRuntime};
 use crate::gmp::M;
 use crate::runtime::Handle;
-use crate::sched::procs::Prepared;
+use crate::sched::procs::{Choice, Prepared};
 use crate::sched::stop::Reins;
 use crate::sched::{Sched, syscall};
 use crate::sys::lock::Guard;
@@ -64,15 +64,16 @@ pub fn set_procs(n: usize) -> usize {
 pub fn with_procs<T>(n: usize, f: impl FnOnce() -> T) -> T {
     struct Restore {
         handle: Handle,
-        before: usize,
+        before: (usize, Choice),
     }
     impl Drop for Restore {
         fn drop(&mut self) {
-            self.handle.set_procs(self.before);
+            let (n, choice) = self.before;
+            change(self.handle.sched(), n, choice);
         }
     }
     let handle = current_handle("with_procs");
-    let before = handle.set_procs(n);
+    let before = change(handle.sched(), n, Choice::Chosen);
     let _restore = Restore { handle, before };
     f()
 }
@@ -85,9 +86,42 @@ fn current_handle(what: &str) -> Handle {
     }
 }
 
+/// Goes back to the default number of processors, which follows the CPUs and the quota of the control
+/// group again, whatever was set before. Returns how many there were. See
+/// [`Handle::set_default_procs`].
+///
+/// # Panics
+/// On a plain thread.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().procs(64).build() }.unwrap();
+/// # rt.run(|| {
+/// assert_eq!(heist::set_default_procs(), 64);
+/// assert!(heist::procs() <= std::thread::available_parallelism().unwrap().get());
+/// # });
+/// ```
+#[doc(alias = "SetDefaultGOMAXPROCS")]
+#[track_caller]
+pub fn set_default_procs() -> usize {
+    current_handle("set_default_procs").set_default_procs()
+}
+
+/// Goes back to the default of any runtime, from anywhere.
+pub(crate) fn set_default_procs_of(sched: &Sched) -> usize {
+    let n = sched.default_procs(&mut sched.config.procs_default.source());
+    change(sched, n as usize, Choice::Default).0
+}
+
 /// Sets the number of processors of any runtime, from anywhere.
 #[track_caller]
 pub(crate) fn set_procs_of(sched: &Sched, n: usize) -> usize {
+    change(sched, n, Choice::Chosen).0
+}
+
+/// Changes the number of processors and who chose it. Returns both as they were.
+#[track_caller]
+fn change(sched: &Sched, n: usize, choice: Choice) -> (usize, Choice) {
     assert!(n > 0, "heist::set_procs: 0 processors can run nothing; heist::procs() asks");
     assert!(
         n <= PROCS_MAX as usize,
@@ -101,9 +135,10 @@ pub(crate) fn set_procs_of(sched: &Sched, n: usize) -> usize {
     );
     let n = n as u32;
     let mut prepared = Prepared::new(sched, n);
-    let old =
-        with_reins(sched, |caller, reins| sched.resize_procs(n, &mut prepared, reins, caller));
-    old as usize
+    with_reins(sched, |caller, mut reins| {
+        let before = std::mem::replace(&mut reins.choice, choice);
+        (sched.resize_procs(n, &mut prepared, reins, caller) as usize, before)
+    })
 }
 
 /// Calls `f` with the reins of `sched` and the M of the calling thread, if it is one of its own.

@@ -170,7 +170,8 @@ impl Runtime {
     /// The world stops for that, for some ten microseconds: goroutines that run are stopped where
     /// they are and go on afterwards, on the same thread. What lay in the queues of processors that
     /// are taken away goes to the front of the global queue. Setting what is set already stops
-    /// nothing. A runtime that has shut down stays as it is.
+    /// nothing. From now on the number does not follow the CPUs and the quota of the control group
+    /// any more, until [`set_default_procs`](Self::set_default_procs). A runtime that has shut down stays as it is.
     ///
     /// # Panics
     /// If `n` is 0 or more than a runtime can have, 4096.
@@ -186,6 +187,21 @@ impl Runtime {
     #[track_caller]
     pub fn set_procs(&self, n: usize) -> usize {
         procs::set_procs_of(&self.sched, n)
+    }
+
+    /// Goes back to the default number of processors and lets it follow the CPUs and the quota of the
+    /// control group again, whatever was chosen before, the environment included. Returns how many
+    /// there were.
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().procs(64).build() }?;
+    /// assert_eq!(rt.set_default_procs(), 64);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    #[doc(alias = "SetDefaultGOMAXPROCS")]
+    pub fn set_default_procs(&self) -> usize {
+        procs::set_default_procs_of(&self.sched)
     }
 }
 
@@ -312,7 +328,8 @@ impl Handle {
     /// The world stops for that, for some ten microseconds: goroutines that run are stopped where
     /// they are and go on afterwards, on the same thread. What lay in the queues of processors that
     /// are taken away goes to the front of the global queue. Setting what is set already stops
-    /// nothing. A runtime that has shut down stays as it is.
+    /// nothing. From now on the number does not follow the CPUs and the quota of the control group
+    /// any more, until [`set_default_procs`](Self::set_default_procs). A runtime that has shut down stays as it is.
     ///
     /// # Panics
     /// If `n` is 0 or more than a runtime can have, 4096.
@@ -328,6 +345,21 @@ impl Handle {
     #[track_caller]
     pub fn set_procs(&self, n: usize) -> usize {
         procs::set_procs_of(&self.sched, n)
+    }
+
+    /// Goes back to the default number of processors and lets it follow the CPUs and the quota of the
+    /// control group again, whatever was chosen before, the environment included. Returns how many
+    /// there were.
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().procs(64).build() }?;
+    /// assert_eq!(rt.handle().set_default_procs(), 64);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    #[doc(alias = "SetDefaultGOMAXPROCS")]
+    pub fn set_default_procs(&self) -> usize {
+        procs::set_default_procs_of(&self.sched)
     }
 }
 

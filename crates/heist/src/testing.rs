@@ -56,6 +56,14 @@ pub fn stop_the_world<T>(rt: &Handle, f: impl FnOnce() -> T) -> Option<T> {
     })
 }
 
+/// Lets all threads of the process use CPU 0 alone, or all CPUs again.
+///
+/// # Errors
+/// If the threads cannot be listed.
+pub fn restrict_to_one_cpu(to_one: bool) -> std::io::Result<()> {
+    crate::sys::cpu::restrict(to_one)
+}
+
 /// How often the world of `rt` was stopped.
 #[must_use]
 pub fn n_stops(rt: &Handle) -> u64 {

@@ -11,6 +11,7 @@ use super::wake::Start;
 use super::{Phase, Sched, schedule};
 use crate::coro::stack;
 use crate::gmp::M;
+use crate::sys::cpu::DefaultProcs;
 use crate::sys::futex::Kernel;
 use crate::sys::{stderr, thread};
 use heist_core::note::Futex;
@@ -26,6 +27,9 @@ const WORK: u32 = 1;
 const SCAVENGE: u32 = 2;
 /// There should be an M at hand that has nothing to do.
 const SPARE: u32 = 4;
+
+/// The default number of Ps may have changed.
+const PROCS: u32 = 8;
 
 /// How long stacks must lie idle before their memory is given back.
 const SCAVENGE_PERIOD: Duration = Duration::from_secs(1);
@@ -60,6 +64,11 @@ impl Mailbox {
         self.post(SPARE);
     }
 
+    /// Asks for a look at the default number of Ps.
+    pub(crate) fn ask_about_procs(&self) {
+        self.post(PROCS);
+    }
+
     fn post(&self, what: u32) {
         // ORDERING: AcqRel pairs with `take`: the helper sees what was written before.
         if self.asked.fetch_or(what, Ordering::AcqRel) & what == 0 {
@@ -73,7 +82,7 @@ impl Mailbox {
         let known = if scavenging { SCAVENGE } else { 0 };
         loop {
             // ORDERING: see `post`.
-            let asked = self.asked.fetch_and(!(WORK | SPARE), Ordering::AcqRel);
+            let asked = self.asked.fetch_and(!(WORK | SPARE | PROCS), Ordering::AcqRel);
             if asked & !known != 0 {
                 return asked;
             }
@@ -129,6 +138,7 @@ pub(crate) struct Helper {
     /// When it last collected stacks.
     collected: Option<Instant>,
     complained: bool,
+    procs: DefaultProcs,
 }
 
 // SAFETY: the Ms are handed to their threads and come back when those have ended.
@@ -137,6 +147,7 @@ unsafe impl Send for Helper {}
 impl Helper {
     pub(crate) fn new(sched: Arc<Sched>) -> Self {
         Self {
+            procs: sched.config.procs_default.source(),
             sched,
             threads: vec![], // ALLOC: helper thread
             free: vec![],    // ALLOC: helper thread
@@ -165,8 +176,11 @@ impl Helper {
             if asked & SPARE != 0 {
                 self.make_spare();
             }
+            if asked & PROCS != 0 {
+                sched.follow_default_procs(&mut self.procs);
+            }
             self.collect_stacks();
-            if scavenging && asked & (WORK | SPARE) == 0 {
+            if scavenging && asked & (WORK | SPARE | PROCS) == 0 {
                 let (_, more) = stack::scavenge();
                 scavenging = more;
                 if !more {

@@ -84,6 +84,10 @@ pub(crate) struct Config {
     pub(crate) procs: u32,
     /// The first so many are for goroutines of the latency class.
     pub(crate) latency_procs: u32,
+    /// Whether that number was chosen, or is the default.
+    pub(crate) procs_choice: procs::Choice,
+    /// What the default is.
+    pub(crate) procs_default: procs::Default,
     pub(crate) stack: Class,
     pub(crate) max_threads: u32,
     pub(crate) steal: StealPolicy,
@@ -206,7 +210,7 @@ impl Sched {
             table,
             all_ms: AllMs::new(),
             stop: CachePadded::new(StopCount::new()),
-            reins: Lock::new(Rank::World, stop::Reins::default()),
+            reins: Lock::new(Rank::World, stop::Reins::new(config.procs_choice)),
             lock: CachePadded::new(Lock::with_beside(
                 Rank::Sched,
                 Locked {

@@ -10,10 +10,41 @@ use super::stop::{Reins, World};
 use super::{Locked, Sched};
 use crate::gmp::p::Stopped;
 use crate::gmp::{G, M, P};
+use crate::sys::cpu::DefaultProcs;
 use crate::sys::lock::Guard;
 use heist_core::list::List;
+use heist_core::policy::FractionalQuota;
 use heist_core::steal_order::StealOrder;
+use std::path::PathBuf;
 use std::ptr::{NonNull, null};
+
+/// Who says how many Ps there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// Somebody did: it stays.
+    Chosen,
+    /// Nobody did: it follows the CPUs and the quota.
+    Default,
+}
+
+/// How the default is found out.
+#[derive(Clone, Debug)]
+pub(crate) struct Default {
+    /// Where the control groups are; None: they do not count.
+    pub(crate) cgroup_root: Option<PathBuf>,
+    /// CPUs of a machine that a test imagines.
+    pub(crate) cpus: Option<u32>,
+    pub(crate) rounding: FractionalQuota,
+    /// Whether it is looked at again while the runtime runs.
+    pub(crate) follow: bool,
+}
+
+impl Default {
+    /// A look at CPUs and quota. It allocates.
+    pub(crate) fn source(&self) -> DefaultProcs {
+        DefaultProcs::new(self.cgroup_root.as_deref(), self.cpus, self.rounding)
+    }
+}
 
 /// What a change needs that has to be allocated. It is made, and what is left of it dropped, by user
 /// code or by a plain thread.
@@ -66,6 +97,29 @@ impl Sched {
         }
         drop(reins);
         old
+    }
+}
+
+impl Sched {
+    /// The default at this moment; processors that are reserved come on top of one for the others.
+    pub(crate) fn default_procs(&self, source: &mut DefaultProcs) -> u32 {
+        source.now().max(self.idle.n_reserved() + 1)
+    }
+
+    /// Follows the default, if nobody chose. For the helper, which has no P and may allocate.
+    ///
+    /// It does not wait for the reins: who has them may wait for a thread that the helper makes.
+    pub(crate) fn follow_default_procs(&self, source: &mut DefaultProcs) {
+        let n = self.default_procs(source);
+        if n == self.procs() {
+            return;
+        }
+        let mut prepared = Prepared::new(self, n);
+        if let Some(reins) = self.reins.try_lock()
+            && reins.choice == Choice::Default
+        {
+            self.resize_procs(n, &mut prepared, reins, None);
+        }
     }
 }
 

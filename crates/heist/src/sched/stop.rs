@@ -14,6 +14,7 @@
 //! GO: proc.go stopTheWorldWithSema, startTheWorldWithSema, gcstopm.
 
 use super::find_runnable::Found;
+use super::procs::Choice;
 use super::wake::Start;
 use super::{Locked, Phase, Sched, bound};
 use crate::current::{self, InRuntime};
@@ -33,10 +34,18 @@ use std::ptr::{NonNull, null};
 use std::time::Duration;
 
 /// What is held across a stop, and by who changes the number of Ps.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Reins {
     /// How often the world was stopped.
     pub(crate) n_stops: u64,
+    /// Whether the number of Ps was chosen.
+    pub(crate) choice: Choice,
+}
+
+impl Reins {
+    pub(crate) const fn new(choice: Choice) -> Self {
+        Self { n_stops: 0, choice }
+    }
 }
 
 /// How a stop treats a goroutine that has not stopped yet.

@@ -22,8 +22,8 @@ use heist_core::list::List;
 use heist_core::m_word::{Place, Stamp};
 use heist_core::note::Futex;
 use heist_core::policy::{
-    FORCE_PERIOD_NS, PROCS_MAX, SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS, SYSMON_NAP_MAX_NS,
-    SYSMON_NAP_NS, SYSMON_NAP_WANTED_NS, SYSMON_REST_NS,
+    FORCE_PERIOD_NS, PROCS_CHECK_NS, PROCS_MAX, SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS,
+    SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_NAP_WANTED_NS, SYSMON_REST_NS,
 };
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
 use heist_core::timer_heap::NEVER;
@@ -127,6 +127,8 @@ pub(crate) struct Sysmon<'a> {
     urgent_since_ns: Option<u64>,
     /// When the next slice of a goroutine that others wait for is over.
     next_slice_ns: u64,
+    /// When the default number of Ps is looked at again.
+    next_procs_ns: u64,
     /// Prints the trace of the scheduler.
     print: Print,
     /// When it is printed next.
@@ -142,6 +144,7 @@ impl<'a> Sysmon<'a> {
         Self {
             sched,
             print,
+            next_procs_ns: clock::now_ns() + PROCS_CHECK_NS,
             next_trace_ns: period.map_or(NEVER, |period_ns| clock::now_ns() + period_ns),
             // ALLOC: when the thread starts, for all Ps there can be.
             watches: Vec::with_capacity(PROCS_MAX as usize),
@@ -167,6 +170,7 @@ impl<'a> Sysmon<'a> {
             if self.all_at_rest(now) {
                 continue;
             }
+            self.follow_procs(now);
             self.next_slice_ns = NEVER;
             let acted = self.look_at_all(now);
             self.serve_the_late(now);
@@ -175,6 +179,14 @@ impl<'a> Sysmon<'a> {
             } else {
                 self.idle_rounds = self.idle_rounds.saturating_add(1);
             }
+        }
+    }
+
+    /// Once a second has the default number of Ps looked at: by the helper, because that allocates.
+    fn follow_procs(&mut self, now: u64) {
+        if now >= self.next_procs_ns && self.sched.config.procs_default.follow {
+            self.next_procs_ns = now + PROCS_CHECK_NS;
+            self.sched.helper.ask_about_procs();
         }
     }
 

@@ -1,6 +1,9 @@
 //! How many CPUs this process may use.
 
+use super::cgroup::Cgroup;
+use heist_core::policy::{self, FractionalQuota};
 use heist_core::sync::{AtomicU32, Ordering};
+use std::path::Path;
 
 /// Whether there is one CPU only, so that waiting for another thread without sleeping is in vain.
 /// Asks the system once.
@@ -28,4 +31,45 @@ pub(crate) fn affinity_count() -> u32 {
     }
     // SAFETY: `set` was filled in by the kernel.
     (unsafe { libc::CPU_COUNT(&set) } as u32).max(1)
+}
+
+/// How many Ps a runtime has unless somebody says otherwise. It allocates.
+pub(crate) struct DefaultProcs {
+    /// CPUs of a machine that a test imagines.
+    cpus: Option<u32>,
+    cgroup: Option<Cgroup>,
+    rounding: FractionalQuota,
+}
+
+impl DefaultProcs {
+    /// Looks at the quota of the control group as seen below `root`; without one, at CPUs alone:
+    /// those of the affinity mask, unless there are `cpus`.
+    pub(crate) fn new(root: Option<&Path>, cpus: Option<u32>, rounding: FractionalQuota) -> Self {
+        Self { cpus, cgroup: root.map(Cgroup::new), rounding }
+    }
+
+    /// The number at this moment.
+    #[doc(alias = "defaultGOMAXPROCS")]
+    pub(crate) fn now(&mut self) -> u32 {
+        let quota = self.cgroup.as_mut().and_then(Cgroup::quota);
+        let cpus = self.cpus.unwrap_or_else(affinity_count);
+        policy::default_procs(cpus, quota, self.rounding)
+    }
+}
+
+/// Lets all threads of the process use CPU 0 alone, or all CPUs again. For tests.
+pub(crate) fn restrict(to_one: bool) -> std::io::Result<()> {
+    // SAFETY: a cpu_set_t is plain bits; all zero is a valid one.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for cpu in 0..if to_one { 1 } else { libc::CPU_SETSIZE as usize } {
+        // SAFETY: the number is within the set.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
+    for task in std::fs::read_dir("/proc/self/task")? {
+        let name = task?.file_name();
+        let tid = name.to_str().and_then(|name| name.parse().ok()).unwrap_or(0);
+        // SAFETY: `set` is valid for its size. A thread that has ended meanwhile does not matter.
+        unsafe { libc::sched_setaffinity(tid, size_of::<libc::cpu_set_t>(), &raw const set) };
+    }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 //! Nothing here allocates or takes a lock that user code can hold, but for [`thread::spawn`],
 //! which says so.
 
+pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod cpu;
 pub(crate) mod fd;
