@@ -109,9 +109,17 @@ impl Sched {
     /// What may not wait behind others, unless there was too much of it lately.
     #[inline]
     fn urgent(&self, pp: &P) -> Option<Next> {
+        if self.global_len().urgent() == 0 {
+            return None;
+        }
+        self.take_urgent(pp)
+    }
+
+    #[cold]
+    fn take_urgent(&self, pp: &P) -> Option<Next> {
         // SAFETY: the caller holds the P, and no other reference to its data is alive.
         let streak = unsafe { &mut pp.local().urgent_streak };
-        if self.global_len().urgent() == 0 || *streak == policy::URGENT_STREAK_MAX {
+        if *streak == policy::URGENT_STREAK_MAX {
             *streak = 0;
             return None;
         }
