@@ -23,6 +23,7 @@
 
 mod builder;
 pub mod chan;
+pub mod context;
 mod coro;
 mod current;
 mod gmp;

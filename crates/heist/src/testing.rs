@@ -169,3 +169,9 @@ pub fn free_records() -> Option<u32> {
 pub fn poll_waiters(rt: &Runtime) -> u32 {
     rt.sched().poll.poller.waiters()
 }
+
+/// How many contexts and functions are registered below a context.
+#[must_use]
+pub fn context_children(ctx: &crate::context::Context) -> usize {
+    ctx.n_children()
+}

@@ -5,6 +5,7 @@
 
 mod barrier;
 mod condvar;
+mod err_group;
 mod mutex;
 mod once;
 mod once_lock;
@@ -17,6 +18,7 @@ mod wait_list;
 
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
+pub use err_group::ErrGroup;
 pub use mutex::{Mutex, MutexGuard};
 pub use once::Once;
 pub use once_lock::{LazyLock, OnceLock};

@@ -130,7 +130,6 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// Takes it where the caller must not be unwound.
-    #[expect(dead_code, reason = "for contexts")]
     pub(crate) fn lock_shielded(&self) -> MutexGuard<'_, T> {
         self.raw.lock_shielded(WaitReason::Mutex);
         MutexGuard::new(self)

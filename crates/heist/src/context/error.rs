@@ -1,0 +1,76 @@
+//! How and why a context was cancelled.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+/// How a context was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ContextError {
+    /// By hand, itself or a context above it.
+    Canceled,
+    /// By its deadline, or that of a context above it.
+    DeadlineExceeded,
+}
+
+impl fmt::Display for ContextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Canceled => "context canceled",
+            Self::DeadlineExceeded => "context deadline exceeded",
+        })
+    }
+}
+
+impl Error for ContextError {}
+
+/// Why a context was cancelled: any error. Clones share it.
+///
+/// # Examples
+/// ```
+/// use heist::context::{self, ContextError};
+/// let (ctx, canceller) = context::background().with_cancel();
+/// canceller.cancel();
+/// let cause = ctx.cause().unwrap();
+/// assert_eq!(cause.downcast_ref(), Some(&ContextError::Canceled));
+/// ```
+#[derive(Clone)]
+pub struct Cause(Arc<dyn Error + Send + Sync>);
+
+impl Cause {
+    /// The error as the type it was given as.
+    #[must_use]
+    pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
+        self.0.downcast_ref()
+    }
+}
+
+impl From<Box<dyn Error + Send + Sync>> for Cause {
+    fn from(error: Box<dyn Error + Send + Sync>) -> Self {
+        Self(error.into())
+    }
+}
+
+impl From<ContextError> for Cause {
+    fn from(error: ContextError) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Cause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}

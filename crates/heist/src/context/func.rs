@@ -1,0 +1,85 @@
+//! Functions that run when a context is cancelled.
+
+use super::node::Node;
+use crate::current;
+use crate::goroutine;
+use crate::sched::Sched;
+use crate::sync::Mutex;
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+
+type Body = Box<dyn FnOnce() + Send>;
+
+/// A function that waits for a context. Whoever takes the body out decides: it runs, or it does not.
+pub(super) struct Func {
+    body: Mutex<Option<Body>>,
+    /// The runtime of whoever registered it.
+    home: Option<Arc<Sched>>,
+}
+
+impl Func {
+    fn new(body: Body) -> Self {
+        let home = current::goroutine().map(|gp| {
+            let sched = gp.sched.get();
+            // SAFETY: a goroutine's runtime is alive and lives in an `Arc`; this takes one more
+            // share.
+            unsafe {
+                Arc::increment_strong_count(sched);
+                Arc::from_raw(sched)
+            }
+        });
+        Self { body: Mutex::new(Some(body)), home }
+    }
+
+    fn take(&self) -> Option<Body> {
+        self.body.lock_shielded().take()
+    }
+
+    /// Runs it on a goroutine of its own, unless it was stopped.
+    pub(super) fn start(&self) {
+        let Some(body) = self.take() else { return };
+        // A runtime that has shut down runs nothing any more.
+        match &self.home {
+            // SAFETY: everything is `'static`.
+            Some(home) => drop(unsafe { goroutine::spawn_on(home, body, Location::caller()) }),
+            None if current::goroutine().is_some() => drop(goroutine::try_go(body)),
+            None => drop(std::thread::spawn(body)),
+        }
+    }
+}
+
+/// A function that runs when a [`Context`](super::Context) is cancelled; see
+/// [`Context::after_func`](super::Context::after_func).
+pub struct ContextFunc {
+    func: Arc<Func>,
+    /// Where it is registered.
+    place: Option<(Arc<Node>, u64)>,
+}
+
+impl ContextFunc {
+    pub(super) fn new(node: Option<Arc<Node>>, body: Body) -> Self {
+        let func = Arc::new(Func::new(body));
+        let place = node.and_then(|node| {
+            let id = node.add_func(Arc::clone(&func))?;
+            Some((node, id))
+        });
+        Self { func, place }
+    }
+
+    /// Keeps the function from running. True if that was in time: then it never runs. False if it
+    /// runs, has run, or was stopped before.
+    pub fn stop(&self) -> bool {
+        let body = self.func.take();
+        if let Some((node, id)) = &self.place {
+            node.remove(*id);
+        }
+        body.is_some()
+    }
+}
+
+impl fmt::Debug for ContextFunc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContextFunc").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,384 @@
+//! Contexts: cancellation, deadlines and values that go along with a call.
+//!
+//! A context is passed to whoever works on a request. Work that can wait looks at it: it waits for
+//! [`done`](Context::done) besides what it waits for, or asks [`err`](Context::err) now and then.
+//! Contexts form a tree. Cancelling one cancels everything below it, and nothing above.
+//!
+//! Cancelling a context unwinds nobody. Whoever should stop sees it and returns; that is the
+//! difference to [`JoinHandle::cancel`](crate::JoinHandle::cancel).
+//!
+//! # Examples
+//! ```
+//! use heist::context::{self, ContextError};
+//! use std::time::Duration;
+//!
+//! # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+//! # rt.run(|| {
+//! let (ctx, canceller) = context::background().with_timeout(Duration::from_secs(60));
+//! let worker = {
+//!     let ctx = ctx.clone();
+//!     heist::go(move || {
+//!         let mut rounds = 0u64;
+//!         while ctx.err().is_none() {
+//!             rounds += 1;
+//!             heist::yield_now();
+//!         }
+//!         rounds
+//!     })
+//! };
+//! canceller.cancel();
+//! worker.join().unwrap();
+//! assert_eq!(ctx.err(), Some(ContextError::Canceled));
+//! # });
+//! ```
+
+mod error;
+mod func;
+mod node;
+mod value;
+
+pub use error::{Cause, ContextError};
+pub use func::ContextFunc;
+pub use value::Key;
+
+use crate::chan::{self, Receiver};
+use node::Node;
+use std::convert::Infallible;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use value::Values;
+
+/// The context at the root: it is never cancelled, has no deadline and no values.
+///
+/// # Examples
+/// ```
+/// assert!(heist::context::background().err().is_none());
+/// ```
+#[must_use]
+#[doc(alias = "Background")]
+pub const fn background() -> Context {
+    Context { node: None, values: None }
+}
+
+/// The same as [`background`], where it is not decided yet which context belongs there.
+#[must_use]
+#[doc(alias = "TODO")]
+pub const fn todo() -> Context {
+    background()
+}
+
+/// Says when work should stop, and carries values along. Clones are the same context.
+#[derive(Clone)]
+pub struct Context {
+    /// The nearest context above that can be cancelled, itself included.
+    node: Option<Arc<Node>>,
+    values: Option<Arc<Values>>,
+}
+
+impl Context {
+    /// A context below this one that can be cancelled by itself.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::context::{self, ContextError};
+    /// let (parent, canceller) = context::background().with_cancel();
+    /// let (child, _) = parent.with_cancel();
+    /// canceller.cancel();
+    /// assert_eq!(child.err(), Some(ContextError::Canceled));
+    /// assert_eq!(child.err().unwrap().to_string(), "context canceled");
+    /// ```
+    #[doc(alias = "WithCancel")]
+    pub fn with_cancel(&self) -> (Self, Canceller) {
+        self.below(Node::new(self.node.clone(), None, None))
+    }
+
+    /// As [`with_cancel`](Self::with_cancel): every [`Canceller`] can say why, by
+    /// [`cancel_with`](Canceller::cancel_with).
+    #[doc(alias = "WithCancelCause")]
+    pub fn with_cancel_cause(&self) -> (Self, Canceller) {
+        self.with_cancel()
+    }
+
+    /// A context below this one that is cancelled at `deadline` at the latest.
+    ///
+    /// On a plain thread outside a runtime this takes a thread that waits for the deadline.
+    #[doc(alias = "WithDeadline")]
+    pub fn with_deadline(&self, deadline: Instant) -> (Self, Canceller) {
+        self.below(Node::new(self.node.clone(), Some(deadline), None))
+    }
+
+    /// As [`with_deadline`](Self::with_deadline), with the cause to give if the deadline comes.
+    #[doc(alias = "WithDeadlineCause")]
+    pub fn with_deadline_cause(
+        &self,
+        deadline: Instant,
+        cause: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> (Self, Canceller) {
+        let cause = Cause::from(cause.into());
+        self.below(Node::new(self.node.clone(), Some(deadline), Some(cause)))
+    }
+
+    /// A context below this one that is cancelled when `timeout` is over, at the latest.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::context::{self, ContextError};
+    /// use std::time::Duration;
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let (ctx, _) = context::background().with_timeout(Duration::from_millis(1));
+    /// assert_eq!(ctx.wait(), ContextError::DeadlineExceeded);
+    /// # });
+    /// ```
+    #[doc(alias = "WithTimeout")]
+    pub fn with_timeout(&self, timeout: Duration) -> (Self, Canceller) {
+        match Instant::now().checked_add(timeout) {
+            Some(deadline) => self.with_deadline(deadline),
+            None => self.with_cancel(),
+        }
+    }
+
+    /// As [`with_timeout`](Self::with_timeout), with the cause to give if the time is over.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// use std::time::Duration;
+    /// let background = heist::context::background();
+    /// let (ctx, _) = background.with_timeout_cause(Duration::ZERO, "the printer is slow");
+    /// assert_eq!(ctx.err().unwrap().to_string(), "context deadline exceeded");
+    /// assert_eq!(ctx.cause().unwrap().to_string(), "the printer is slow");
+    /// # });
+    /// ```
+    #[doc(alias = "WithTimeoutCause")]
+    pub fn with_timeout_cause(
+        &self,
+        timeout: Duration,
+        cause: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> (Self, Canceller) {
+        match Instant::now().checked_add(timeout) {
+            Some(deadline) => self.with_deadline_cause(deadline, cause),
+            None => self.with_cancel(),
+        }
+    }
+
+    /// How many are registered below it, for tests.
+    pub(crate) fn n_children(&self) -> usize {
+        self.node.as_ref().map_or(0, |node| node.n_children())
+    }
+
+    fn below(&self, node: Arc<Node>) -> (Self, Canceller) {
+        let context = Self { node: Some(Arc::clone(&node)), values: self.values.clone() };
+        (context, Canceller { node })
+    }
+
+    /// This context with one more value, which `K` names.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::context;
+    ///
+    /// struct RequestId;
+    /// impl context::Key for RequestId {
+    ///     type Value = u64;
+    /// }
+    ///
+    /// let ctx = context::background().with_value::<RequestId>(7);
+    /// assert_eq!(ctx.value::<RequestId>(), Some(&7));
+    /// ```
+    #[must_use]
+    #[doc(alias = "WithValue")]
+    pub fn with_value<K: Key>(&self, value: K::Value) -> Self {
+        let values = Values::with::<K>(self.values.clone(), value);
+        Self { node: self.node.clone(), values: Some(values) }
+    }
+
+    /// The value that `K` names, of the nearest context that has one.
+    #[must_use]
+    #[doc(alias = "Value")]
+    pub fn value<K: Key>(&self) -> Option<&K::Value> {
+        self.values.as_ref()?.find::<K>()
+    }
+
+    /// A context with the same values that is not cancelled with this one and has no deadline.
+    ///
+    /// # Examples
+    /// ```
+    /// let (ctx, canceller) = heist::context::background().with_cancel();
+    /// let detached = ctx.without_cancel();
+    /// canceller.cancel();
+    /// assert!(ctx.err().is_some() && detached.err().is_none());
+    /// ```
+    #[must_use]
+    #[doc(alias = "WithoutCancel")]
+    pub fn without_cancel(&self) -> Self {
+        Self { node: None, values: self.values.clone() }
+    }
+
+    /// Runs `f` on a goroutine of its own when this context is cancelled, at once if it is already.
+    /// [`ContextFunc::stop`] prevents it. Dropping what is returned changes nothing.
+    ///
+    /// The goroutine is of the runtime of whoever calls this, or else of whoever cancels; if neither
+    /// is in a runtime, `f` runs on a thread of its own.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::sync::WaitGroup;
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let (ctx, canceller) = heist::context::background().with_cancel();
+    /// let called = WaitGroup::new();
+    /// called.add(1);
+    /// let call = called.clone();
+    /// ctx.after_func(move || call.done());
+    /// let stopped = ctx.after_func(|| unreachable!());
+    /// assert!(stopped.stop());
+    /// canceller.cancel();
+    /// called.wait();
+    /// # });
+    /// ```
+    #[doc(alias = "AfterFunc")]
+    pub fn after_func(&self, f: impl FnOnce() + Send + 'static) -> ContextFunc {
+        ContextFunc::new(self.node.clone(), Box::new(f))
+    }
+
+    /// A channel that is closed when this context is cancelled: for a `select`, or to wait for. No
+    /// message ever comes out of it. The channel belongs to the context; do not close it.
+    ///
+    /// # Examples
+    /// ```
+    /// let (ctx, canceller) = heist::context::background().with_cancel();
+    /// assert!(ctx.done().try_recv().unwrap_err().is_empty());
+    /// canceller.cancel();
+    /// assert!(ctx.done().recv().is_err());
+    /// ```
+    #[must_use]
+    #[doc(alias = "Done")]
+    pub fn done(&self) -> Receiver<Infallible> {
+        self.node.as_ref().map_or_else(chan::never, |node| node.done())
+    }
+
+    /// Waits until this context is cancelled, and says how. For ever, if it cannot be.
+    ///
+    /// # Examples
+    /// ```
+    /// let (ctx, canceller) = heist::context::background().with_cancel();
+    /// let waiter = std::thread::spawn(move || ctx.wait().to_string());
+    /// canceller.cancel();
+    /// assert_eq!(waiter.join().unwrap(), "context canceled");
+    /// ```
+    pub fn wait(&self) -> ContextError {
+        loop {
+            if let Some(error) = self.err() {
+                return error;
+            }
+            let Err(_closed) = self.done().recv();
+        }
+    }
+
+    /// How this context was cancelled, or None if it is not. Then [`done`](Self::done) is closed.
+    #[inline]
+    #[must_use]
+    #[doc(alias = "Err")]
+    pub fn err(&self) -> Option<ContextError> {
+        self.node.as_ref()?.err()
+    }
+
+    /// Why this context was cancelled: what was given as the cause, or else the same as
+    /// [`err`](Self::err).
+    #[must_use]
+    #[doc(alias = "Cause")]
+    pub fn cause(&self) -> Option<Cause> {
+        self.node.as_ref()?.cause()
+    }
+
+    /// When this context will be cancelled at the latest.
+    #[must_use]
+    #[doc(alias = "Deadline")]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.node.as_ref()?.deadline()
+    }
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        background()
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("err", &self.err())
+            .field("deadline", &self.deadline())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Cancels a [`Context`]. Clones cancel the same one; cancelling twice does no harm.
+///
+/// Dropping it does **not** cancel: [`on_drop`](Self::on_drop) makes a guard that does. A context
+/// that nobody uses any more costs nothing, cancelled or not.
+#[derive(Clone)]
+#[doc(alias = "CancelFunc")]
+pub struct Canceller {
+    node: Arc<Node>,
+}
+
+impl Canceller {
+    /// Cancels the context and everything below it.
+    pub fn cancel(&self) {
+        Node::cancel(&self.node, ContextError::Canceled, None);
+    }
+
+    /// Cancels the context and everything below it, and says why.
+    ///
+    /// # Examples
+    /// ```
+    /// let (ctx, canceller) = heist::context::background().with_cancel();
+    /// canceller.cancel_with("nobody listens");
+    /// canceller.cancel_with("too late");
+    /// assert_eq!(ctx.err().unwrap().to_string(), "context canceled");
+    /// assert_eq!(ctx.cause().unwrap().to_string(), "nobody listens");
+    /// ```
+    #[doc(alias = "CancelCauseFunc")]
+    pub fn cancel_with(&self, cause: impl Into<Box<dyn Error + Send + Sync>>) {
+        let cause = Cause::from(cause.into());
+        Node::cancel(&self.node, ContextError::Canceled, Some(cause));
+    }
+
+    /// A guard that cancels when it is dropped, as Go's `defer cancel()`.
+    ///
+    /// # Examples
+    /// ```
+    /// let (ctx, canceller) = heist::context::background().with_cancel();
+    /// {
+    ///     let _guard = canceller.on_drop();
+    ///     assert!(ctx.err().is_none());
+    /// }
+    /// assert!(ctx.err().is_some());
+    /// ```
+    pub const fn on_drop(self) -> CancelOnDrop {
+        CancelOnDrop(self)
+    }
+}
+
+impl fmt::Debug for Canceller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Canceller").field("err", &self.node.err()).finish()
+    }
+}
+
+/// Cancels a [`Context`] when it is dropped; see [`Canceller::on_drop`].
+#[derive(Debug)]
+#[must_use = "a guard that is not kept cancels at once"]
+pub struct CancelOnDrop(Canceller);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

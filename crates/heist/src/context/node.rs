@@ -1,0 +1,259 @@
+//! The tree of contexts that can be cancelled.
+//!
+//! A node knows its parent and keeps it alive; a parent knows its children without keeping them
+//! alive, so that a context that nobody uses any more leaves the tree by itself. Nobody watches a
+//! parent: who cancels it walks down.
+//!
+//! # Publication
+//! A node is cancelled under its lock: error and cause are stored, `phase` says `ENDING`, the
+//! channel is closed, `phase` says `ENDED`. Whoever was woken by the channel therefore sees an error;
+//! whoever sees an error and not `ENDED` waits for the lock, and then the channel is closed. So error,
+//! cause and channel are always seen together.
+//!
+//! # Ordering
+//! `phase` is stored with Release after what it announces, and read with Acquire.
+//!
+//! GO: context.go cancelCtx, propagateCancel, timerCtx.
+
+use super::error::{Cause, ContextError};
+use super::func::Func;
+use crate::chan::{self, Receiver, Sender};
+use crate::current;
+use crate::sync::Mutex;
+use crate::time::{AfterFunc, after_func};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
+
+const LIVE: u8 = 0;
+const ENDING: u8 = 1;
+const ENDED: u8 = 2;
+
+struct Ended {
+    error: ContextError,
+    cause: Option<Cause>,
+}
+
+enum Child {
+    Node(Weak<Node>),
+    Func(Arc<Func>),
+}
+
+/// What the lock of a node protects.
+struct State {
+    children: BTreeMap<u64, Child>,
+    n_children: u64,
+    /// Made when somebody asks for it.
+    done: Option<(Sender<Infallible>, Receiver<Infallible>)>,
+    timer: Option<AfterFunc>,
+}
+
+pub(super) struct Node {
+    parent: Option<Arc<Node>>,
+    /// Its number among the parent's children.
+    id: OnceLock<u64>,
+    deadline: Option<Instant>,
+    phase: AtomicU8,
+    ended: OnceLock<Ended>,
+    state: Mutex<State>,
+}
+
+impl Node {
+    /// A node below `parent`. If there is a deadline and it comes first, `cause` is the cause.
+    pub(super) fn new(
+        parent: Option<Arc<Self>>,
+        deadline: Option<Instant>,
+        cause: Option<Cause>,
+    ) -> Arc<Self> {
+        let inherited = parent.as_ref().and_then(|parent| parent.deadline);
+        // A deadline that is not earlier than the parent's is the parent's business.
+        let own = deadline.filter(|own| inherited.is_none_or(|inherited| *own < inherited));
+        let node = Arc::new(Self {
+            parent: parent.clone(),
+            id: OnceLock::new(),
+            deadline: own.or(inherited),
+            phase: AtomicU8::new(LIVE),
+            ended: OnceLock::new(),
+            state: Mutex::new(State {
+                children: BTreeMap::new(),
+                n_children: 0,
+                done: None,
+                timer: None,
+            }),
+        });
+        if let Some(parent) = parent {
+            match parent.add(Child::Node(Arc::downgrade(&node))) {
+                Some(id) => {
+                    // Nobody else sets it.
+                    let _ = node.id.set(id);
+                }
+                None => node.follow(&parent),
+            }
+        }
+        if let Some(deadline) = own {
+            Self::watch(&node, deadline, cause);
+        }
+        node
+    }
+
+    /// Cancels the node at `deadline`.
+    fn watch(node: &Arc<Self>, deadline: Instant, cause: Option<Cause>) {
+        let weak = Arc::downgrade(node);
+        let expire = move || {
+            if let Some(node) = weak.upgrade() {
+                Self::cancel(&node, ContextError::DeadlineExceeded, cause);
+            }
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return expire();
+        }
+        if current::goroutine().is_none() {
+            let done = node.done();
+            // It ends with the context: the channel is closed when that is cancelled, or gone.
+            std::thread::spawn(move || {
+                if done.recv_deadline(deadline).is_err_and(|error| error.is_timeout()) {
+                    expire();
+                }
+            });
+            return;
+        }
+        let timer = after_func(left, expire);
+        let mut state = node.state.lock_shielded();
+        if node.ended.get().is_none() {
+            state.timer = Some(timer);
+        } else {
+            drop(state);
+            timer.stop();
+        }
+    }
+
+    /// Puts a child into the list, unless it is too late for that.
+    fn add(&self, child: Child) -> Option<u64> {
+        let mut state = self.state.lock_shielded();
+        if self.ended.get().is_some() {
+            return None;
+        }
+        state.n_children += 1;
+        let id = state.n_children;
+        state.children.insert(id, child);
+        Some(id)
+    }
+
+    /// Registers a function, or starts it if the node is cancelled already.
+    pub(super) fn add_func(&self, func: Arc<Func>) -> Option<u64> {
+        let id = self.add(Child::Func(Arc::clone(&func)));
+        if id.is_none() {
+            func.start();
+        }
+        id
+    }
+
+    /// Takes a child out of the list.
+    pub(super) fn remove(&self, id: u64) {
+        let child = self.state.lock_shielded().children.remove(&id);
+        // Dropped without the lock: it may hold a user's closure.
+        drop(child);
+    }
+
+    /// Ends as `parent` did, which has ended.
+    fn follow(self: &Arc<Self>, parent: &Self) {
+        if let Some(ended) = parent.ended.get() {
+            Self::cancel(self, ended.error, ended.cause.clone());
+        }
+    }
+
+    /// Cancels a node and everything below it. The first one who does decides how and why.
+    pub(super) fn cancel(node: &Arc<Self>, error: ContextError, cause: Option<Cause>) {
+        let mut below = vec![Arc::clone(node)];
+        while let Some(node) = below.pop() {
+            for child in node.end(error, cause.clone()).into_values() {
+                match child {
+                    Child::Node(child) => below.extend(child.upgrade()),
+                    Child::Func(func) => func.start(),
+                }
+            }
+        }
+        node.leave_parent();
+    }
+
+    /// Ends this node, and gives the children away.
+    fn end(&self, error: ContextError, cause: Option<Cause>) -> BTreeMap<u64, Child> {
+        let mut state = self.state.lock_shielded();
+        if self.ended.set(Ended { error, cause }).is_err() {
+            return BTreeMap::new();
+        }
+        self.phase.store(ENDING, Ordering::Release);
+        if let Some((sender, _)) = &state.done {
+            sender.close();
+        }
+        self.phase.store(ENDED, Ordering::Release);
+        let children = std::mem::take(&mut state.children);
+        let timer = state.timer.take();
+        drop(state);
+        if let Some(timer) = timer {
+            // False if it is what called this.
+            timer.stop();
+        }
+        children
+    }
+
+    fn leave_parent(&self) {
+        if let (Some(parent), Some(id)) = (&self.parent, self.id.get()) {
+            parent.remove(*id);
+        }
+    }
+
+    pub(super) fn done(&self) -> Receiver<Infallible> {
+        let mut state = self.state.lock_shielded();
+        let ended = self.ended.get().is_some();
+        let (_, receiver) = state.done.get_or_insert_with(|| {
+            let (sender, receiver) = chan::bounded(0);
+            if ended {
+                sender.close();
+            }
+            (sender, receiver)
+        });
+        receiver.clone()
+    }
+
+    #[inline]
+    pub(super) fn err(&self) -> Option<ContextError> {
+        Some(self.ended()?.error)
+    }
+
+    pub(super) fn cause(&self) -> Option<Cause> {
+        let ended = self.ended()?;
+        Some(ended.cause.clone().unwrap_or_else(|| ended.error.into()))
+    }
+
+    #[inline]
+    fn ended(&self) -> Option<&Ended> {
+        match self.phase.load(Ordering::Acquire) {
+            LIVE => return None,
+            // The channel is just being closed.
+            ENDING => drop(self.state.lock_shielded()),
+            _ => {}
+        }
+        self.ended.get()
+    }
+
+    pub(super) fn n_children(&self) -> usize {
+        self.state.lock_shielded().children.len()
+    }
+
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(timer) = self.state.get_mut().timer.take() {
+            timer.stop();
+        }
+        self.leave_parent();
+    }
+}

@@ -1,0 +1,240 @@
+//! Goroutines that work on parts of one task.
+
+use super::{Mutex, OwnedSemaphorePermit, Semaphore, WaitGroup};
+use crate::context::{Canceller, Context};
+use crate::current;
+use crate::gmp::g;
+use crate::goroutine;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Runs goroutines that work on parts of one task, and collects the first error.
+///
+/// With a context, the first error cancels it, so that the others can stop. Clones are the same
+/// group.
+///
+/// # Examples
+/// ```
+/// use heist::sync::ErrGroup;
+///
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// let (group, ctx) = ErrGroup::with_context(&heist::context::background());
+/// for name in ["one", "two", "three"] {
+///     let ctx = ctx.clone();
+///     group.go(move || {
+///         if name == "two" {
+///             return Err(format!("{name} failed"));
+///         }
+///         ctx.wait(); // Stops when another has failed.
+///         Ok(())
+///     });
+/// }
+/// assert_eq!(group.wait(), Err("two failed".into()));
+/// # });
+/// ```
+#[doc(alias = "errgroup")]
+pub struct ErrGroup<E> {
+    inner: Arc<Inner<E>>,
+}
+
+struct Inner<E> {
+    running: WaitGroup,
+    failed: Mutex<Option<E>>,
+    panicked: AtomicBool,
+    canceller: Option<Canceller>,
+    slots: Option<Arc<Semaphore>>,
+}
+
+impl<E: fmt::Display + Send + 'static> ErrGroup<E> {
+    /// A group without a context and without a limit.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::build(None, None)
+    }
+
+    /// A group, and a context below `parent` that is cancelled by the first error, which becomes its
+    /// cause, by a panic, or when [`wait`](Self::wait) returns.
+    #[doc(alias = "WithContext")]
+    pub fn with_context(parent: &Context) -> (Self, Context) {
+        let (context, canceller) = parent.with_cancel();
+        (Self::build(Some(canceller), None), context)
+    }
+
+    /// The same group with at most `n` goroutines at a time.
+    ///
+    /// # Panics
+    /// If the group is in use already.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let group = heist::sync::ErrGroup::<String>::new().limit(2);
+    /// for n in 0..10 {
+    ///     group.go(move || {
+    ///         println!("{n}");
+    ///         Ok(())
+    ///     }); // Waits until fewer than two run.
+    /// }
+    /// group.wait().unwrap();
+    /// # });
+    /// ```
+    #[must_use]
+    #[doc(alias = "SetLimit")]
+    pub fn limit(self, n: usize) -> Self {
+        match Arc::into_inner(self.inner) {
+            Some(inner) => Self::build(inner.canceller, Some(n)),
+            None => panic!("errgroup: limit of a group that is in use"),
+        }
+    }
+
+    fn build(canceller: Option<Canceller>, limit: Option<usize>) -> Self {
+        let inner = Inner {
+            running: WaitGroup::new(),
+            failed: Mutex::new(None),
+            panicked: AtomicBool::new(false),
+            canceller,
+            slots: limit.map(|n| Arc::new(Semaphore::new(n))),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Runs `f` on a new goroutine. If there is a limit, waits until it is allowed.
+    ///
+    /// # Panics
+    /// As [`go`](crate::go), and if the limit is zero.
+    #[doc(alias = "Go")]
+    #[track_caller]
+    pub fn go(&self, f: impl FnOnce() -> Result<(), E> + Send + 'static) {
+        let slot = self.inner.slots.as_ref().map(|slots| slots.acquire_owned(1));
+        self.spawn(slot, f);
+    }
+
+    /// Runs `f` on a new goroutine, unless the limit does not allow it now: then it returns false
+    /// and drops `f`.
+    ///
+    /// # Panics
+    /// As [`go`](crate::go).
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let group = heist::sync::ErrGroup::<String>::new().limit(1);
+    /// let (stop, stopped) = heist::chan::bounded::<()>(0);
+    /// assert!(group.try_go(move || Ok(stopped.recv().unwrap_or(()))));
+    /// assert!(!group.try_go(|| Ok(())));
+    /// drop(stop);
+    /// group.wait().unwrap();
+    /// # });
+    /// ```
+    #[doc(alias = "TryGo")]
+    #[track_caller]
+    pub fn try_go(&self, f: impl FnOnce() -> Result<(), E> + Send + 'static) -> bool {
+        let slot = match &self.inner.slots {
+            None => None,
+            Some(slots) => match slots.try_acquire_owned(1) {
+                None => return false,
+                slot => slot,
+            },
+        };
+        self.spawn(slot, f);
+        true
+    }
+
+    #[track_caller]
+    fn spawn(
+        &self,
+        slot: Option<OwnedSemaphorePermit>,
+        f: impl FnOnce() -> Result<(), E> + Send + 'static,
+    ) {
+        self.inner.running.add(1);
+        // It ends even if it cannot be spawned: then the closure is dropped.
+        let member = Member { slot, inner: Arc::clone(&self.inner) };
+        goroutine::go(move || {
+            let member = member;
+            if let Err(error) = f() {
+                member.inner.fail(error);
+            }
+        });
+    }
+
+    /// Waits until all goroutines have ended, and returns the first error, once.
+    ///
+    /// # Errors
+    /// The first error that one of them returned.
+    ///
+    /// # Panics
+    /// If one of them panicked.
+    #[doc(alias = "Wait")]
+    pub fn wait(&self) -> Result<(), E> {
+        self.inner.running.wait();
+        self.inner.cancel();
+        assert!(
+            !self.inner.panicked.swap(false, Ordering::Relaxed),
+            "errgroup: a goroutine of the group panicked"
+        );
+        self.inner.failed.lock().take().map_or(Ok(()), Err)
+    }
+}
+
+impl<E> Inner<E> {
+    fn cancel(&self) {
+        if let Some(canceller) = &self.canceller {
+            canceller.cancel();
+        }
+    }
+}
+
+impl<E: fmt::Display> Inner<E> {
+    fn fail(&self, error: E) {
+        let text = self.canceller.as_ref().map(|_| error.to_string());
+        let mut failed = self.failed.lock_shielded();
+        if failed.is_some() {
+            return;
+        }
+        *failed = Some(error);
+        drop(failed);
+        if let (Some(canceller), Some(text)) = (&self.canceller, text) {
+            canceller.cancel_with(text);
+        }
+    }
+}
+
+/// A goroutine of a group. Counts itself off, however it ends.
+struct Member<E> {
+    slot: Option<OwnedSemaphorePermit>,
+    inner: Arc<Inner<E>>,
+}
+
+impl<E> Drop for Member<E> {
+    fn drop(&mut self) {
+        let ends_on_purpose = current::goroutine().is_some_and(|gp| gp.has_flag(g::EXITING));
+        if std::thread::panicking() && !ends_on_purpose {
+            self.inner.panicked.store(true, Ordering::Relaxed);
+            self.inner.cancel();
+        }
+        drop(self.slot.take());
+        self.inner.running.done();
+    }
+}
+
+impl<E> Clone for ErrGroup<E> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<E: fmt::Display + Send + 'static> Default for ErrGroup<E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<E> fmt::Debug for ErrGroup<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ErrGroup").field("running", &self.inner.running).finish_non_exhaustive()
+    }
+}
