@@ -11,6 +11,7 @@ pub(crate) mod futex;
 pub(crate) mod lock;
 pub(crate) mod membarrier;
 pub(crate) mod memory;
+pub(crate) mod notify;
 pub(crate) mod poll;
 pub(crate) mod signal;
 pub(crate) mod stderr;

@@ -1,0 +1,210 @@
+//! Signals of the operating system as messages in a channel.
+//!
+//! ```no_run
+//! # fn main() -> std::io::Result<()> {
+//! let signals = heist::signal::notify(&[heist::signal::INTERRUPT])?;
+//! signals.recv().unwrap();
+//! println!("stopping");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! GO: os/signal.
+
+use crate::chan::{self, Receiver, Sender};
+use crate::sys::notify::{self, Before};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, PipeWriter, Read};
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// A signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Signal(i32);
+
+/// The terminal is gone, or the configuration should be read again.
+pub const HANGUP: Signal = Signal(notify::HANGUP);
+/// Ctrl-C.
+pub const INTERRUPT: Signal = Signal(notify::INTERRUPT);
+/// Ctrl-\.
+pub const QUIT: Signal = Signal(notify::QUIT);
+/// For the program's own use.
+pub const USER1: Signal = Signal(notify::USER1);
+/// For the program's own use.
+pub const USER2: Signal = Signal(notify::USER2);
+/// Somebody asks the program to end.
+pub const TERMINATE: Signal = Signal(notify::TERMINATE);
+/// A child process has ended.
+pub const CHILD: Signal = Signal(notify::CHILD);
+/// The terminal has another size.
+pub const WINDOW_CHANGE: Signal = Signal(notify::WINDOW_CHANGE);
+
+impl Signal {
+    /// The signal with this number.
+    #[must_use]
+    pub const fn from_raw(number: i32) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn as_raw(self) -> i32 {
+        self.0
+    }
+}
+
+/// How many signals wait for a receiver that is late. More are dropped.
+const ROOM: usize = 16;
+
+/// Sends the signals that come from now on to a channel, instead of what they do by themselves.
+///
+/// Several may ask for the same signal; each gets it. When the last of them is dropped, the signal
+/// does again what it did before. Who does not receive misses signals after the first few.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] for signals that cannot be caught, that report a fault, or that
+/// the runtime uses itself (SIGURG); if there is no descriptor or thread left.
+///
+/// # Examples
+/// ```
+/// use heist::signal;
+///
+/// let signals = signal::notify(&[signal::INTERRUPT, signal::TERMINATE])?;
+/// assert!(signals.try_recv().is_err(), "nobody has pressed Ctrl-C");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[doc(alias = "Notify")]
+pub fn notify(signals: &[Signal]) -> io::Result<Signals> {
+    if signals.iter().any(|signal| !notify::may_be_caught(signal.0)) {
+        let text = "a signal that cannot be asked for";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let mut table = table();
+    if !table.is_started {
+        start()?;
+        table.is_started = true;
+    }
+    let id = table.n_asked;
+    table.n_asked += 1;
+    let (tx, rx) = chan::bounded(ROOM);
+    let signals = signals.to_vec();
+    table.asked.insert(id, Asked { signals: signals.clone(), tx });
+    // Gives back what was caught if the rest fails.
+    let handle = Signals { id, rx };
+    for signal in signals {
+        if !table.caught.contains_key(&signal) {
+            let before = match notify::catch(signal.0) {
+                Ok(before) => before,
+                Err(error) => {
+                    drop(table);
+                    return Err(error);
+                }
+            };
+            table.caught.insert(signal, before);
+        }
+    }
+    Ok(handle)
+}
+
+/// Waits for Ctrl-C.
+///
+/// # Errors
+/// As for [`notify`].
+///
+/// # Examples
+/// ```no_run
+/// heist::signal::ctrl_c()?;
+/// println!("stopping");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn ctrl_c() -> io::Result<()> {
+    let signals = notify(&[INTERRUPT])?;
+    signals.recv().map(drop).map_err(io::Error::other)
+}
+
+/// The receiving end of [`notify`]: a [`Receiver`] that stops catching when it is dropped.
+pub struct Signals {
+    id: u64,
+    rx: Receiver<Signal>,
+}
+
+impl Deref for Signals {
+    type Target = Receiver<Signal>;
+
+    fn deref(&self) -> &Receiver<Signal> {
+        &self.rx
+    }
+}
+
+impl fmt::Debug for Signals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signals").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        let mut table = table();
+        let asked = table.asked.remove(&self.id);
+        let Table { asked: others, caught, .. } = &mut *table;
+        caught.retain(|signal, before| {
+            let wanted = others.values().any(|other| other.signals.contains(signal));
+            if !wanted {
+                notify::restore(before);
+            }
+            wanted
+        });
+        drop(table);
+        // The channel's own end is nobody else's business.
+        drop(asked);
+    }
+}
+
+struct Asked {
+    signals: Vec<Signal>,
+    tx: Sender<Signal>,
+}
+
+/// Who asked for what. Its lock is held for moments and never across a wait.
+struct Table {
+    asked: BTreeMap<u64, Asked>,
+    n_asked: u64,
+    /// What is caught, and what was done about it before.
+    caught: BTreeMap<Signal, Before>,
+    is_started: bool,
+}
+
+static TABLE: Mutex<Table> = Mutex::new(Table {
+    asked: BTreeMap::new(),
+    n_asked: 0,
+    caught: BTreeMap::new(),
+    is_started: false,
+});
+
+fn table() -> MutexGuard<'static, Table> {
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the thread that passes signals on. It lives as long as the process: there is one table,
+/// whatever runtimes come and go.
+fn start() -> io::Result<()> {
+    static WRITER: OnceLock<PipeWriter> = OnceLock::new();
+    let (mut reader, writer) = io::pipe()?;
+    std::thread::Builder::new().name("heist-signals".to_owned()).spawn(move || {
+        let mut numbers = [0; 64];
+        while let Ok(n) = reader.read(&mut numbers) {
+            for &number in &numbers[..n] {
+                pass_on(Signal(number.into()));
+            }
+        }
+    })?;
+    notify::write_to(WRITER.get_or_init(|| writer))
+}
+
+fn pass_on(signal: Signal) {
+    for asked in table().asked.values().filter(|asked| asked.signals.contains(&signal)) {
+        // Who is late misses some, as in Go.
+        let _ = asked.tx.try_send(signal);
+    }
+}
