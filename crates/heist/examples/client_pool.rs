@@ -79,7 +79,7 @@ fn main() -> io::Result<()> {
         }
     });
 
-    let pool = Pool::new(address, 4);
+    let pool = Pool::new(address, 8);
     let questions: Vec<_> = (0..40)
         .map(|question| {
             let pool = pool.clone();

@@ -157,6 +157,10 @@ fn any_descriptor_may_be_waited_for() {
         heist::yield_now();
         writer.write_all(b"abc").expect("writes");
         assert_eq!(waiting.join().expect("ends well"), 3);
+        // All is read, but not up to the end that the kernel tells: it waits all the same.
+        reader.set_read_timeout(Some(Duration::from_millis(2))).expect("a time");
+        assert_eq!(reader.wait_readable().expect_err("late").kind(), ErrorKind::TimedOut);
+        reader.set_read_timeout(None).expect("no time");
         reader.set_read_deadline(Some(Instant::now())).expect("a deadline");
         assert_eq!((&*reader).read(&mut [0]).expect_err("late").kind(), ErrorKind::TimedOut);
         reader.set_read_deadline(None).expect("no deadline");

@@ -331,7 +331,8 @@ fn connect_once(address: std::net::SocketAddr) {
     stream.read_exact(&mut [0; 4]).expect("reads");
 }
 
-/// Hundreds of connections at once, thousands in the long run, as far as the limits go.
+/// IN-21: hundreds of connections at once, thousands in the long run, as far as the limits go. That
+/// two threads never poll at the same time is checked by the poller itself.
 #[test]
 fn many_connections_at_once() {
     let ended = child::run("many_connections_at_once", || {

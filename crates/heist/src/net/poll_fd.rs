@@ -84,7 +84,7 @@ impl<T> PollFd<T> {
         self.source.write(op)
     }
 
-    /// Waits until reading is worth a try. It may turn out that it was not.
+    /// Waits until there is something to read, the end, or an error. Somebody else may take it first.
     ///
     /// # Errors
     /// If it is closed or the deadline is over.
@@ -92,7 +92,7 @@ impl<T> PollFd<T> {
         self.source.wait_ready(Way::Read)
     }
 
-    /// Waits until writing is worth a try. It may turn out that it was not.
+    /// Waits until there is room to write, or an error. Somebody else may use it first.
     ///
     /// # Errors
     /// If it is closed or the deadline is over.

@@ -117,9 +117,10 @@ impl<T> Source<T> {
         }
     }
 
-    /// Waits until a direction is worth a try.
+    /// Waits until a direction is ready.
     pub(super) fn wait_ready(&self, way: Way) -> io::Result<()> {
-        self.operate(way, |_| Ok(()), |()| false)
+        // What is remembered may be used up; the kernel knows.
+        self.operate(way, |_| self.state.is_ready(way), |()| false)
     }
 
     /// What was seen of a direction is over, unless something came since. For an operation that

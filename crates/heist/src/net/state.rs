@@ -264,11 +264,8 @@ impl State {
         if self.half(way).look() != look {
             return Ok(());
         }
-        let what = match way {
-            Way::Read => For::Reading,
-            Way::Write => For::Writing,
-        };
-        let edge = match poll::wait(self.fd, what, bell, (until != NEVER).then_some(until))? {
+        let until = (until != NEVER).then_some(until);
+        let edge = match poll::wait(self.fd, what(way), bell, until)? {
             Polled::Ready => Edge::Plain,
             Polled::HungUp => Edge::Eager,
             Polled::Again => return Ok(()),
@@ -276,6 +273,14 @@ impl State {
         // Nobody waits there: this thread holds the direction.
         let _ = self.half(way).event(edge);
         Ok(())
+    }
+
+    /// Asks the kernel: Ok, or `WouldBlock`.
+    pub(super) fn is_ready(&self, way: Way) -> io::Result<()> {
+        match poll::wait(self.fd, what(way), poll::NO_BELL, Some(0))? {
+            Polled::Ready | Polled::HungUp => Ok(()),
+            Polled::Again => Err(io::ErrorKind::WouldBlock.into()),
+        }
     }
 
     /// Wakes who was handed out of a direction.
@@ -318,6 +323,13 @@ unsafe fn publish(gp: NonNull<G>, parking: *mut ()) -> bool {
     parking.home.waiters_gone(1);
     parking.counted.set(false);
     false
+}
+
+const fn what(way: Way) -> For {
+    match way {
+        Way::Read => For::Reading,
+        Way::Write => For::Writing,
+    }
 }
 
 fn saturating_ns(duration: Duration) -> u64 {

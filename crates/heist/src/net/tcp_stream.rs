@@ -74,6 +74,9 @@ impl TcpStream {
     }
 
     fn connect_to(address: &SocketAddr, deadline: Option<Instant>) -> io::Result<Self> {
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Err(super::error::timeout());
+        }
         let kind = Type::STREAM.nonblocking().cloexec();
         let socket = Socket::new(Domain::for_address(*address), kind, Some(Protocol::TCP))?;
         let stream = Self { source: Source::nonblocking(socket.into(), Ends::Seen)? };

@@ -50,6 +50,9 @@ impl Bell {
     }
 }
 
+/// No bell: the kernel passes over it.
+pub(crate) const NO_BELL: RawFd = -1;
+
 /// Forgets earlier rings.
 pub(crate) fn silence(bell: RawFd) {
     let mut count = 0u64;

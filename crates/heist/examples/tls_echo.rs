@@ -1,0 +1,65 @@
+//! TLS on goroutines: rustls's blocking streams work on our sockets as they are.
+//!
+//! Both ends are in this program, with a certificate that is made for tests and good for nothing
+//! else.
+
+use heist::net::{TcpListener, TcpStream};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::error::Error;
+use std::io::{BufRead, BufReader, Write};
+use std::sync::Arc;
+
+static CERTIFICATE: &[u8] = include_bytes!("../tests/tls/certificate.der");
+static KEY: &[u8] = include_bytes!("../tests/tls/key.der");
+
+type AnyError = Box<dyn Error + Send + Sync>;
+
+#[heist::main(unsafe)]
+fn main() -> Result<(), AnyError> {
+    let certificate = CertificateDer::from(CERTIFICATE);
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(KEY));
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], key)?;
+    let config = Arc::new(config);
+
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    heist::go(move || {
+        for stream in listener.incoming().flatten() {
+            let config = Arc::clone(&config);
+            heist::go(move || {
+                if let Err(error) = shout(stream, config) {
+                    eprintln!("a connection broke: {error}");
+                }
+            });
+        }
+    });
+
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate)?;
+    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let connection = ClientConnection::new(Arc::new(config), "localhost".try_into()?)?;
+    let mut stream = BufReader::new(StreamOwned::new(connection, TcpStream::connect(address)?));
+    for word in ["over", "and", "out"] {
+        writeln!(stream.get_mut(), "{word}")?;
+        let mut line = String::new();
+        stream.read_line(&mut line)?;
+        print!("{line}");
+    }
+    Ok(())
+}
+
+/// Answers every line with itself in capitals.
+fn shout(stream: TcpStream, config: Arc<ServerConfig>) -> Result<(), AnyError> {
+    let connection = ServerConnection::new(config)?;
+    let mut stream = BufReader::new(StreamOwned::new(connection, stream));
+    let mut line = String::new();
+    while stream.read_line(&mut line)? != 0 {
+        stream.get_mut().write_all(line.to_uppercase().as_bytes())?;
+        line.clear();
+    }
+    Ok(())
+}
