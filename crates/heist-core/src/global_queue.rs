@@ -206,7 +206,15 @@ impl<T: Linked> GlobalQueue<T> {
         gp
     }
 
-    /// The same for the latency class.
+    /// Takes a stopped one if it is its turn.
+    pub fn pop_stopped_in_turn(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
+        if !self.is_turn_of_stopped() {
+            return None;
+        }
+        self.pop_stopped(len)
+    }
+
+    /// As [`pop_stopped`](Self::pop_stopped), for the latency class.
     pub fn pop_stopped_latency(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
         let gp = self.stopped_latency.pop_front();
         self.publish(len);

@@ -42,7 +42,8 @@ fn stop(m: &M) {
         return go_on(m);
     }
     let mut locked = sched.lock.lock();
-    let Some(taker) = sched.find_taker(&mut locked, m.p()) else {
+    let next = sched.next_stopped(&mut locked, m.p());
+    let Some(taker) = next.or_else(|| sched.find_taker(&mut locked, m.p())) else {
         drop(locked);
         sched.helper.ask_for_spare();
         return go_on(m);

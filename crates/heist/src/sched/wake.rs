@@ -111,6 +111,17 @@ impl Sched {
         taker
     }
 
+    /// Takes out the M of the stopped goroutine that would run next on `pp`, if it is one: then no
+    /// other M has to wake up first to find that out.
+    pub(crate) fn next_stopped(&self, locked: &mut Locked, pp: &P) -> Option<NonNull<M>> {
+        if self.is_reserved(pp) || !pp.is_empty() || self.global_len().urgent() != 0 {
+            return None;
+        }
+        let gp = locked.global.pop_stopped_in_turn(self.global_len())?;
+        // SAFETY: goroutines in a queue are valid.
+        NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut())
+    }
+
     /// Wakes `m` with `pp`.
     ///
     /// # Safety
