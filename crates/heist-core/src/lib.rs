@@ -25,6 +25,7 @@
 //! | [`rw_word`] | the word of the read-write lock: readers, and the writer that waits for them |
 //! | [`lock_rank`] | the lock order as text, checked in debug builds |
 //! | [`stop`] | the count behind a stop of the world |
+//! | [`time_histogram`] | durations in Go's buckets |
 //! | [`rng`] | the seeded random numbers of the scheduler |
 //! | [`mod@throw`] | the way out when the scheduler finds itself corrupted |
 //! | [`sync`] | the one switch between std's and loom's atomics |
@@ -51,4 +52,5 @@ pub mod steal_order;
 pub mod stop;
 pub mod sync;
 pub mod throw;
+pub mod time_histogram;
 pub mod timer_heap;

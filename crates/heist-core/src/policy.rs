@@ -59,6 +59,9 @@ pub const FREE_G_KEEP: u32 = 32;
 /// Goroutine ids a P reserves at a time.
 pub const ID_BLOCK: u64 = 16;
 
+/// One in so many times that a goroutine becomes runnable, it is measured how long it waits for a P.
+pub const LATENCY_SAMPLE: u32 = 8;
+
 /// How long a goroutine may run while others wait.
 pub const QUANTUM_NS: u64 = 10_000_000;
 /// How long a timer or a network event may wait for a P while every P runs something that does not

@@ -40,6 +40,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("coro", 4),
     ("netpoll", 4),
     ("time::timers", 4),
+    ("metrics::latency", 4),
     ("metrics::shard", 4), // the counters themselves, written by their P
     ("throw", 4),
     // 5: the operating system.

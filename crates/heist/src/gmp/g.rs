@@ -79,7 +79,7 @@ macro_rules! wait_reasons {
         pub(crate) enum WaitReason { $($name,)+ }
 
         impl WaitReason {
-            const ALL: &[Self] = &[$(Self::$name,)+];
+            pub(crate) const ALL: &[Self] = &[$(Self::$name,)+];
 
             pub(crate) const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
@@ -119,6 +119,9 @@ pub(crate) enum Woken {
     /// A canceller: the goroutine takes back what it left in queues, then unwinds.
     Cancelled,
 }
+
+/// The bit of `waits_since` that says that a latency is measured.
+const SAMPLED: u16 = 1 << 15;
 
 /// Set by a canceller: the next park unwinds.
 pub(crate) const CANCELLED: u32 = 1;
@@ -165,7 +168,9 @@ pub(crate) struct G {
     pub(crate) status: StatusWord,
     pub(crate) join: JoinWord,
     pub(crate) flags: AtomicU16,
-    /// When its last wait began, in minutes of its runtime. It wraps after 45 days.
+    /// While it waits, when that began, in minutes of its runtime; it wraps after 22 days. While it
+    /// is runnable and its latency is measured, `SAMPLED` and where that began; see
+    /// `metrics::latency`.
     waits_since: AtomicU16,
     pub(crate) outcome: Cell<Outcome>,
     wait_reason: ShownByte,
@@ -316,12 +321,29 @@ impl G {
     /// Its wait begins at this minute of its runtime.
     #[inline]
     pub(crate) fn set_waits_since(&self, minute: u32) {
-        self.waits_since.store(minute as u16, Ordering::Relaxed);
+        self.waits_since.store(minute as u16 & !SAMPLED, Ordering::Relaxed);
+    }
+
+    /// Its latency is measured from now on; the number says where the moment is kept. For who makes
+    /// it runnable.
+    pub(crate) fn set_sampled(&self, number: u32) {
+        self.waits_since.store(number as u16 | SAMPLED, Ordering::Relaxed);
+    }
+
+    /// That number, if its latency is measured: until now. For who runs it.
+    #[inline]
+    pub(crate) fn take_sampled(&self) -> Option<u32> {
+        let number = self.waits_since.load(Ordering::Relaxed);
+        if number & SAMPLED == 0 {
+            return None;
+        }
+        self.waits_since.store(0, Ordering::Relaxed);
+        Some((number & !SAMPLED).into())
     }
 
     /// For how many minutes it has waited at this one.
     pub(crate) fn waited_minutes(&self, now: u32) -> u16 {
-        (now as u16).wrapping_sub(self.waits_since.load(Ordering::Relaxed))
+        (now as u16).wrapping_sub(self.waits_since.load(Ordering::Relaxed)) & !SAMPLED
     }
 
     /// Where it was spawned.

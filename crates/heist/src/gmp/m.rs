@@ -105,6 +105,8 @@ pub(crate) struct M {
     /// A return address that was replaced, or zero; see `coro::overflow`.
     pub(crate) detour: Cell<usize>,
     pub(crate) spinning: ShownFlag,
+    /// Since when.
+    pub(crate) spins_since_ns: Cell<u64>,
     /// When a timer is due that this M added since it last looked for work; see `sched::timers`.
     pub(crate) new_timer_ns: Cell<u64>,
     pub(crate) sched: NonNull<Sched>,
@@ -149,6 +151,7 @@ impl M {
             request: Cell::new(Request::Exit),
             detour: Cell::new(0),
             spinning: ShownFlag::new(false),
+            spins_since_ns: Cell::new(0),
             new_timer_ns: Cell::new(NEVER),
             sched,
             id,

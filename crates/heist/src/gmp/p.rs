@@ -3,10 +3,12 @@
 //! Whoever holds a P uses its queue as the owner and its `local` part freely; everybody else sees
 //! the queue as a thief and the counters as a reader.
 
+use super::g::WaitReason;
 use super::yielded::Yielded;
 use super::{G, M, pool};
 use crate::coro::stack::{Class, StackCache};
-use crate::metrics::shard::Shard;
+use crate::metrics::latency::Latencies;
+use crate::metrics::shard::{Counter, Shard};
 use crate::time::timers::Timers;
 use crossbeam_utils::CachePadded;
 use heist_core::list::List;
@@ -24,6 +26,8 @@ pub(crate) struct Local {
     pub(crate) next_id: u64,
     pub(crate) end_id: u64,
     pub(crate) stacks: StackCache,
+    /// Goroutines that became runnable here; one in a few is measured.
+    pub(crate) n_readied: u32,
     /// Urgent goroutines run in a row.
     pub(crate) urgent_streak: u32,
     /// Draws the disturbances of chaos mode.
@@ -76,6 +80,9 @@ pub(crate) struct P {
     pub(crate) stopped: Cell<Stopped>,
     local: CachePadded<UnsafeCell<Local>>,
     pub(crate) stats: CachePadded<Shard>,
+    pub(crate) latencies: Latencies,
+    /// Times a goroutine parked, by what it waited for.
+    pub(crate) parks: [Counter; WaitReason::ALL.len()],
 }
 
 // SAFETY: `local` is used by the holder of the P alone, `stopped` under the scheduler lock; the rest
@@ -100,10 +107,13 @@ impl P {
                 next_id: 0,
                 end_id: 0,
                 stacks: StackCache::new(stacks),
+                n_readied: 0,
                 urgent_streak: 0,
                 chaos: chaos.map(|seed| Rng::new(seed.wrapping_add(u64::from(id)))),
             })),
             stats: CachePadded::new(Shard::default()),
+            latencies: Latencies::new(),
+            parks: std::array::from_fn(|_| Counter::default()),
         }
     }
 
@@ -175,12 +185,6 @@ impl P {
     /// The M that holds it, or null.
     pub(crate) fn m(&self) -> *const M {
         self.m.load(Ordering::Relaxed)
-    }
-
-    /// Whether a goroutine runs on it.
-    pub(crate) fn runs_one(&self) -> bool {
-        // SAFETY: Ms live until their runtime has stopped, and then hold no P.
-        unsafe { self.m.load(Ordering::Relaxed).as_ref() }.is_some_and(|m| m.current().is_some())
     }
 
     /// Whether an M holds it.

@@ -12,13 +12,19 @@
 //! println!("{}", metrics.to_prometheus());
 //! ```
 
+mod histogram;
+pub(crate) mod latency;
+mod parks;
 mod per_proc;
 pub(crate) mod shard;
+mod states;
 
+pub use histogram::Histogram;
 pub use per_proc::ProcStats;
 
 use crate::coro::stack;
 use crate::sched::Sched;
+use states::States;
 use std::fmt::Write;
 
 /// Whether a metric goes up and down or only up.
@@ -29,6 +35,8 @@ pub enum Kind {
     Gauge,
     /// A count since the runtime was started.
     Counter,
+    /// Counts of durations since the runtime was started; see [`Histogram`].
+    Histogram,
 }
 
 /// What a metric is.
@@ -65,6 +73,7 @@ pub struct Metric {
 #[derive(Clone, Debug)]
 pub struct Metrics {
     list: Vec<Metric>,
+    histograms: Vec<Histogram>,
 }
 
 impl Metrics {
@@ -73,12 +82,8 @@ impl Metrics {
         let stacks = stack::usage();
         let live = sched.n_live();
         let procs = u64::from(sched.procs());
-        let running = sched.all_ps().filter(|pp| pp.runs_one()).count() as u64;
+        let States { running, runnable, not_in_go, waiting } = States::read(sched, live);
         let spinning = u64::from(sched.spinning.n());
-        let running = running.min(live);
-        let queued: u64 =
-            sched.all_ps().map(|pp| u64::from(pp.queue.len() + pp.yielded.len())).sum();
-        let runnable = (queued + u64::from(sched.global_len().get())).min(live - running);
         let threads = u64::from(sched.lock.lock().n_ms);
         let mut list = Vec::with_capacity(48);
         let mut add = |name, kind, help, value| {
@@ -89,11 +94,12 @@ impl Metrics {
         add("/sched/goroutines:goroutines", Gauge, "Goroutines that live.", live);
         add("/sched/goroutines/running:goroutines", Gauge, "Goroutines that run now.", running);
         add("/sched/goroutines/runnable:goroutines", Gauge, "Goroutines in a run queue.", runnable);
+        add("/sched/goroutines/waiting:goroutines", Gauge, "Goroutines that are parked.", waiting);
         add(
-            "/sched/goroutines/waiting:goroutines",
+            "/sched/goroutines/not-in-go:goroutines",
             Gauge,
-            "Goroutines that are parked.",
-            live.saturating_sub(running + runnable),
+            "Goroutines in a blocking call, announced or found out.",
+            not_in_go,
         );
         add("/sched/goroutines-created:goroutines", Counter, "Goroutines spawned.", totals.created);
         add("/sched/threads/total:threads", Gauge, "Threads that run goroutines.", threads);
@@ -128,7 +134,24 @@ impl Metrics {
             totals.lock_wait_ns,
         );
         add("/heist/sched/yields:events", Counter, "Times a goroutine yielded.", totals.yields);
-        add("/heist/sched/parks:events", Counter, "Times a goroutine parked.", totals.parks);
+        let (parks, n_parks) = parks::read(sched);
+        add("/heist/sched/parks:events", Counter, "Times a goroutine parked.", n_parks);
+        for (name, n) in parks {
+            add(name, Counter, "Times a goroutine parked for this.", n);
+        }
+        add(
+            "/heist/spin/time:nanoseconds",
+            Counter,
+            "Time that threads spent looking for work.",
+            totals.spin_ns,
+        );
+        let queued = sched.all_ps().map(|pp| u64::from(pp.queue.len() + pp.yielded.len())).sum();
+        add(
+            "/heist/queue/local:goroutines",
+            Gauge,
+            "Goroutines in the queues of processors.",
+            queued,
+        );
         add(
             "/heist/sched/readied:events",
             Counter,
@@ -307,10 +330,21 @@ impl Metrics {
             totals.regained,
         );
         list.sort_unstable_by_key(|metric| metric.description.name);
-        Self { list }
+        Self { list, histograms: read_histograms(sched) }
     }
 
-    /// All of them, sorted by name.
+    /// All histograms, sorted by name.
+    pub fn histograms(&self) -> impl Iterator<Item = &Histogram> {
+        self.histograms.iter()
+    }
+
+    /// A histogram by its full name.
+    #[must_use]
+    pub fn histogram(&self, name: &str) -> Option<&Histogram> {
+        self.histograms.iter().find(|histogram| histogram.description.name == name)
+    }
+
+    /// All that are numbers, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &Metric> {
         self.list.iter()
     }
@@ -323,25 +357,76 @@ impl Metrics {
     }
 
     /// The metrics in Prometheus' text format. `/sched/goroutines:goroutines` becomes
-    /// `heist_sched_goroutines_goroutines`, counters end in `_total`.
+    /// `heist_sched_goroutines_goroutines`, counters end in `_total`, histograms have a bucket for
+    /// each power of two.
     #[must_use]
     pub fn to_prometheus(&self) -> String {
         let mut text = String::new();
         for Metric { description, value } in &self.list {
-            let path = description.name.trim_start_matches("/heist").trim_start_matches('/');
-            let mut name = String::from("heist_");
-            name.extend(path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }));
-            let kind = match description.kind {
-                Kind::Gauge => "gauge",
-                Kind::Counter => {
-                    name.push_str("_total");
-                    "counter"
-                }
-            };
+            let name = write_head(&mut text, description);
             // Writing to a String does not fail.
-            let _ = writeln!(text, "# HELP {name} {}", description.help);
-            let _ = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");
+            let _ = writeln!(text, "{name} {value}");
+        }
+        for histogram in &self.histograms {
+            let name = write_head(&mut text, &histogram.description);
+            histogram.write_prometheus(&mut text, &name);
         }
         text
     }
+}
+
+/// Writes the lines above a metric of the Prometheus text. Returns its name.
+fn write_head(text: &mut String, description: &Description) -> String {
+    let path = description.name.trim_start_matches("/heist").trim_start_matches('/');
+    let mut name = String::from("heist_");
+    name.extend(path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }));
+    let kind = match description.kind {
+        Kind::Gauge => "gauge",
+        Kind::Counter => {
+            name.push_str("_total");
+            "counter"
+        }
+        Kind::Histogram => "histogram",
+    };
+    // Writing to a String does not fail.
+    let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", description.help);
+    name
+}
+
+fn read_histograms(sched: &Sched) -> Vec<Histogram> {
+    let described = |name, help| Description { name, kind: Kind::Histogram, help };
+    let pauses = &sched.pauses;
+    let none = std::iter::empty;
+    // Sorted by name.
+    vec![
+        Histogram::of_latencies(
+            described(
+                "/sched/latencies:seconds",
+                "Time from becoming runnable to running, of one in eight goroutines.",
+            ),
+            sched.table.made(),
+        ),
+        Histogram::new(
+            described("/sched/pauses/stopping/gc:seconds", "Nothing: there is no collector."),
+            none(),
+        ),
+        Histogram::new(
+            described(
+                "/sched/pauses/stopping/other:seconds",
+                "Time from asking the world to stop until it had.",
+            ),
+            [&pauses.stopping].into_iter(),
+        ),
+        Histogram::new(
+            described("/sched/pauses/total/gc:seconds", "Nothing: there is no collector."),
+            none(),
+        ),
+        Histogram::new(
+            described(
+                "/sched/pauses/total/other:seconds",
+                "Time from asking the world to stop until it ran again.",
+            ),
+            [&pauses.total].into_iter(),
+        ),
+    ]
 }

@@ -29,14 +29,9 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// So many more, from anywhere: for rare events without a P.
-    pub(crate) fn add_shared(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
-    }
-
-    /// One less: the last [`add_shared`](Self::add_shared) was too early.
-    pub(crate) fn take_back(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+    /// So many more, from anywhere: for rare events without a P. Returns how many there were.
+    pub(crate) fn add_shared(&self, n: u64) -> u64 {
+        self.0.fetch_add(n, Ordering::Relaxed)
     }
 
     /// The count.
@@ -83,8 +78,6 @@ shard! {
     polls,
     /// Times a goroutine let others go first.
     yields,
-    /// Times a goroutine parked.
-    parks,
     /// Times a parked goroutine was made runnable.
     readied,
     /// Nanoseconds that goroutines have waited for locks.
@@ -113,6 +106,8 @@ shard! {
     stolen_run_next,
     /// Times an M began to spin.
     spins,
+    /// Time spent looking for work.
+    spin_ns,
     /// Goroutines taken from the global queue.
     global_taken,
     /// Goroutines put into the global queue.

@@ -402,7 +402,9 @@ impl Sched {
             return self.stop_m(m);
         };
         m.acquire_p(self.p(id));
-        m.spinning.set(start == Start::Spinning);
+        if start == Start::Spinning {
+            self.begin_spin(m);
+        }
         Found::Retry
     }
 

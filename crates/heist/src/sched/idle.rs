@@ -36,9 +36,7 @@ impl Sched {
             let pp = m.release_p();
             self.rest_p(&mut locked, pp);
             drop(locked);
-            if m.spinning.replace(false) {
-                self.spinning.stop();
-            }
+            self.end_spin(m);
             return Found::Leave;
         }
         if self.is_reserved(m.p()) {
@@ -72,10 +70,7 @@ impl Sched {
         self.rest_p(&mut locked, pp);
         drop(locked);
 
-        let was_spinning = m.spinning.replace(false);
-        if was_spinning {
-            self.spinning.stop();
-        }
+        let was_spinning = self.end_spin(m);
         // ORDERING: putting the P to rest and leaving the spinners were SeqCst read-modify-writes;
         // what follows reads what submitters wrote before they read those.
         heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
@@ -158,7 +153,9 @@ impl Sched {
             return Found::Leave;
         };
         m.acquire_p(pp);
-        m.spinning.set(m.wake_spinning.get());
+        if m.wake_spinning.get() {
+            self.begin_spin(m);
+        }
         if self.stop.pending() {
             // The stopper may not have seen who holds this P now.
             m.word.call_attention(STOP);

@@ -20,6 +20,7 @@ pub(crate) mod deadlock;
 pub(crate) mod find_runnable;
 pub(crate) mod helper;
 pub(crate) mod idle;
+pub(crate) mod latency;
 pub(crate) mod leave;
 pub(crate) mod linger;
 pub(crate) mod park;
@@ -160,6 +161,7 @@ pub(crate) struct Sched {
     pub(crate) all_ms: AllMs,
     /// Whether the world stops.
     pub(crate) stop: CachePadded<StopCount>,
+    pub(crate) pauses: stop::Pauses,
     /// Held across a stop of the world.
     pub(crate) reins: Lock<stop::Reins>,
     phase: AtomicU32,
@@ -210,6 +212,7 @@ impl Sched {
             table,
             all_ms: AllMs::new(),
             stop: CachePadded::new(StopCount::new()),
+            pauses: stop::Pauses::default(),
             reins: Lock::new(Rank::World, stop::Reins::new(config.procs_choice)),
             lock: CachePadded::new(Lock::with_beside(
                 Rank::Sched,

@@ -138,7 +138,9 @@ pub(crate) unsafe fn ready(rt: &InRuntime, gp: NonNull<G>) {
 /// # Safety
 /// As for [`ready`], and `sched` is its runtime.
 pub(crate) unsafe fn ready_from_outside(sched: &Sched, gp: NonNull<G>) {
-    sched.stats.readied.add_shared(1);
+    let n = sched.stats.readied.add_shared(1);
+    // SAFETY: claimed goroutines are valid.
+    sched.maybe_sample_outside(n, unsafe { gp.as_ref() });
     sched.stats.global_put.add_shared(1);
     // SAFETY: passed on.
     unsafe { sched.push_global(gp) };
@@ -168,6 +170,8 @@ pub(crate) unsafe fn ready_anywhere(rt: Option<&InRuntime>, gp: NonNull<G>) {
 pub(crate) unsafe fn push_local(m: &M, gp: NonNull<G>, slot: Slot) {
     let pp = m.p();
     // SAFETY: valid, by the caller's promise.
+    m.sched().maybe_sample(m, unsafe { gp.as_ref() });
+    // SAFETY: as above.
     if unsafe { gp.as_ref() }.is_classed() || m.sched().is_reserved(pp) {
         // SAFETY: passed on.
         return unsafe { m.sched().push_by_class(gp) };

@@ -60,6 +60,9 @@ fn execute(m: &M, next: Next) {
         pp.advance_tick();
     }
     pp.stats.executed.bump();
+    if let Some(number) = gp.take_sampled() {
+        m.sched().record_latency(m, number);
+    }
     if gp.has_flag(g::OVERFLOWED) {
         m.word.call_attention(m_word::OVERFLOW);
     }
@@ -139,6 +142,7 @@ fn requeue(m: &M, gp: NonNull<G>) {
     // SAFETY: the goroutine just left this M, which still owns it.
     let g = unsafe { gp.as_ref() };
     g.status.transition(Status::Running, Status::Runnable);
+    sched.maybe_sample(m, g);
     if g.is_classed() {
         // SAFETY: as above.
         return unsafe { sched.push_by_class(gp) };
@@ -184,7 +188,7 @@ unsafe fn commit_park(
     // and the record may serve another; what is done below then has no effect, because the ticket
     // is of this wait.
     let g = unsafe { gp.as_ref() };
-    m.p().stats.parks.bump();
+    m.p().parks[g.wait_reason() as usize].bump();
     let ticket = match seal {
         Seal::Open => g.status.begin_wait(),
         Seal::Sealed => g.status.begin_sealed_wait(),

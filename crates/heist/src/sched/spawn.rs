@@ -83,14 +83,14 @@ pub(crate) fn spawn_from_outside(
 ) -> Result<NonNull<G>, Refused> {
     // Counted first: a runtime that closes meanwhile either sees the count and waits for this
     // goroutine, or is seen to be closing. Nothing else keeps it from closing under this thread.
-    sched.stats.created.add_shared(1);
+    sched.unborn.fetch_add(1, Ordering::Relaxed);
     // ORDERING: pairs with the closer, which sets the phase, fences and adds the counts up.
     heist_core::sync::fence(Ordering::SeqCst);
     let taken = sched.may_spawn().and_then(|()| pool::take_one().map_err(|_| Refused::NoMemory));
     let gp = match taken {
         Ok(gp) => gp,
         Err(refused) => {
-            sched.stats.created.take_back();
+            sched.unborn.fetch_sub(1, Ordering::Relaxed);
             sched.after_finish();
             return Err(refused);
         }
@@ -98,6 +98,12 @@ pub(crate) fn spawn_from_outside(
     let id = sched.reserve_ids(1);
     // SAFETY: the record is free, so nobody else uses it.
     unsafe { fill(gp, sched, recipe, id, 0, write) }.transition(DEAD, RUNNABLE);
+    // Counted as alive before it is no longer counted as unborn, as in `bear_one`.
+    let n = sched.stats.created.add_shared(1);
+    // ORDERING: Release pairs with the closer's look.
+    sched.unborn.fetch_sub(1, Ordering::Release);
+    // SAFETY: records are never unmapped, and this one is still this thread's.
+    sched.maybe_sample_outside(n, unsafe { gp.as_ref() });
     sched.stats.global_put.add_shared(1);
     // SAFETY: runnable, new, in no queue.
     unsafe { sched.push_global(gp) };

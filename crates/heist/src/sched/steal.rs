@@ -111,16 +111,31 @@ impl Sched {
     /// Counts `m` among those who look for work.
     #[doc(alias = "becomeSpinning")]
     pub(crate) fn become_spinning(&self, m: &M) {
-        m.spinning.set(true);
+        self.begin_spin(m);
         self.spinning.start();
         m.p().stats.spins.bump();
+    }
+
+    /// `m` looks for work from now on, and is counted.
+    pub(crate) fn begin_spin(&self, m: &M) {
+        m.spinning.set(true);
+        m.spins_since_ns.set(clock::now_ns());
+    }
+
+    /// If `m` looks for work, it does no longer.
+    pub(crate) fn end_spin(&self, m: &M) -> bool {
+        let was_spinning = m.spinning.replace(false);
+        if was_spinning {
+            self.spinning.stop();
+            self.stats.spin_ns.add_shared(clock::now_ns() - m.spins_since_ns.get());
+        }
+        was_spinning
     }
 
     /// A spinner found work: if it was the last, somebody else must look in its place.
     #[doc(alias = "resetspinning")]
     pub(crate) fn stop_spinning(&self, m: &M) {
-        m.spinning.set(false);
-        self.spinning.stop();
+        self.end_spin(m);
         // There may be more where this came from.
         self.wake_p();
     }

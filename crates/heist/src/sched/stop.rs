@@ -29,6 +29,7 @@ use heist_core::m_word::{Place, STOP};
 use heist_core::note::Futex;
 use heist_core::policy::{STOP_ASK_NS, STOP_FORCE_NS, STOP_PATIENCE_NS};
 use heist_core::status::Status;
+use heist_core::time_histogram::TimeHistogram;
 use heist_core::timer_heap::NEVER;
 use std::ptr::{NonNull, null};
 use std::time::Duration;
@@ -67,6 +68,17 @@ pub(crate) struct World<'a> {
     sched: &'a Sched,
     caller: Option<&'a M>,
     reins: Option<Guard<'a, Reins>>,
+    /// When the stop began.
+    asked_ns: u64,
+}
+
+/// How long stops took.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses {
+    /// Until the last P had stopped.
+    pub(crate) stopping: TimeHistogram,
+    /// Until the world ran again.
+    pub(crate) total: TimeHistogram,
 }
 
 impl Sched {
@@ -117,7 +129,9 @@ impl Sched {
         self.press_all(&mut locked, Means::Ask);
         drop(locked);
         self.wait_for_all(asked_ns);
-        Some(World { sched: self, caller, reins: Some(reins) })
+        // Only who has the reins writes here.
+        self.pauses.stopping.record((clock::now_ns() - asked_ns) as i64);
+        Some(World { sched: self, caller, reins: Some(reins), asked_ns })
     }
 
     /// Sleeps until no P is left to stop, and sees to it that this happens.
@@ -229,9 +243,7 @@ impl Sched {
             return Found::Retry;
         }
         // Before the P is counted: once the world runs again, nobody may rely on this spinner.
-        if m.spinning.replace(false) {
-            self.spinning.stop();
-        }
+        self.end_spin(m);
         // Who starts the world again sees to the timers.
         m.new_timer_ns.set(NEVER);
         let pp = m.release_p();
@@ -297,6 +309,7 @@ impl<'a> World<'a> {
 
     /// Lets the world run, and keeps the reins.
     pub(super) fn start(mut self) -> Option<Guard<'a, Reins>> {
+        // Taken out, so that it outlives the drop.
         let reins = self.reins.take();
         drop(self);
         reins
@@ -361,5 +374,7 @@ impl<'a> World<'a> {
 impl Drop for World<'_> {
     fn drop(&mut self) {
         self.restart();
+        let took_ns = clock::now_ns() - self.asked_ns;
+        self.sched.pauses.total.record(took_ns as i64);
     }
 }

@@ -1,0 +1,98 @@
+//! Durations, counted in buckets.
+
+use super::Description;
+use crate::gmp::P;
+use heist_core::time_histogram::{N_BUCKETS, TimeHistogram, lower_edge_ns};
+use std::fmt::Write;
+
+/// How many durations were counted in each bucket, since the runtime was started.
+///
+/// The buckets are Go's: 64 ns wide up to 512 ns, then four for each power of two, up to 39 hours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Histogram {
+    /// What was measured.
+    pub description: Description,
+    counts: Box<[u64; N_BUCKETS + 2]>,
+    sum_ns: u64,
+}
+
+impl Histogram {
+    pub(super) fn new<'a>(
+        description: Description,
+        parts: impl Iterator<Item = &'a TimeHistogram>,
+    ) -> Self {
+        let mut counts = Box::new([0; N_BUCKETS + 2]);
+        let sum_ns = parts.map(|part| part.add_to(&mut counts)).fold(0, u64::wrapping_add);
+        Self { description, counts, sum_ns }
+    }
+
+    pub(super) fn of_latencies<'a>(
+        description: Description,
+        ps: impl Iterator<Item = &'a P>,
+    ) -> Self {
+        Self::new(description, ps.map(|pp| &pp.latencies.histogram))
+    }
+
+    /// How many durations were counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The sum of all durations, in seconds.
+    #[must_use]
+    pub fn sum(&self) -> f64 {
+        self.sum_ns as f64 / 1e9
+    }
+
+    /// The edges of the buckets in seconds, one more than there are buckets: from minus infinity
+    /// over zero to plus infinity.
+    #[must_use]
+    pub fn edges() -> Vec<f64> {
+        let mut edges = vec![f64::NEG_INFINITY];
+        edges.extend((0..=N_BUCKETS).map(|bucket| lower_edge_ns(bucket) as f64 / 1e9));
+        edges.push(f64::INFINITY);
+        edges
+    }
+
+    /// How many durations lie between each edge and the next.
+    #[must_use]
+    pub fn counts(&self) -> &[u64] {
+        &*self.counts
+    }
+
+    /// The duration in seconds that the given share of all durations does not exceed, to the edge
+    /// of its bucket. None if nothing was counted.
+    ///
+    /// # Panics
+    /// If `share` is not between 0 and 1.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        assert!((0.0..=1.0).contains(&share), "a share is between 0 and 1");
+        let wanted = (self.count() as f64 * share).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let edges = Self::edges();
+        let at = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        })?;
+        Some(edges[at + 1])
+    }
+
+    /// In Prometheus' text format, with one bucket for each power of two.
+    pub(super) fn write_prometheus(&self, text: &mut String, name: &str) {
+        let mut seen = self.counts[0];
+        for bucket in 0..N_BUCKETS {
+            seen += self.counts[bucket + 1];
+            if bucket % 4 == 3 {
+                let edge = lower_edge_ns(bucket + 1) as f64 / 1e9;
+                // Writing to a String does not fail.
+                let _ = writeln!(text, "{name}_bucket{{le=\"{edge}\"}} {seen}");
+            }
+        }
+        let (count, sum) = (self.count(), self.sum());
+        let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {count}");
+        let _ = writeln!(text, "{name}_sum {sum}\n{name}_count {count}");
+    }
+}
