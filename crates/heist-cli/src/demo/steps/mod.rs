@@ -6,6 +6,7 @@ mod hogs;
 mod isolation;
 mod mixer;
 mod parked;
+mod procs;
 mod ring;
 mod sleeps;
 mod spawn;
@@ -26,8 +27,16 @@ pub struct Step {
 }
 
 /// All of them.
-pub const STEPS: &[Step] =
-    &[spawn::STEP, parked::STEP, ring::STEP, tree::STEP, isolation::STEP, hogs::STEP, sleeps::STEP];
+pub const STEPS: &[Step] = &[
+    spawn::STEP,
+    parked::STEP,
+    ring::STEP,
+    tree::STEP,
+    isolation::STEP,
+    hogs::STEP,
+    sleeps::STEP,
+    procs::STEP,
+];
 
 /// What `--steps` may name.
 pub fn names() -> impl Iterator<Item = &'static str> {
