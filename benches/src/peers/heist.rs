@@ -4,17 +4,21 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use heist::chan::{self, Receiver, Sender};
 use heist::net::{TcpListener, TcpStream};
 use heist::sync::WaitGroup;
 use heist::{JoinHandle, Runtime};
 
 use crate::catalog;
-use crate::contract::blocking::{Announce, Gate, Group, Net, Tasks, Timers};
+use crate::contract::blocking::{
+    Announce, Channels, Gate, Group, Net, Select, SharedReceiver, Tasks, Timers,
+};
 use crate::reading::{Outcome, cannot};
 use crate::workloads::servers::{self, Service};
 use crate::workloads::steal::{self, Thief};
 use crate::workloads::{
-    fork_join, idle_cpu, parked, spawn_join, stalls, start_stop, timers, uneven_tree, yielding,
+    channels, fork_join, idle_cpu, parked, spawn_join, stalls, start_stop, timers, uneven_tree,
+    yielding,
 };
 
 pub struct Heist;
@@ -60,6 +64,42 @@ impl Timers for Heist {
 impl Announce for Heist {
     fn blocking(call: impl FnOnce() + Send + 'static) {
         heist::blocking(call);
+    }
+}
+
+impl Channels for Heist {
+    type Tx<T: Send + 'static> = Sender<T>;
+    type Rx<T: Send + 'static> = Receiver<T>;
+
+    fn channel<T: Send + 'static>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+        chan::bounded(capacity)
+    }
+
+    fn send<T: Send + 'static>(tx: &Sender<T>, message: T) {
+        // A receiver that has left is how a round ends.
+        let _ = tx.send(message);
+    }
+
+    fn recv<T: Send + 'static>(rx: &Receiver<T>) -> Option<T> {
+        rx.recv().ok()
+    }
+}
+
+impl SharedReceiver for Heist {
+    fn share<T: Send + 'static>(rx: &Receiver<T>) -> Receiver<T> {
+        rx.clone()
+    }
+}
+
+impl Select for Heist {
+    fn select_sum(a: Receiver<u64>, b: Receiver<u64>, n: u64) -> u64 {
+        let next = || {
+            heist::select! {
+                recv(a) -> message => message,
+                recv(b) -> message => message,
+            }
+        };
+        (0..n).map(|_| next().expect("select: channel closed")).sum()
     }
 }
 
@@ -123,6 +163,12 @@ pub fn run(workload: &str, procs: usize) -> Outcome {
         "spawn_join" => spawn_join::blocking::<Heist>(procs),
         "skynet" => fork_join::skynet_blocking::<Heist>(procs),
         "fib_join" => fork_join::fib_blocking::<Heist>(procs),
+        "ping_pong" => channels::ping_pong::<Heist, Heist>(procs),
+        "chan_mpmc" => channels::mpmc::<Heist, Heist>(procs),
+        "chan_mpsc" => channels::to_one::<Heist, Heist>(procs, 4),
+        "chan_spsc" => channels::to_one::<Heist, Heist>(procs, 1),
+        "select" => channels::select::<Heist, Heist>(procs),
+        "ring" => channels::ring::<Heist, Heist>(procs),
         "yield" => yielding::blocking::<Heist>(procs),
         "parked_100k" => parked::blocking::<Heist>(procs, 100_000),
         "parked_1m" => parked::blocking::<Heist>(procs, 1_000_000),

@@ -20,9 +20,10 @@ use crate::sched::Sched;
 use heist_core::list::{DoubleLink, DoublyLinked};
 use heist_core::m_word::{MWord, Place};
 use heist_core::note::Note;
+use heist_core::rng::Rng;
 use heist_core::sync::{AtomicPtr, AtomicU32, Ordering};
 use heist_core::timer_heap::NEVER;
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null, null_mut};
 
 /// What the goroutine that switched back to the scheduler wants.
@@ -123,6 +124,8 @@ pub(crate) struct M {
     /// The P that stopped for a stop of the world while this M held it.
     pub(crate) stopped_p: Cell<*const P>,
     pub(crate) note: Note,
+    /// Random numbers for the goroutine that runs here, which need no P.
+    rng: UnsafeCell<Rng>,
     idle_link: DoubleLink<M>,
     /// The record made before this one: the list of all.
     made_before: Cell<*const M>,
@@ -162,6 +165,7 @@ impl M {
             wake_spinning: Cell::new(false),
             stopped_p: Cell::new(null()),
             note: Note::new(),
+            rng: UnsafeCell::new(Rng::new(id.into())),
             idle_link: DoubleLink::new(),
             made_before: Cell::new(null()),
             tid: AtomicU32::new(0),
@@ -181,6 +185,16 @@ impl M {
         self.new_timer_ns.set(NEVER);
         self.stopped_p.set(null());
         self.note.clear();
+    }
+
+    /// Draws random numbers.
+    ///
+    /// # Safety
+    /// This is the M of the calling thread, and `draw` does not come back here.
+    #[inline]
+    pub(crate) unsafe fn draw<R>(&self, draw: impl FnOnce(&mut Rng) -> R) -> R {
+        // SAFETY: only the thread itself uses them, and not twice at once.
+        draw(unsafe { &mut *self.rng.get() })
     }
 
     /// The runtime this thread belongs to.

@@ -112,7 +112,7 @@ pub(super) fn select(
     };
     loop {
         shuffle(order, preference);
-        if let Some(done) = try_all(cases, order) {
+        if let Some(done) = try_all(cases, order, patience == Patience::None) {
             return Some(done);
         }
         let Patience::Until(deadline_ns) = patience else {
@@ -148,9 +148,10 @@ fn shuffle(order: &mut [Tried], preference: Preference) {
     if order.len() < 2 || preference == Preference::First {
         return;
     }
-    match current::enter() {
-        // SAFETY: in the runtime, so this M holds its P; the reference ends at once.
-        Some(rt) => unsafe { rt.m().p().local() }.rng.shuffle(order),
+    // SAFETY: the M of this thread is alive, and shuffling calls nobody.
+    match unsafe { current::m().as_ref() } {
+        // SAFETY: as above.
+        Some(m) => unsafe { m.draw(|rng| rng.shuffle(order)) },
         None => thread_rng().shuffle(order),
     }
 }
@@ -161,11 +162,14 @@ fn thread_rng() -> Rng {
     Rng::new(SEED.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Tries every case; with `stamped` notes the stamps first.
 #[inline]
-fn try_all(cases: &mut [Handle<'_>], order: &mut [Tried]) -> Option<usize> {
+fn try_all(cases: &mut [Handle<'_>], order: &mut [Tried], stamped: bool) -> Option<usize> {
     for tried in order {
         let case = &mut *cases[tried.case as usize].0;
-        tried.stamp = case.stamp();
+        if stamped {
+            tried.stamp = case.stamp();
+        }
         if case.attempt() {
             return Some(tried.case as usize);
         }
