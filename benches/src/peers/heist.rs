@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use heist::chan::{self, Receiver, Sender};
 use heist::net::{TcpListener, TcpStream};
-use heist::sync::WaitGroup;
+use heist::sync::{Mutex, RwLock, WaitGroup};
 use heist::{JoinHandle, Runtime};
 
 use crate::catalog;
 use crate::contract::blocking::{
-    Announce, Channels, Gate, Group, Net, Select, SharedReceiver, Tasks, Timers,
+    Announce, Channels, Gate, Group, Locks, Net, Select, SharedReceiver, Tasks, Timers,
 };
 use crate::reading::{Outcome, cannot};
 use crate::workloads::servers::{self, Service};
 use crate::workloads::steal::{self, Thief};
 use crate::workloads::{
-    channels, fork_join, idle_cpu, parked, spawn_join, stalls, start_stop, timers, uneven_tree,
-    yielding,
+    channels, fork_join, idle_cpu, locks, parked, spawn_join, stalls, start_stop, timers,
+    uneven_tree, yielding,
 };
 
 pub struct Heist;
@@ -158,6 +158,31 @@ impl Gate for HeistGroup {
     }
 }
 
+impl Locks for Heist {
+    type Mutex = Mutex<u64>;
+    type RwLock = RwLock<u64>;
+
+    fn mutex() -> Self::Mutex {
+        Mutex::new(0)
+    }
+
+    fn lock(mutex: &Self::Mutex, critical: impl FnOnce(&mut u64)) {
+        critical(&mut mutex.lock());
+    }
+
+    fn rwlock() -> Self::RwLock {
+        RwLock::new(0)
+    }
+
+    fn read(lock: &Self::RwLock, critical: impl FnOnce(&u64)) {
+        critical(&lock.read());
+    }
+
+    fn write(lock: &Self::RwLock, critical: impl FnOnce(&mut u64)) {
+        critical(&mut lock.write());
+    }
+}
+
 pub fn run(workload: &str, procs: usize) -> Outcome {
     match workload {
         "spawn_join" => spawn_join::blocking::<Heist>(procs),
@@ -173,6 +198,8 @@ pub fn run(workload: &str, procs: usize) -> Outcome {
         "parked_100k" => parked::blocking::<Heist>(procs, 100_000),
         "parked_1m" => parked::blocking::<Heist>(procs, 1_000_000),
         "steal_hot" => steal::blocking::<Heist>(procs, Thief::Hot),
+        "mutex" => locks::mutex::<Heist, Heist>(procs),
+        "rwlock" => locks::rwlock::<Heist, Heist>(procs),
         "steal_idle" => steal::blocking::<Heist>(procs, Thief::Idle),
         "timers" => timers::blocking::<Heist>(procs),
         "hogs" => stalls::hogs::<Heist>(procs),
