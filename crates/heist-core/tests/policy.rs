@@ -142,3 +142,16 @@ fn default_procs_are_bounded_by_cpus_and_quota() {
     let huge = Quota::new(u64::MAX, u64::MAX - 1).unwrap();
     assert!(huge.cmp_cpus(Quota::new(1, 1).unwrap()).is_gt());
 }
+
+/// IN-34: nobody else is there if the process has no more threads than the runtime knows of; if the
+/// system does not say how many it has, there may be others.
+#[test]
+fn the_deadlock_formula() {
+    use heist_core::policy::nobody_else;
+    for ours in 1..20 {
+        for threads in 1..20 {
+            assert_eq!(nobody_else(Some(threads), ours), threads <= ours);
+        }
+        assert!(!nobody_else(None, ours));
+    }
+}

@@ -22,6 +22,31 @@ const SCENES: &[(&str, fn())] = &[
             go(move || group.wait()).join().unwrap();
         });
     }),
+    ("reasons", || {
+        run(2, || {
+            use heist::chan;
+            let (sender, receiver) = chan::bounded::<u8>(0);
+            go(move || receiver.recv());
+            std::mem::forget(sender);
+            let (sender, receiver) = chan::bounded::<u8>(0);
+            go(move || sender.send(1));
+            std::mem::forget(receiver);
+            go(|| chan::never::<u8>().recv());
+            let (sender, receiver) = chan::bounded::<u8>(1);
+            go(move || {
+                heist::select! {
+                    recv(receiver) -> _ => {}
+                    recv(chan::never::<u8>()) -> _ => {}
+                }
+            });
+            std::mem::forget(sender);
+            let mutex = std::sync::Arc::new(heist::sync::Mutex::new(()));
+            let held = mutex.clone();
+            std::mem::forget(held.lock());
+            go(move || drop(mutex.lock()));
+            stuck().wait();
+        });
+    }),
     ("crowd", || {
         run(4, || {
             for _ in 0..5 {
@@ -209,6 +234,17 @@ fn everybody_is_named_with_a_reason() {
     let text = dies("join");
     assert!(text.contains("goroutine 1 [goroutine join]:"), "{text}");
     assert!(text.contains("[sync.WaitGroup.Wait]:\ncreated by goroutine 1\n"), "{text}");
+    let text = dies("reasons");
+    for reason in [
+        "chan receive",
+        "chan send",
+        "chan receive (nil chan)",
+        "select",
+        "sync.Mutex.Lock",
+        "sync.WaitGroup.Wait",
+    ] {
+        assert!(text.contains(&format!("[{reason}]:")), "{reason} is not in {text}");
+    }
     let text = dies("crowd");
     assert_eq!(text.matches("[sync.WaitGroup.Wait]:").count(), 6, "{text}");
 }

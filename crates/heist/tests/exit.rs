@@ -242,7 +242,7 @@ fn main_that_leaves() {
     exit_current();
 }
 
-/// SP-09: in a program, the others go on to their end, and then it ends with Go's error.
+/// SP-09, DL-03: in a program, the others go on to their end, and then it ends with Go's error.
 #[test]
 fn a_program_without_goroutines_ends_with_an_error() {
     let ended = child::run("a_program_without_goroutines_ends_with_an_error", || {

@@ -61,7 +61,7 @@ fn overflowing_goroutines_die_alone() {
     ended.succeeded();
 }
 
-/// The report names the goroutine, its name, where it was spawned and how large its stack is.
+/// DL-08: the report names the goroutine, its name, where it was spawned and how large its stack is.
 #[test]
 fn the_report_says_who_and_where() {
     let ended = child::run("the_report_says_who_and_where", || {

@@ -284,7 +284,7 @@ fn shutdown_does_not_wait_for_timers() {
     });
 }
 
-/// TM-32: a timer is on time while every thread sleeps, also if it is earlier than the one they
+/// TM-32, IN-22: a timer is on time while every thread sleeps, also if it is earlier than the one they
 /// wait for.
 #[test]
 fn an_earlier_timer_wakes_the_sleepers() {
@@ -358,7 +358,7 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(all - main)
 }
 
-/// TM-02: signals do not end a sleep.
+/// TM-01, TM-02: signals do not end a sleep, nor keep it from ending.
 #[test]
 fn signals_do_not_end_a_sleep() {
     let ended = child::run("signals_do_not_end_a_sleep", || {
@@ -380,4 +380,102 @@ fn signals_do_not_end_a_sleep() {
         kicker.join().unwrap();
     });
     ended.succeeded();
+}
+
+/// TM-10: stops of the world against sleeps of nothing and channels: no deadlock.
+#[test]
+fn sleeps_of_nothing_and_stops_of_the_world() {
+    for procs in [1, 2, 4, 16] {
+        let rt = matrix::plain(procs);
+        let handle = rt.handle();
+        rt.run(move || {
+            let stopper = go(move || {
+                for _ in 0..100 {
+                    heist::testing::stop_the_world(&handle, || ()).expect("the runtime runs");
+                }
+            });
+            let (sender, receiver) = heist::chan::bounded(0);
+            let echo = go(move || receiver.iter().sum::<u64>());
+            for i in 0..100 {
+                sleep(Duration::ZERO);
+                sender.send(i).unwrap();
+                sleep(Duration::from_nanos(1));
+            }
+            drop(sender);
+            assert_eq!(echo.join().unwrap(), 99 * 100 / 2);
+            stopper.join().unwrap();
+        });
+    }
+}
+
+/// TM-04: tickers of a nanosecond tick while the world is stopped again and again.
+#[test]
+fn fast_tickers_and_stops_of_the_world() {
+    for procs in [1, 2, 4, 16] {
+        let rt = matrix::plain(procs);
+        let handle = rt.handle();
+        rt.run(move || {
+            let done = Arc::new(AtomicBool::new(false));
+            let flag = Arc::clone(&done);
+            let stopper = go(move || {
+                let mut n = 0;
+                while !flag.load(Ordering::Relaxed) {
+                    heist::testing::stop_the_world(&handle, || ()).expect("the runtime runs");
+                    heist::yield_now();
+                    n += 1;
+                }
+                n
+            });
+            let tickers: Vec<_> = (0..10)
+                .map(|_| {
+                    go(|| {
+                        let ticker = heist::time::Ticker::new(Duration::from_nanos(1));
+                        for _ in 0..100 {
+                            ticker.receiver().recv().expect("a ticker does not end");
+                        }
+                    })
+                })
+                .collect();
+            for ticker in tickers {
+                ticker.join().unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+            assert!(stopper.join().unwrap() > 0, "the world was never stopped");
+        });
+    }
+}
+
+/// TM-28: goroutines that only make short system calls and look at timers do not starve the timer
+/// that ends them.
+#[test]
+fn short_system_calls_do_not_starve_timers() {
+    for procs in [1, 2] {
+        let rt = matrix::start(heist::Runtime::builder().procs(procs));
+        rt.run(|| {
+            let until = Instant::now() + Duration::from_millis(100);
+            let loops: Vec<_> = (0..4)
+                .map(|_| {
+                    go(move || {
+                        let end =
+                            heist::chan::after(until.saturating_duration_since(Instant::now()));
+                        let file = std::fs::File::open("/dev/null").unwrap();
+                        while end.try_recv().is_err() {
+                            let nothing = std::io::Read::read(&mut &file, &mut [0; 0]).unwrap();
+                            assert_eq!(nothing, 0);
+                        }
+                    })
+                })
+                .collect();
+            let watch = go(move || {
+                heist::chan::after(Duration::from_millis(100)).recv().unwrap();
+                Instant::now()
+            });
+            let fired = watch.join().unwrap();
+            assert!(fired < until + Duration::from_secs(5), "{:?} late", fired - until);
+            for handle in loops {
+                // Those whose turn came only when the time was over made none.
+                handle.join().unwrap();
+            }
+        });
+    }
 }
