@@ -5,7 +5,9 @@
 //! measures can leave out what the preparation costs. Everything runs on one P: what is measured is
 //! what a path does, and not who gets in its way.
 
+mod channels;
 mod goroutines;
+mod locks;
 mod queues;
 mod timers;
 
@@ -51,6 +53,15 @@ pub static PATHS: &[Path] = &[
     path("spawn_detached", "spawn, run, finish, nobody joins", goroutines::spawn_detached),
     path("spawn_join", "spawn, wait for the end, take the result", goroutines::spawn_join),
     path("park_ready", "two goroutines wake each other, to and fro", goroutines::park_ready),
+    path("mutex", "lock and unlock, nobody else there", locks::mutex),
+    path("rwlock_read", "lock for reading and unlock, nobody else there", locks::rwlock_read),
+    path("rwlock_write", "lock for writing and unlock, nobody else there", locks::rwlock_write),
+    path("once", "a once that is done", locks::once),
+    path("chan_buffered", "a message into a buffer of 128 and out again", channels::buffered),
+    path("chan_unbounded", "a message into an unbounded channel and out", channels::unbounded),
+    path("chan_try_empty", "an attempt to receive that fails", channels::try_recv_empty),
+    path("select_ready", "twice: a message sent and selected of two", channels::select_ready),
+    path("chan_ping_pong", "a token to another goroutine and back", channels::ping_pong),
 ];
 
 /// Finds a path by its name.
