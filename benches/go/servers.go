@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -83,23 +84,66 @@ func tcpEcho(name string, connections int) []reading {
 	}
 }
 
-func httpHello() []reading {
+const httpAnswer = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n" +
+	"content-length: 13\r\n\r\nHello, World!"
+
+// raw is the smallest server that keeps connections alive: no header is looked at.
+func raw(conn net.Conn) {
+	defer conn.Close()
+	buffer := make([]byte, bufferBytes)
+	answer, end := []byte(httpAnswer), []byte("\r\n\r\n")
+	filled := 0
+	for {
+		n, err := conn.Read(buffer[filled:])
+		if err != nil {
+			return
+		}
+		filled += n
+		for {
+			at := bytes.Index(buffer[:filled], end)
+			if at < 0 {
+				break
+			}
+			if _, err := conn.Write(answer); err != nil {
+				return
+			}
+			filled = copy(buffer, buffer[at+len(end):filled])
+		}
+	}
+}
+
+func serveRaw(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go raw(conn)
+	}
+}
+
+func serveLibrary(listener net.Listener) {
+	hello := func(answer http.ResponseWriter, _ *http.Request) {
+		answer.Header().Set("Content-Type", "text/plain")
+		answer.Write([]byte("Hello, World!"))
+	}
+	http.Serve(listener, http.HandlerFunc(hello))
+}
+
+// underWrk serves and lets wrk measure.
+func underWrk(name string, serve func(net.Listener), note string) []reading {
 	refuse := func(why string) []reading {
 		return []reading{
-			cannot("http", "req/s", why),
-			cannot("http_p50", "us", why),
-			cannot("http_p99", "us", why),
+			cannot(name, "req/s", why),
+			cannot(name+"_p50", "us", why),
+			cannot(name+"_p99", "us", why),
 		}
 	}
 	if _, err := exec.LookPath("wrk"); err != nil {
 		return refuse("wrk is not on PATH")
 	}
 	listener := listen()
-	hello := func(answer http.ResponseWriter, _ *http.Request) {
-		answer.Header().Set("Content-Type", "text/plain")
-		answer.Write([]byte("Hello, World!"))
-	}
-	go http.Serve(listener, http.HandlerFunc(hello))
+	go serve(listener)
 	url := "http://" + listener.Addr().String() + "/"
 	var report []byte
 	for _, length := range []string{"-d1s", "-d3s"} {
@@ -120,9 +164,13 @@ func httpHello() []reading {
 		span, _ := time.ParseDuration(string(text))
 		return float64(span.Nanoseconds()) / 1e3
 	}
-	return []reading{
-		value("http", "req/s", perSecond),
-		value("http_p50", "us", us(p50[1])),
-		value("http_p99", "us", us(p99[1])),
+	rows := []reading{
+		value(name, "req/s", perSecond),
+		value(name+"_p50", "us", us(p50[1])),
+		value(name+"_p99", "us", us(p99[1])),
 	}
+	for i := range rows {
+		rows[i].Note = note
+	}
+	return rows
 }

@@ -35,7 +35,7 @@ func timers() []reading {
 	return []reading{value("timers_over", "ms", ms(over)), value("timers_cpu", "ms", ms(cpu))}
 }
 
-func parked(name string, n int) []reading {
+func parkedRound(n int, settle time.Duration) (rss, spawnNs, wakeNs float64) {
 	gate := make(chan struct{})
 	var started atomic.Int64
 	var group sync.WaitGroup
@@ -52,15 +52,19 @@ func parked(name string, n int) []reading {
 	for started.Load() != int64(n) {
 		runtime.Gosched()
 	}
-	spawnNs := nsEach(time.Since(start), n)
-	for settled := time.Now().Add(parkedSettle); time.Now().Before(settled); {
+	spawnNs = nsEach(time.Since(start), n)
+	for settled := time.Now().Add(settle); time.Now().Before(settled); {
 		runtime.Gosched()
 	}
-	rss := float64(residentBytes()-rssBefore) / float64(n)
+	rss = (float64(residentBytes()) - float64(rssBefore)) / float64(n)
 	start = time.Now()
 	close(gate)
 	group.Wait()
-	wakeNs := nsEach(time.Since(start), n)
+	return rss, spawnNs, nsEach(time.Since(start), n)
+}
+
+func parked(name string, n int) []reading {
+	rss, spawnNs, wakeNs := parkedRound(n, parkedSettle)
 	return []reading{
 		value(name+"_rss", "B/task", rss),
 		value(name+"_spawn", "ns/task", spawnNs),

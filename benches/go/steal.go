@@ -14,28 +14,48 @@ const (
 	idleSamples = 400
 	patience    = 20 * time.Millisecond
 	maxMisses   = 50
+	rareMiss    = 20
 )
 
-func steal(name string, pause time.Duration, samples int) []reading {
+// behind is what is spawned right behind the measured goroutine: the newest goroutine is its own
+// P's for a while.
+type behind int
+
+const (
+	nothing behind = iota
+	another
+)
+
+// hopeless tells whether to give up: many goroutines that nobody came for, and no exceptions.
+func hopeless(missed, hit int) bool {
+	return missed >= maxMisses && missed*rareMiss > missed+hit
+}
+
+func steal(name string, pause time.Duration, samples int, second behind) []reading {
 	epoch := time.Now()
 	var ranAt atomic.Int64
+	var behindRan atomic.Bool
+	behindRan.Store(true)
 	round := func(samples int) (latencies []time.Duration, missed int) {
-		for len(latencies)+missed < samples && missed < maxMisses {
+		for len(latencies)+missed < samples && !hopeless(missed, len(latencies)) {
 			for until := time.Since(epoch) + pause; time.Since(epoch) < until; {
 			}
 			ranAt.Store(0)
 			start := time.Since(epoch)
 			go func() { ranAt.Store(int64(time.Since(epoch))) }()
-			// The newest goroutine is its own P's for a while.
-			go func() {}()
+			if second == another {
+				behindRan.Store(false)
+				go func() { behindRan.Store(true) }()
+			}
 			for ranAt.Load() == 0 && time.Since(epoch)-start < patience {
 			}
 			if at := ranAt.Load(); at != 0 {
 				latencies = append(latencies, time.Duration(at)-start)
-				continue
+			} else {
+				missed++
 			}
-			missed++
-			for ranAt.Load() == 0 {
+			// A sample begins with empty queues.
+			for ranAt.Load() == 0 || !behindRan.Load() {
 				runtime.Gosched()
 			}
 		}
@@ -56,7 +76,7 @@ func steal(name string, pause time.Duration, samples int) []reading {
 		note = fmt.Sprintf("nobody took the task within %d ms in %d of %d samples",
 			patience.Milliseconds(), missed, missed+len(latencies))
 	}
-	if missed >= maxMisses || len(latencies) == 0 {
+	if hopeless(missed, len(latencies)) || len(latencies) == 0 {
 		return rows(func(suffix string, _ float64) reading {
 			return cannot(name+suffix, "us", note)
 		})

@@ -14,19 +14,20 @@ const (
 	tasksPerProc = 2
 )
 
-func spawnJoin() []reading {
-	round := func(n int) float64 {
-		var group sync.WaitGroup
-		start := time.Now()
-		group.Add(n)
-		for range n {
-			go group.Done()
-		}
-		group.Wait()
-		return nsEach(time.Since(start), n)
+func spawnRound(n int) float64 {
+	var group sync.WaitGroup
+	start := time.Now()
+	group.Add(n)
+	for range n {
+		go group.Done()
 	}
-	round(spawnTasks / 10)
-	return []reading{value("spawn_join", "ns/spawn", round(spawnTasks))}
+	group.Wait()
+	return nsEach(time.Since(start), n)
+}
+
+func spawnJoin() []reading {
+	spawnRound(spawnTasks / 10)
+	return []reading{value("spawn_join", "ns/spawn", spawnRound(spawnTasks))}
 }
 
 func skynetNode(first, leaves uint64, up chan<- uint64) {

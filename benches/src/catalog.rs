@@ -119,13 +119,23 @@ pub static WORKLOADS: &[Workload] = &[
     ),
     work(
         "steal_hot",
-        "spawn by a busy task until the new one runs elsewhere, the thief still awake",
+        "spawn of two by a busy task until the first runs elsewhere, the thief still awake",
         &[low("steal_hot_p50", "us"), low("steal_hot_p99", "us")],
     ),
     work(
         "steal_idle",
-        "spawn by a busy task until the new one runs elsewhere, the thief asleep",
+        "spawn of two by a busy task until the first runs elsewhere, the thief asleep",
         &[low("steal_idle_p50", "us"), low("steal_idle_p99", "us")],
+    ),
+    work(
+        "steal_hot_single",
+        "the same as steal_hot with one task spawned, its worker's newest",
+        &[low("steal_hot_single_p50", "us"), low("steal_hot_single_p99", "us")],
+    ),
+    work(
+        "steal_idle_single",
+        "the same as steal_idle with one task spawned, its worker's newest",
+        &[low("steal_idle_single_p50", "us"), low("steal_idle_single_p99", "us")],
     ),
     work(
         "uneven_tree",
@@ -176,8 +186,13 @@ pub static WORKLOADS: &[Workload] = &[
         ],
     ),
     work(
+        "http_raw",
+        "the same smallest HTTP/1.1 server for everyone, kept alive, under wrk with 64 connections",
+        &[high("http_raw", "req/s"), low("http_raw_p50", "us"), low("http_raw_p99", "us")],
+    ),
+    work(
         "http",
-        "keep-alive HTTP/1.1 hello server under wrk with 64 connections",
+        "the HTTP server of each peer's world, kept alive, under wrk with 64 connections",
         &[high("http", "req/s"), low("http_p50", "us"), low("http_p99", "us")],
     ),
     work(
@@ -197,9 +212,24 @@ pub static WORKLOADS: &[Workload] = &[
     ),
 ];
 
+/// The workloads that are asked for a number of tasks; `scale` runs them, `run` does not.
+pub static SIZED: &[Workload] = &[
+    work(
+        "scale_spawn",
+        "so many tasks spawned, run and finished at once",
+        &[low("scale_spawn", "ns/task")],
+    ),
+    work("scale_wake", "so many parked tasks woken at once", &[low("scale_wake", "ns/task")]),
+    work(
+        "scale_timer",
+        "so many tasks asleep at once, each once: CPU time",
+        &[low("scale_timer", "ns/task")],
+    ),
+];
+
 /// Finds a workload by its exact name.
 pub fn workload(name: &str) -> Option<&'static Workload> {
-    WORKLOADS.iter().find(|w| w.name == name)
+    WORKLOADS.iter().chain(SIZED).find(|w| w.name == name)
 }
 
 fn is_named_by(workload: &Workload, name: &str) -> bool {
@@ -247,6 +277,7 @@ mod tests {
     #[test]
     fn a_row_selects_its_workload() {
         assert_eq!(pick(&["steal_hot_p99"]).unwrap(), ["steal_hot"]);
+        assert_eq!(pick(&["steal_hot"]).unwrap(), ["steal_hot", "steal_hot_single"]);
         assert_eq!(pick(&["timers_cpu"]).unwrap(), ["timers"]);
     }
 

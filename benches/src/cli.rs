@@ -1,13 +1,14 @@
 //! The command line.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+use crate::job::Job;
 use crate::row::RunFile;
-use crate::{ALLOCATOR_NAME, catalog, load, one, peers, report, run};
+use crate::{ALLOCATOR_NAME, catalog, load, one, peers, report, run, scale};
 
 /// Measures heist against its peers: one run, one machine, the same work for everyone.
 #[derive(Parser)]
@@ -40,6 +41,27 @@ enum Command {
         #[arg(long, default_value_t = 60.0, value_parser = seconds)]
         timeout: f64,
     },
+    /// Measure the cost per operation from 1 to 16 procs and from 10 to 1,000,000 tasks.
+    Scale {
+        /// Peers, separated by commas.
+        #[arg(long, value_delimiter = ',', default_value = "heist,go,tokio")]
+        peers: Vec<String>,
+        /// Repetitions of everything.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+        reps: u16,
+        /// Workers (GOMAXPROCS) where the number of tasks is varied.
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+        procs: u16,
+        /// Where to write the rows.
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// Where to draw the plot.
+        #[arg(long)]
+        svg: Option<PathBuf>,
+        /// Seconds after which one measurement is given up.
+        #[arg(long, default_value_t = 120.0, value_parser = seconds)]
+        timeout: f64,
+    },
     /// Show the table of one run, or of several (say, one per allocator) side by side.
     Report {
         #[arg(required = true)]
@@ -47,6 +69,9 @@ enum Command {
         /// Also write a page with a bar per peer and workload.
         #[arg(long)]
         html: Option<PathBuf>,
+        /// Also draw the plot of `scale`, if there are such rows.
+        #[arg(long)]
+        svg: Option<PathBuf>,
     },
     /// List workloads, their rows, and peers.
     List,
@@ -59,6 +84,9 @@ enum Command {
         workload: String,
         #[arg(long)]
         procs: usize,
+        /// Tasks at once, for the workloads of `scale`.
+        #[arg(long, default_value_t = 1)]
+        size: usize,
     },
     /// The load generator of tcp_echo_*.
     #[command(hide = true)]
@@ -79,8 +107,14 @@ fn seconds(text: &str) -> Result<f64, String> {
 pub fn dispatch() -> Result<(), String> {
     match Cli::parse().command {
         Command::Run { workloads, peers, reps, procs, json, timeout } => {
+            let measurement = |workload: &&'static catalog::Workload| run::Measurement {
+                workload,
+                procs: procs.into(),
+                size: 1,
+                point: None,
+            };
             let plan = run::Plan {
-                workloads: catalog::select(&workloads)?,
+                measurements: catalog::select(&workloads)?.iter().map(measurement).collect(),
                 peers: peers::select(&peers)?,
                 reps: reps.into(),
                 procs: procs.into(),
@@ -91,28 +125,54 @@ pub fn dispatch() -> Result<(), String> {
             print!("{}", report::table::render(&report::Comparison::of(&[file])));
             Ok(())
         }
-        Command::Report { files, html } => {
+        Command::Scale { peers, reps, procs, json, svg, timeout } => {
+            let plan = run::Plan {
+                measurements: scale::measurements(procs.into()),
+                peers: peers::select(&peers)?,
+                reps: reps.into(),
+                procs: procs.into(),
+                deadline: Duration::from_secs_f64(timeout),
+                json,
+            };
+            show_scaling(&[run::run(&plan)?], svg.as_deref())
+        }
+        Command::Report { files, html, svg } => {
             let files =
                 files.iter().map(|path| RunFile::read(path)).collect::<Result<Vec<_>, _>>()?;
             let comparison = report::Comparison::of(&files);
             print!("{}", report::table::render(&comparison));
             if let Some(path) = html {
-                std::fs::write(&path, report::html::render(&comparison))
-                    .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+                write(&path, &report::html::render(&comparison))?;
             }
-            Ok(())
+            show_scaling(&files, svg.as_deref())
         }
         Command::List => {
             list();
             Ok(())
         }
-        Command::One { peer, workload, procs } => one::one(&peer, &workload, procs),
+        Command::One { peer, workload, procs, size } => {
+            one::one(&peer, Job { workload: &workload, procs, size })
+        }
         Command::Load { address, n_connections } => {
             let result = load::generate(address, n_connections).map_err(|e| e.to_string())?;
             println!("{}", serde_json::to_string(&result).map_err(|e| e.to_string())?);
             Ok(())
         }
     }
+}
+
+/// Shows how costs grow, if anything of that kind was measured.
+fn show_scaling(files: &[RunFile], svg: Option<&Path>) -> Result<(), String> {
+    let scaling = report::scaling::Scaling::of(files);
+    print!("{}", scaling.table());
+    match svg {
+        Some(path) => write(path, &report::plot::render(&scaling)),
+        None => Ok(()),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
 }
 
 fn list() {

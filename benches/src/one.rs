@@ -4,6 +4,7 @@ use std::env;
 use std::io::Write;
 
 use crate::catalog;
+use crate::job::Job;
 use crate::peers::{self, Kind};
 use crate::{reading, sys};
 
@@ -14,7 +15,8 @@ const PROCS_VARIABLES: [&str; 2] = ["SMOL_THREADS", "GOMAXPROCS"];
 ///
 /// # Errors
 /// An unknown name, or a peer that is not part of this program.
-pub fn one(peer: &str, workload: &str, procs: usize) -> Result<(), String> {
+pub fn one(peer: &str, job: Job<'_>) -> Result<(), String> {
+    let (workload, procs) = (job.workload, job.procs);
     let workload = catalog::workload(workload)
         .ok_or_else(|| format!("unknown workload '{workload}'; see `heist-bench list`"))?;
     let peer = peers::peer(peer)
@@ -32,7 +34,7 @@ pub fn one(peer: &str, workload: &str, procs: usize) -> Result<(), String> {
         unsafe { env::set_var(variable, procs.to_string()) };
     }
     let mut lines = String::new();
-    for reading in reading::readings(workload, run(workload.name, procs)) {
+    for reading in reading::readings(workload, run(job)) {
         lines += &serde_json::to_string(&reading).map_err(|e| e.to_string())?;
         lines.push('\n');
     }

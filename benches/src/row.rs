@@ -14,6 +14,9 @@ pub struct Row {
     pub value: Option<f64>,
     pub unit: String,
     pub rep: usize,
+    /// Where on an axis of `scale` it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point: Option<Point>,
     /// CPU seconds of the measuring process and what it started.
     pub own_cpu_s: f64,
     /// CPU seconds everybody else used meanwhile.
@@ -23,6 +26,21 @@ pub struct Row {
     pub note: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// What `scale` varies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Axis {
+    Procs,
+    Tasks,
+}
+
+/// One place on an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Point {
+    pub axis: Axis,
+    pub at: usize,
 }
 
 /// What must be known to judge the rows.
@@ -84,6 +102,7 @@ pub fn sample(workload: &str, peer: &str, rep: usize, value: f64) -> Row {
         value: Some(value),
         unit: "ns".to_owned(),
         rep,
+        point: None,
         own_cpu_s: 1.0,
         other_cpu_s: 0.0,
         wall_s: 1.0,

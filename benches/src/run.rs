@@ -11,13 +11,33 @@ use crate::child::{self, Finished};
 use crate::go_twin::GoTwin;
 use crate::peers::{Kind, Peer};
 use crate::reading::{self, Cannot, Figures};
-use crate::row::{Machine, Row, RunFile};
+use crate::row::{Axis, Machine, Point, Row, RunFile};
 use crate::{ALLOCATOR_NAME, hello, load, quiet, rotation, wrk};
+
+/// One workload with its sizes, to be measured for everybody.
+#[derive(Clone, Copy, Debug)]
+pub struct Measurement {
+    pub workload: &'static Workload,
+    pub procs: usize,
+    pub size: usize,
+    pub point: Option<Point>,
+}
+
+impl std::fmt::Display for Measurement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.workload.name;
+        match self.point {
+            None => write!(f, "{name}"),
+            Some(Point { axis: Axis::Procs, at }) => write!(f, "{name} on {at} procs"),
+            Some(Point { axis: Axis::Tasks, at }) => write!(f, "{name} of {at} tasks"),
+        }
+    }
+}
 
 /// What to measure.
 #[derive(Debug)]
 pub struct Plan {
-    pub workloads: Vec<&'static Workload>,
+    pub measurements: Vec<Measurement>,
     pub peers: Vec<&'static Peer>,
     pub reps: usize,
     pub procs: usize,
@@ -55,19 +75,18 @@ pub fn run(plan: &Plan) -> Result<RunFile, String> {
     };
     // Said before the measurements too, so that an unwritable path does not cost a run.
     write(plan, &file)?;
-    let progress = progress_bar(plan.reps * plan.workloads.len() * field.peers.len());
+    let progress = progress_bar(plan.reps * plan.measurements.len() * field.peers.len());
     for rep in 0..plan.reps {
-        for (index, workload) in plan.workloads.iter().enumerate() {
+        for (index, measurement) in plan.measurements.iter().enumerate() {
             for peer in rotation::order(&field.peers, rep, index) {
                 progress.set_message(format!(
-                    "rep {}/{} {} {}",
+                    "rep {}/{} {measurement} {}",
                     rep + 1,
                     plan.reps,
-                    workload.name,
                     peer.name
                 ));
-                let finished = measure(plan, &field, &this_program, workload, peer);
-                file.rows.extend(rows(finished, workload, peer, rep, &progress));
+                let finished = measure(plan, &field, &this_program, measurement, peer);
+                file.rows.extend(rows(finished, measurement, peer, rep, &progress));
                 progress.inc(1);
             }
         }
@@ -103,10 +122,11 @@ fn muster(plan: &Plan, this_program: &Path) -> Field {
             Some(why) => field.skipped.push(format!("{}: {why}", peer.name)),
         }
     }
-    if plan.workloads.iter().any(|w| w.name == "binary_size") {
+    let wanted = |name: &str| plan.measurements.iter().any(|m| m.workload.name == name);
+    if wanted("binary_size") {
         field.sizes = hello::sizes(&field.peers, field.go.as_ref(), out_dir);
     }
-    if plan.workloads.iter().any(|w| w.name == "http") && !wrk::is_on_path() {
+    if (wanted("http") || wanted("http_raw")) && !wrk::is_on_path() {
         field.skipped.push(format!("http: {}", wrk::MISSING));
     }
     field
@@ -123,9 +143,10 @@ fn measure(
     plan: &Plan,
     field: &Field,
     this_program: &Path,
-    workload: &Workload,
+    measurement: &Measurement,
     peer: &Peer,
 ) -> Finished {
+    let Measurement { workload, procs, size, .. } = *measurement;
     if workload.name == "binary_size" {
         let size = field.sizes.get(peer.name).cloned().unwrap_or_else(|| Err("not built".into()));
         let outcome = size.map(Figures::one).map_err(Cannot);
@@ -135,7 +156,7 @@ fn measure(
     let mut command = match (peer.kind, &field.go) {
         (Kind::Go, Some(twin)) => {
             let mut command = Command::new(&twin.program);
-            command.env("GOMAXPROCS", plan.procs.to_string());
+            command.env("GOMAXPROCS", procs.to_string());
             command.env(load::PROGRAM_VARIABLE, this_program);
             command
         }
@@ -145,13 +166,14 @@ fn measure(
             command
         }
     };
-    command.args(["--workload", workload.name, "--procs", &plan.procs.to_string()]);
+    command.args(["--workload", workload.name]);
+    command.args(["--procs", &procs.to_string(), "--size", &size.to_string()]);
     child::measure(&mut command, plan.deadline)
 }
 
 fn rows(
     finished: Finished,
-    workload: &Workload,
+    measurement: &Measurement,
     peer: &Peer,
     rep: usize,
     progress: &ProgressBar,
@@ -162,11 +184,11 @@ fn rows(
         Err(why) => (None, Some(why)),
     };
     if let Some(why) = &error {
-        progress.suspend(|| eprintln!("{} {}: {why}", workload.name, peer.name));
+        progress.suspend(|| eprintln!("{measurement} {}: {why}", peer.name));
     }
     // A failure still gives every row of the workload its place in the table.
-    let readings =
-        readings.unwrap_or_else(|| reading::readings(workload, Err(Cannot(String::new()))));
+    let readings = readings
+        .unwrap_or_else(|| reading::readings(measurement.workload, Err(Cannot(String::new()))));
     let allocator = if matches!(peer.kind, Kind::Go) { "go" } else { ALLOCATOR_NAME };
     let row = |reading: reading::Reading| Row {
         workload: reading.workload,
@@ -175,6 +197,7 @@ fn rows(
         value: reading.value,
         unit: reading.unit,
         rep,
+        point: measurement.point,
         own_cpu_s: finished.own_cpu_s,
         other_cpu_s: finished.other_cpu_s,
         wall_s: finished.wall_s,

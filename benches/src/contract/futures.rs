@@ -105,6 +105,4 @@ pub trait Net: Tasks {
         stream: &mut Self::Stream,
         bytes: &[u8],
     ) -> impl Future<Output = io::Result<()>> + Send;
-    /// Answers HTTP on one connection until it closes.
-    fn serve_http(stream: Self::Stream) -> impl Future<Output = ()> + Send;
 }

@@ -3,8 +3,9 @@
 use super::threads::Threads;
 use crate::catalog;
 use crate::contract::blocking::{Channels, Select, SharedReceiver};
+use crate::job::Job;
 use crate::reading::{Outcome, cannot};
-use crate::workloads::channels;
+use crate::workloads::dispatch::blocking as dispatch;
 
 const NOT_ITS_TRADE: &str = "a channel, not a runtime";
 
@@ -63,35 +64,26 @@ impl Select for Flume {
     }
 }
 
-fn run<C: SharedReceiver>(workload: &str, procs: usize) -> Outcome {
-    match workload {
-        "ping_pong" => channels::ping_pong::<Threads, C>(procs),
-        "chan_mpmc" => channels::mpmc::<Threads, C>(procs),
-        "chan_mpsc" => channels::to_one::<Threads, C>(procs, 4),
-        "chan_spsc" => channels::to_one::<Threads, C>(procs, 1),
-        "ring" => channels::ring::<Threads, C>(procs),
-        other if catalog::workload(other).is_some() => cannot(NOT_ITS_TRADE),
-        other => super::unknown(other),
-    }
+fn run<C: SharedReceiver>(job: Job<'_>) -> Outcome {
+    dispatch::channels::<Threads, C>(job)
+        .or_else(|| dispatch::shared_receivers::<Threads, C>(job))
+        .unwrap_or_else(|| match job.workload {
+            other if catalog::workload(other).is_some() => cannot(NOT_ITS_TRADE),
+            other => super::unknown(other),
+        })
 }
 
-pub fn run_crossbeam(workload: &str, procs: usize) -> Outcome {
-    match workload {
-        "select" => channels::select::<Threads, Crossbeam>(procs),
-        other => run::<Crossbeam>(other, procs),
-    }
+pub fn run_crossbeam(job: Job<'_>) -> Outcome {
+    dispatch::select::<Threads, Crossbeam>(job).unwrap_or_else(|| run::<Crossbeam>(job))
 }
 
-pub fn run_kanal(workload: &str, procs: usize) -> Outcome {
-    match workload {
+pub fn run_kanal(job: Job<'_>) -> Outcome {
+    match job.workload {
         "select" => cannot("kanal has no select"),
-        other => run::<Kanal>(other, procs),
+        _ => run::<Kanal>(job),
     }
 }
 
-pub fn run_flume(workload: &str, procs: usize) -> Outcome {
-    match workload {
-        "select" => channels::select::<Threads, Flume>(procs),
-        other => run::<Flume>(other, procs),
-    }
+pub fn run_flume(job: Job<'_>) -> Outcome {
+    dispatch::select::<Threads, Flume>(job).unwrap_or_else(|| run::<Flume>(job))
 }

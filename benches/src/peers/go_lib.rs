@@ -13,12 +13,10 @@ use go_lib::{go, select};
 use crate::contract::blocking::{
     Announce, Channels, Gate, Group, Locks, Net, Select, SharedReceiver, Tasks, Timers,
 };
+use crate::job::Job;
 use crate::reading::{Outcome, cannot};
-use crate::workloads::servers::{self, Service};
-use crate::workloads::steal::{self, Thief};
-use crate::workloads::{
-    channels, fork_join, idle_cpu, locks, parked, spawn_join, stalls, timers, uneven_tree, yielding,
-};
+use crate::workloads::dispatch::blocking as dispatch;
+use crate::workloads::servers;
 
 pub struct GoLib;
 
@@ -200,34 +198,18 @@ impl Net for GoLib {
     }
 }
 
-pub fn run(workload: &str, procs: usize) -> Outcome {
-    match workload {
-        "spawn_join" => spawn_join::blocking::<GoLib>(procs),
-        "skynet" => fork_join::skynet_blocking::<GoLib>(procs),
-        "fib_join" => fork_join::fib_blocking::<GoLib>(procs),
-        "yield" => yielding::blocking::<GoLib>(procs),
-        "ping_pong" => channels::ping_pong::<GoLib, GoLib>(procs),
-        "chan_mpmc" => channels::mpmc::<GoLib, GoLib>(procs),
-        "chan_mpsc" => channels::to_one::<GoLib, GoLib>(procs, 4),
-        "chan_spsc" => channels::to_one::<GoLib, GoLib>(procs, 1),
-        "select" => channels::select::<GoLib, GoLib>(procs),
-        "ring" => channels::ring::<GoLib, GoLib>(procs),
-        "mutex" => locks::mutex::<GoLib, GoLib>(procs),
-        "rwlock" => locks::rwlock::<GoLib, GoLib>(procs),
-        "timers" => timers::blocking::<GoLib>(procs),
-        "parked_100k" => parked::blocking::<GoLib>(procs, 100_000),
-        "parked_1m" => parked::blocking::<GoLib>(procs, 1_000_000),
-        "steal_hot" => steal::blocking::<GoLib>(procs, Thief::Hot),
-        "steal_idle" => steal::blocking::<GoLib>(procs, Thief::Idle),
-        "uneven_tree" => uneven_tree::blocking::<GoLib>(procs),
-        "hogs" => stalls::hogs::<GoLib>(procs),
-        "blocking" => stalls::blocking::<GoLib>(procs),
-        "unannounced" => stalls::unannounced::<GoLib>(procs),
-        "tcp_echo_64" => servers::blocking::<GoLib>(procs, Service::Echo { n_connections: 64 }),
-        "tcp_echo_1000" => servers::blocking::<GoLib>(procs, Service::Echo { n_connections: 1000 }),
-        "http" => servers::blocking::<GoLib>(procs, Service::Http),
-        "idle_cpu" => idle_cpu::blocking::<GoLib>(procs),
+pub fn run(job: Job<'_>) -> Outcome {
+    match job.workload {
+        "http" => cannot(servers::NO_HTTP_LIBRARY),
         "start_stop" => cannot("go-lib's scheduler is global and never stops"),
-        other => super::unknown(other),
+        other => dispatch::tasks::<GoLib>(job)
+            .or_else(|| dispatch::channels::<GoLib, GoLib>(job))
+            .or_else(|| dispatch::shared_receivers::<GoLib, GoLib>(job))
+            .or_else(|| dispatch::select::<GoLib, GoLib>(job))
+            .or_else(|| dispatch::locks::<GoLib, GoLib>(job))
+            .or_else(|| dispatch::timers::<GoLib>(job))
+            .or_else(|| dispatch::announced::<GoLib>(job))
+            .or_else(|| dispatch::servers::<GoLib>(job))
+            .unwrap_or_else(|| super::unknown(other)),
     }
 }

@@ -1,25 +1,18 @@
 //! heist itself.
 
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use heist::chan::{self, Receiver, Sender};
 use heist::net::{TcpListener, TcpStream};
 use heist::sync::{Mutex, RwLock, WaitGroup};
-use heist::{JoinHandle, Runtime};
+use heist::{JoinHandle, Runtime, chan};
 
-use crate::catalog;
 use crate::contract::blocking::{
-    Announce, Channels, Gate, Group, Locks, Net, Select, SharedReceiver, Tasks, Timers,
+    Announce, Channels, Gate, Group, Locks, Select, SharedReceiver, Tasks, Timers,
 };
+use crate::job::Job;
 use crate::reading::{Outcome, cannot};
-use crate::workloads::servers::{self, Service};
-use crate::workloads::steal::{self, Thief};
-use crate::workloads::{
-    channels, fork_join, idle_cpu, locks, parked, spawn_join, stalls, start_stop, timers,
-    uneven_tree, yielding,
-};
+use crate::workloads::dispatch::blocking as dispatch;
+use crate::workloads::{servers, start_stop};
 
 pub struct Heist;
 
@@ -67,59 +60,6 @@ impl Announce for Heist {
     }
 }
 
-impl Channels for Heist {
-    type Tx<T: Send + 'static> = Sender<T>;
-    type Rx<T: Send + 'static> = Receiver<T>;
-
-    fn channel<T: Send + 'static>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-        chan::bounded(capacity)
-    }
-
-    fn send<T: Send + 'static>(tx: &Sender<T>, message: T) {
-        // A receiver that has left is how a round ends.
-        let _ = tx.send(message);
-    }
-
-    fn recv<T: Send + 'static>(rx: &Receiver<T>) -> Option<T> {
-        rx.recv().ok()
-    }
-}
-
-impl SharedReceiver for Heist {
-    fn share<T: Send + 'static>(rx: &Receiver<T>) -> Receiver<T> {
-        rx.clone()
-    }
-}
-
-impl Select for Heist {
-    fn select_sum(a: Receiver<u64>, b: Receiver<u64>, n: u64) -> u64 {
-        let next = || {
-            heist::select! {
-                recv(a) -> message => message,
-                recv(b) -> message => message,
-            }
-        };
-        (0..n).map(|_| next().expect("select: channel closed")).sum()
-    }
-}
-
-impl Net for Heist {
-    type Listener = TcpListener;
-    type Stream = TcpStream;
-
-    fn listen() -> io::Result<(TcpListener, SocketAddr)> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    }
-
-    fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
-        let (stream, _) = listener.accept()?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    }
-}
-
 #[derive(Clone)]
 pub struct HeistGroup(WaitGroup);
 
@@ -158,6 +98,42 @@ impl Gate for HeistGroup {
     }
 }
 
+impl Channels for Heist {
+    type Tx<T: Send + 'static> = chan::Sender<T>;
+    type Rx<T: Send + 'static> = chan::Receiver<T>;
+
+    fn channel<T: Send + 'static>(capacity: usize) -> (Self::Tx<T>, Self::Rx<T>) {
+        chan::bounded(capacity)
+    }
+
+    fn send<T: Send + 'static>(tx: &Self::Tx<T>, message: T) {
+        // A receiver that has left is how a round ends.
+        let _ = tx.send(message);
+    }
+
+    fn recv<T: Send + 'static>(rx: &Self::Rx<T>) -> Option<T> {
+        rx.recv().ok()
+    }
+}
+
+impl SharedReceiver for Heist {
+    fn share<T: Send + 'static>(rx: &Self::Rx<T>) -> Self::Rx<T> {
+        rx.clone()
+    }
+}
+
+impl Select for Heist {
+    fn select_sum(a: Self::Rx<u64>, b: Self::Rx<u64>, n: u64) -> u64 {
+        let next = || {
+            heist::select! {
+                recv(a) -> message => message,
+                recv(b) -> message => message,
+            }
+        };
+        (0..n).map(|_| next().expect("select: channel closed")).sum()
+    }
+}
+
 impl Locks for Heist {
     type Mutex = Mutex<u64>;
     type RwLock = RwLock<u64>;
@@ -183,35 +159,20 @@ impl Locks for Heist {
     }
 }
 
-pub fn run(workload: &str, procs: usize) -> Outcome {
-    match workload {
-        "spawn_join" => spawn_join::blocking::<Heist>(procs),
-        "skynet" => fork_join::skynet_blocking::<Heist>(procs),
-        "fib_join" => fork_join::fib_blocking::<Heist>(procs),
-        "ping_pong" => channels::ping_pong::<Heist, Heist>(procs),
-        "chan_mpmc" => channels::mpmc::<Heist, Heist>(procs),
-        "chan_mpsc" => channels::to_one::<Heist, Heist>(procs, 4),
-        "chan_spsc" => channels::to_one::<Heist, Heist>(procs, 1),
-        "select" => channels::select::<Heist, Heist>(procs),
-        "ring" => channels::ring::<Heist, Heist>(procs),
-        "yield" => yielding::blocking::<Heist>(procs),
-        "parked_100k" => parked::blocking::<Heist>(procs, 100_000),
-        "parked_1m" => parked::blocking::<Heist>(procs, 1_000_000),
-        "steal_hot" => steal::blocking::<Heist>(procs, Thief::Hot),
-        "mutex" => locks::mutex::<Heist, Heist>(procs),
-        "rwlock" => locks::rwlock::<Heist, Heist>(procs),
-        "steal_idle" => steal::blocking::<Heist>(procs, Thief::Idle),
-        "timers" => timers::blocking::<Heist>(procs),
-        "hogs" => stalls::hogs::<Heist>(procs),
-        "blocking" => stalls::blocking::<Heist>(procs),
-        "unannounced" => stalls::unannounced::<Heist>(procs),
-        "tcp_echo_64" => servers::blocking::<Heist>(procs, Service::Echo { n_connections: 64 }),
-        "tcp_echo_1000" => servers::blocking::<Heist>(procs, Service::Echo { n_connections: 1000 }),
-        "http" => servers::blocking::<Heist>(procs, Service::Http),
-        "uneven_tree" => uneven_tree::blocking::<Heist>(procs),
-        "idle_cpu" => idle_cpu::blocking::<Heist>(procs),
-        "start_stop" => start_stop::measure(|| runtime(procs).run(|| ())),
-        other if catalog::workload(other).is_some() => cannot("not yet"),
-        other => super::unknown(other),
+super::std_like_sockets!(Heist, TcpListener, TcpStream);
+
+pub fn run(job: Job<'_>) -> Outcome {
+    match job.workload {
+        "http" => cannot(servers::NO_HTTP_LIBRARY),
+        "start_stop" => start_stop::measure(|| runtime(job.procs).run(|| ())),
+        other => dispatch::tasks::<Heist>(job)
+            .or_else(|| dispatch::channels::<Heist, Heist>(job))
+            .or_else(|| dispatch::shared_receivers::<Heist, Heist>(job))
+            .or_else(|| dispatch::select::<Heist, Heist>(job))
+            .or_else(|| dispatch::locks::<Heist, Heist>(job))
+            .or_else(|| dispatch::timers::<Heist>(job))
+            .or_else(|| dispatch::announced::<Heist>(job))
+            .or_else(|| dispatch::servers::<Heist>(job))
+            .unwrap_or_else(|| super::unknown(other)),
     }
 }

@@ -1,7 +1,5 @@
 //! may: stackful coroutines on a global scheduler.
 
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,13 +9,11 @@ use may::go;
 use may::net::{TcpListener, TcpStream};
 use may::sync::{Mutex, RwLock, SyncFlag, mpsc};
 
-use crate::contract::blocking::{Channels, Gate, Group, Locks, Net, Tasks, Timers};
+use crate::contract::blocking::{Channels, Gate, Group, Locks, Tasks, Timers};
+use crate::job::Job;
 use crate::reading::{Outcome, cannot};
-use crate::workloads::servers::{self, Service};
-use crate::workloads::steal::{self, Thief};
-use crate::workloads::{
-    channels, fork_join, idle_cpu, locks, parked, spawn_join, stalls, timers, uneven_tree, yielding,
-};
+use crate::workloads::dispatch::blocking as dispatch;
+use crate::workloads::servers;
 
 pub struct May;
 
@@ -148,50 +144,21 @@ impl Timers for May {
     }
 }
 
-impl Net for May {
-    type Listener = TcpListener;
-    type Stream = TcpStream;
-
-    fn listen() -> io::Result<(TcpListener, SocketAddr)> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    }
-
-    fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
-        let (stream, _) = listener.accept()?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    }
-}
+super::std_like_sockets!(May, TcpListener, TcpStream);
 
 const UNBOUNDED: &str = "may's channels are unbounded";
 
-pub fn run(workload: &str, procs: usize) -> Outcome {
-    match workload {
-        "spawn_join" => spawn_join::blocking::<May>(procs),
-        "skynet" => fork_join::skynet_blocking::<May>(procs),
-        "fib_join" => fork_join::fib_blocking::<May>(procs),
-        "yield" => yielding::blocking::<May>(procs),
-        "ping_pong" => channels::ping_pong::<May, May>(procs),
+pub fn run(job: Job<'_>) -> Outcome {
+    match job.workload {
         "chan_mpmc" | "chan_mpsc" | "chan_spsc" | "select" => cannot(UNBOUNDED),
-        "ring" => channels::ring::<May, May>(procs),
-        "mutex" => locks::mutex::<May, May>(procs),
-        "rwlock" => locks::rwlock::<May, May>(procs),
-        "timers" => timers::blocking::<May>(procs),
-        "parked_100k" => parked::blocking::<May>(procs, 100_000),
-        "parked_1m" => parked::blocking::<May>(procs, 1_000_000),
-        "steal_hot" => steal::blocking::<May>(procs, Thief::Hot),
-        "steal_idle" => steal::blocking::<May>(procs, Thief::Idle),
-        "uneven_tree" => uneven_tree::blocking::<May>(procs),
-        "hogs" => stalls::hogs::<May>(procs),
         "blocking" => cannot("may has no way to announce a blocking call"),
-        "unannounced" => stalls::unannounced::<May>(procs),
-        "tcp_echo_64" => servers::blocking::<May>(procs, Service::Echo { n_connections: 64 }),
-        "tcp_echo_1000" => servers::blocking::<May>(procs, Service::Echo { n_connections: 1000 }),
-        "http" => servers::blocking::<May>(procs, Service::Http),
-        "idle_cpu" => idle_cpu::blocking::<May>(procs),
+        "http" => cannot(servers::NO_HTTP_LIBRARY),
         "start_stop" => cannot("may's scheduler is global and never stops"),
-        other => super::unknown(other),
+        other => dispatch::tasks::<May>(job)
+            .or_else(|| dispatch::channels::<May, May>(job))
+            .or_else(|| dispatch::locks::<May, May>(job))
+            .or_else(|| dispatch::timers::<May>(job))
+            .or_else(|| dispatch::servers::<May>(job))
+            .unwrap_or_else(|| super::unknown(other)),
     }
 }

@@ -3,6 +3,8 @@
 //! A peer's file implements the contract with the peer's own primitives and says, workload
 //! by workload, what to run or why it cannot be run.
 
+mod sockets;
+
 #[cfg(feature = "peer-channels")]
 pub mod channel_crates;
 #[cfg(feature = "peer-go-lib")]
@@ -18,10 +20,15 @@ pub mod threads;
 #[cfg(feature = "peer-tokio")]
 pub mod tokio;
 
+use sockets::std_like_sockets;
+#[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
+use sockets::tokio_like_sockets;
+
+use crate::job::Job;
 use crate::reading::{Cannot, Outcome};
 
-/// Runs one workload with so many procs.
-pub type RunWorkload = fn(&str, usize) -> Outcome;
+/// Runs one workload.
+pub type RunWorkload = fn(Job<'_>) -> Outcome;
 
 /// How a peer comes to be measured.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +121,8 @@ mod tests {
     fn an_unknown_workload_is_refused_by_every_peer() {
         for peer in PEERS {
             if let Kind::Built(run) = peer.kind {
-                let why = run("no_such_workload", 2).unwrap_err().0;
+                let job = Job { workload: "no_such_workload", procs: 2, size: 1 };
+                let why = run(job).unwrap_err().0;
                 assert!(why.contains("no_such_workload"), "{}: {why}", peer.name);
             }
         }

@@ -6,10 +6,12 @@ use std::time::Instant;
 use rayon::{Scope, ThreadPool, ThreadPoolBuilder};
 
 use crate::catalog;
+use crate::job::Job;
 use crate::reading::{Figures, Outcome, cannot};
 use crate::workloads::fork_join::{FIB_N, LEAVES, fib, leaf_sum, n_forks};
+use crate::workloads::probe::Probe;
 use crate::workloads::spawn_join::N_TASKS;
-use crate::workloads::steal::{self, Thief};
+use crate::workloads::steal::{self, Behind, Thief};
 use crate::workloads::uneven_tree::{ROOT_CHILDREN, child_seed, visit};
 use crate::workloads::yielding::{N_YIELDS, TASKS_PER_PROC};
 use crate::workloads::{idle_cpu, ms, ns_each, start_stop};
@@ -117,30 +119,34 @@ fn uneven_tree(procs: usize) -> Outcome {
     Ok(Figures::one(took))
 }
 
-fn steal(procs: usize, thief: Thief) -> Outcome {
+fn steal(procs: usize, thief: Thief, behind: Behind) -> Outcome {
     if procs < 2 {
         return cannot("needs two procs");
     }
     pool(procs).install(|| {
-        let spawn = |probe: crate::workloads::probe::Probe| rayon::spawn(move || probe.ran());
+        let spawn = |probe: Probe| rayon::spawn(move || probe.ran());
+        let spawn_behind = |probe: Probe| rayon::spawn(move || probe.behind_ran());
         let give_way = || {
             rayon::yield_now();
         };
-        let empty = || rayon::spawn(|| ());
-        steal::tally(thief, thief.n_samples() / 10, spawn, empty, give_way);
-        steal::tally(thief, thief.n_samples(), spawn, empty, give_way).into_outcome()
+        let round = |n| steal::tally(thief, behind, n, spawn, spawn_behind, give_way);
+        round(thief.n_samples() / 10);
+        round(thief.n_samples()).into_outcome()
     })
 }
 
-pub fn run(workload: &str, procs: usize) -> Outcome {
-    match workload {
+pub fn run(job: Job<'_>) -> Outcome {
+    let procs = job.procs;
+    match job.workload {
         "spawn_join" => spawn_join(procs),
         "skynet" => skynet(procs),
         "fib_join" => fib_join(procs),
         "yield" => yielding(procs),
         "uneven_tree" => uneven_tree(procs),
-        "steal_hot" => steal(procs, Thief::Hot),
-        "steal_idle" => steal(procs, Thief::Idle),
+        "steal_hot" => steal(procs, Thief::Hot, Behind::Another),
+        "steal_idle" => steal(procs, Thief::Idle, Behind::Another),
+        "steal_hot_single" => steal(procs, Thief::Hot, Behind::Nothing),
+        "steal_idle_single" => steal(procs, Thief::Idle, Behind::Nothing),
         "idle_cpu" => idle_cpu::watch(move || {
             let pool = pool(procs);
             pool.install(|| ());

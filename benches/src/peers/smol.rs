@@ -1,8 +1,6 @@
 //! smol's global executor with the channels, locks, timers and sockets it re-exports.
 
 use std::future::Future;
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -16,15 +14,12 @@ use smol::net::{TcpListener, TcpStream};
 use smol::{Executor, Task, Timer, future};
 
 use crate::contract::futures::{
-    Announce, Channels, Gate, Group, Locks, Net, SharedReceiver, Tasks, Timers,
+    Announce, Channels, Gate, Group, Locks, SharedReceiver, Tasks, Timers,
 };
-use crate::reading::Outcome;
-use crate::workloads::servers::{self, Service};
-use crate::workloads::steal::{self, Thief};
-use crate::workloads::{
-    async_channels, fork_join, idle_cpu, locks, parked, spawn_join, stalls, start_stop, timers,
-    uneven_tree, yielding,
-};
+use crate::job::Job;
+use crate::reading::{Outcome, cannot};
+use crate::workloads::dispatch::futures as dispatch;
+use crate::workloads::{servers, start_stop};
 
 pub struct Smol;
 
@@ -181,48 +176,7 @@ impl Announce for Smol {
     }
 }
 
-impl Net for Smol {
-    type Listener = TcpListener;
-    type Stream = TcpStream;
-
-    async fn listen() -> io::Result<(TcpListener, SocketAddr)> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    }
-
-    async fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
-        let (stream, _) = listener.accept().await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    }
-
-    async fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
-        stream.read(buffer).await
-    }
-
-    async fn write_all(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
-        stream.write_all(bytes).await
-    }
-
-    async fn serve_http(mut stream: TcpStream) {
-        let mut buffer = [0; servers::BUFFER_BYTES];
-        let mut filled = 0;
-        loop {
-            match stream.read(&mut buffer[filled..]).await {
-                Ok(0) | Err(_) => return,
-                Ok(n) => filled += n,
-            }
-            while let Ok(Some(head_bytes)) = servers::request_head(&buffer[..filled]) {
-                if stream.write_all(servers::HTTP_ANSWER).await.is_err() {
-                    return;
-                }
-                buffer.copy_within(head_bytes..filled, 0);
-                filled -= head_bytes;
-            }
-        }
-    }
-}
+super::tokio_like_sockets!(Smol, TcpListener, TcpStream);
 
 /// An executor of one's own, since the global one never ends.
 fn start_stop(procs: usize) -> Outcome {
@@ -242,34 +196,17 @@ fn start_stop(procs: usize) -> Outcome {
     })
 }
 
-pub fn run(workload: &str, procs: usize) -> Outcome {
-    match workload {
-        "spawn_join" => spawn_join::futures::<Smol>(procs),
-        "skynet" => fork_join::skynet_futures::<Smol>(procs),
-        "fib_join" => fork_join::fib_futures::<Smol>(procs),
-        "yield" => yielding::futures::<Smol>(procs),
-        "ping_pong" => async_channels::ping_pong::<Smol, Smol>(procs),
-        "chan_mpmc" => async_channels::mpmc::<Smol, Smol>(procs),
-        "chan_mpsc" => async_channels::to_one::<Smol, Smol>(procs, 4),
-        "chan_spsc" => async_channels::to_one::<Smol, Smol>(procs, 1),
-        "select" => async_channels::select::<Smol, Smol>(procs),
-        "ring" => async_channels::ring::<Smol, Smol>(procs),
-        "mutex" => locks::mutex_futures::<Smol, Smol>(procs),
-        "rwlock" => locks::rwlock_futures::<Smol, Smol>(procs),
-        "timers" => timers::futures::<Smol>(procs),
-        "parked_100k" => parked::futures::<Smol>(procs, 100_000),
-        "parked_1m" => parked::futures::<Smol>(procs, 1_000_000),
-        "steal_hot" => steal::futures::<Smol>(procs, Thief::Hot),
-        "steal_idle" => steal::futures::<Smol>(procs, Thief::Idle),
-        "uneven_tree" => uneven_tree::futures::<Smol>(procs),
-        "hogs" => stalls::hogs_futures::<Smol>(procs),
-        "blocking" => stalls::blocking_futures::<Smol>(procs),
-        "unannounced" => stalls::unannounced_futures::<Smol>(procs),
-        "tcp_echo_64" => servers::futures::<Smol>(procs, Service::Echo { n_connections: 64 }),
-        "tcp_echo_1000" => servers::futures::<Smol>(procs, Service::Echo { n_connections: 1000 }),
-        "http" => servers::futures::<Smol>(procs, Service::Http),
-        "idle_cpu" => idle_cpu::futures::<Smol>(procs),
-        "start_stop" => start_stop(procs),
-        other => super::unknown(other),
+pub fn run(job: Job<'_>) -> Outcome {
+    match job.workload {
+        "http" => cannot(servers::NO_HTTP_LIBRARY),
+        "start_stop" => start_stop(job.procs),
+        other => dispatch::tasks::<Smol>(job)
+            .or_else(|| dispatch::channels::<Smol, Smol>(job))
+            .or_else(|| dispatch::shared_receivers::<Smol, Smol>(job))
+            .or_else(|| dispatch::locks::<Smol, Smol>(job))
+            .or_else(|| dispatch::timers::<Smol>(job))
+            .or_else(|| dispatch::announced::<Smol>(job))
+            .or_else(|| dispatch::servers::<Smol>(job))
+            .unwrap_or_else(|| super::unknown(other)),
     }
 }

@@ -1,19 +1,15 @@
 //! std threads: a task is an OS thread, channels are std's.
 
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, RwLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::unknown;
-use crate::contract::blocking::{Announce, Channels, Gate, Group, Locks, Net, Tasks, Timers};
-use crate::reading::{Outcome, cannot};
-use crate::workloads::servers::{self, Service};
-use crate::workloads::steal::{self, Thief};
-use crate::workloads::{
-    channels, fork_join, idle_cpu, locks, parked, spawn_join, stalls, start_stop, timers, yielding,
-};
+use crate::contract::blocking::{Announce, Channels, Gate, Group, Locks, Tasks, Timers};
+use crate::job::Job;
+use crate::reading::{Figures, Outcome, cannot};
+use crate::workloads::dispatch::blocking as dispatch;
+use crate::workloads::{servers, start_stop};
 
 pub struct Threads;
 
@@ -149,55 +145,25 @@ impl Announce for Threads {
     }
 }
 
-impl Net for Threads {
-    type Listener = TcpListener;
-    type Stream = TcpStream;
+super::std_like_sockets!(Threads, TcpListener, TcpStream);
 
-    fn listen() -> io::Result<(TcpListener, SocketAddr)> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    }
-
-    fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
-        let (stream, _) = listener.accept()?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    }
-}
-
-pub fn run(workload: &str, procs: usize) -> Outcome {
-    match workload {
-        "spawn_join" => spawn_join::blocking::<Threads>(procs),
-        "skynet" => fork_join::skynet_blocking::<Threads>(procs),
-        "fib_join" => fork_join::fib_blocking::<Threads>(procs),
-        "yield" => yielding::blocking::<Threads>(procs),
-        "ping_pong" => channels::ping_pong::<Threads, Threads>(procs),
+pub fn run(job: Job<'_>) -> Outcome {
+    match job.workload {
         "chan_mpmc" => cannot("std's receiver cannot be shared"),
-        "chan_mpsc" => channels::to_one::<Threads, Threads>(procs, 4),
-        "chan_spsc" => channels::to_one::<Threads, Threads>(procs, 1),
         "select" => cannot("std's channels have no select"),
-        "ring" => channels::ring::<Threads, Threads>(procs),
-        "mutex" => locks::mutex::<Threads, Threads>(procs),
-        "rwlock" => locks::rwlock::<Threads, Threads>(procs),
-        "timers" => timers::blocking::<Threads>(procs),
-        "parked_100k" => parked::blocking::<Threads>(procs, 100_000),
-        "parked_1m" => parked::blocking::<Threads>(procs, 1_000_000),
-        "steal_hot" => steal::blocking::<Threads>(procs, Thief::Hot),
-        "steal_idle" => steal::blocking::<Threads>(procs, Thief::Idle),
         "uneven_tree" => cannot("at most 10,000 OS threads"),
-        "hogs" => stalls::hogs::<Threads>(procs),
-        "blocking" => stalls::blocking::<Threads>(procs),
-        "unannounced" => stalls::unannounced::<Threads>(procs),
-        "tcp_echo_64" => servers::blocking::<Threads>(procs, Service::Echo { n_connections: 64 }),
-        "tcp_echo_1000" => {
-            servers::blocking::<Threads>(procs, Service::Echo { n_connections: 1000 })
-        }
-        "http" => servers::blocking::<Threads>(procs, Service::Http),
-        "idle_cpu" => idle_cpu::blocking::<Threads>(procs),
+        "http" => cannot(servers::NO_HTTP_LIBRARY),
         "start_stop" => {
-            start_stop::measure(|| thread::spawn(|| ()).join().expect("thread panicked"))
+            let cycle = || thread::spawn(|| ()).join().expect("thread panicked");
+            let one = |figures: Figures| figures.with_note(Some("one thread, there is no pool"));
+            start_stop::measure(cycle).map(one)
         }
-        other => unknown(other),
+        other => dispatch::tasks::<Threads>(job)
+            .or_else(|| dispatch::channels::<Threads, Threads>(job))
+            .or_else(|| dispatch::locks::<Threads, Threads>(job))
+            .or_else(|| dispatch::timers::<Threads>(job))
+            .or_else(|| dispatch::announced::<Threads>(job))
+            .or_else(|| dispatch::servers::<Threads>(job))
+            .unwrap_or_else(|| super::unknown(other)),
     }
 }

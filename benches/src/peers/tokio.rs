@@ -2,8 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -18,14 +16,12 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex, Notify, RwLock, mpsc};
 use tokio::task::JoinHandle;
 
-use crate::contract::futures::{Announce, Channels, Gate, Group, Locks, Net, Tasks, Timers};
+use crate::contract::futures::{Announce, Channels, Gate, Group, Locks, Tasks, Timers};
+use crate::job::Job;
 use crate::reading::{Outcome, cannot};
+use crate::workloads::dispatch::futures as dispatch;
 use crate::workloads::servers::{self, Service};
-use crate::workloads::steal::{self, Thief};
-use crate::workloads::{
-    async_channels, fork_join, idle_cpu, locks, parked, spawn_join, stalls, start_stop, timers,
-    uneven_tree, yielding,
-};
+use crate::workloads::start_stop;
 
 pub struct Tokio;
 
@@ -178,71 +174,36 @@ impl Announce for Tokio {
     }
 }
 
-impl Net for Tokio {
-    type Listener = TcpListener;
-    type Stream = TcpStream;
+super::tokio_like_sockets!(Tokio, TcpListener, TcpStream);
 
-    async fn listen() -> io::Result<(TcpListener, SocketAddr)> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
-        Ok((listener, address))
+async fn serve_with_hyper(stream: TcpStream) {
+    async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+        Ok(Response::new(Full::new(Bytes::from_static(b"Hello, World!"))))
     }
-
-    async fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
-        let (stream, _) = listener.accept().await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    }
-
-    async fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
-        stream.read(buffer).await
-    }
-
-    async fn write_all(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
-        stream.write_all(bytes).await
-    }
-
-    async fn serve_http(stream: TcpStream) {
-        async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-            Ok(Response::new(Full::new(Bytes::from_static(b"Hello, World!"))))
-        }
-        // A connection that breaks ends its task, as in any server.
-        let _ = hyper::server::conn::http1::Builder::new()
-            .serve_connection(TokioIo::new(stream), hyper::service::service_fn(hello))
-            .await;
-    }
+    // A connection that breaks ends its task, as in any server.
+    let _ = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), hyper::service::service_fn(hello))
+        .await;
 }
 
-pub fn run(workload: &str, procs: usize) -> Outcome {
-    match workload {
-        "spawn_join" => spawn_join::futures::<Tokio>(procs),
-        "skynet" => fork_join::skynet_futures::<Tokio>(procs),
-        "fib_join" => fork_join::fib_futures::<Tokio>(procs),
-        "yield" => yielding::futures::<Tokio>(procs),
-        "ping_pong" => async_channels::ping_pong::<Tokio, Tokio>(procs),
+pub fn run(job: Job<'_>) -> Outcome {
+    match job.workload {
         "chan_mpmc" => cannot("tokio's receiver cannot be shared"),
-        "chan_mpsc" => async_channels::to_one::<Tokio, Tokio>(procs, 4),
-        "chan_spsc" => async_channels::to_one::<Tokio, Tokio>(procs, 1),
-        "select" => async_channels::select::<Tokio, Tokio>(procs),
-        "ring" => async_channels::ring::<Tokio, Tokio>(procs),
-        "mutex" => locks::mutex_futures::<Tokio, Tokio>(procs),
-        "rwlock" => locks::rwlock_futures::<Tokio, Tokio>(procs),
-        "timers" => timers::futures::<Tokio>(procs),
-        "parked_100k" => parked::futures::<Tokio>(procs, 100_000),
-        "parked_1m" => parked::futures::<Tokio>(procs, 1_000_000),
-        "steal_hot" => steal::futures::<Tokio>(procs, Thief::Hot),
-        "steal_idle" => steal::futures::<Tokio>(procs, Thief::Idle),
-        "uneven_tree" => uneven_tree::futures::<Tokio>(procs),
-        "hogs" => stalls::hogs_futures::<Tokio>(procs),
-        "blocking" => stalls::blocking_futures::<Tokio>(procs),
-        "unannounced" => stalls::unannounced_futures::<Tokio>(procs),
-        "tcp_echo_64" => servers::futures::<Tokio>(procs, Service::Echo { n_connections: 64 }),
-        "tcp_echo_1000" => servers::futures::<Tokio>(procs, Service::Echo { n_connections: 1000 }),
-        "http" => servers::futures::<Tokio>(procs, Service::Http),
-        "idle_cpu" => idle_cpu::futures::<Tokio>(procs),
+        "http" => {
+            let served = Service::HttpLibrary;
+            let outcome = servers::futures_with::<Tokio, _>(job.procs, served, serve_with_hyper);
+            outcome.map(|figures| figures.with_note(Some("hyper")))
+        }
         "start_stop" => start_stop::measure(|| {
-            runtime(procs).block_on(async { tokio::spawn(async {}).await.expect("task panicked") });
+            runtime(job.procs)
+                .block_on(async { tokio::spawn(async {}).await.expect("task panicked") });
         }),
-        other => super::unknown(other),
+        other => dispatch::tasks::<Tokio>(job)
+            .or_else(|| dispatch::channels::<Tokio, Tokio>(job))
+            .or_else(|| dispatch::locks::<Tokio, Tokio>(job))
+            .or_else(|| dispatch::timers::<Tokio>(job))
+            .or_else(|| dispatch::announced::<Tokio>(job))
+            .or_else(|| dispatch::servers::<Tokio>(job))
+            .unwrap_or_else(|| super::unknown(other)),
     }
 }

@@ -124,7 +124,7 @@ fn bar(page: &mut String, entry: &Entry, top: f64, greatest: f64) {
     );
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -1,6 +1,8 @@
 //! The comparison: rows of one run or several, summarised by workload and peer.
 
 pub mod html;
+pub mod plot;
+pub mod scaling;
 pub mod table;
 
 use std::collections::BTreeMap;
@@ -52,7 +54,9 @@ impl Entry {
 impl Comparison {
     /// Compares; a single build with mimalloc is reported in the main column.
     pub fn of(files: &[RunFile]) -> Self {
-        let rows: Vec<&Row> = files.iter().flat_map(|f| &f.rows).collect();
+        // A point of `scale` is no figure of the run: its sizes are others.
+        let rows: Vec<&Row> =
+            files.iter().flat_map(|f| &f.rows).filter(|r| r.point.is_none()).collect();
         let owned: Vec<Row> = rows.iter().map(|r| (*r).clone()).collect();
         let two_allocators = rows.iter().any(|r| r.allocator == "system");
         let specs = catalog::WORKLOADS.iter().flat_map(|w| w.rows);

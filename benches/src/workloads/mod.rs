@@ -6,11 +6,13 @@
 #[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
 pub mod async_channels;
 pub mod channels;
+pub mod dispatch;
 pub mod fork_join;
 pub mod idle_cpu;
 pub mod locks;
 pub mod parked;
 pub mod probe;
+pub mod scale;
 pub mod servers;
 pub mod spawn_join;
 pub mod stalls;

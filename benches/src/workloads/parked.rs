@@ -14,6 +14,23 @@ static N_STARTED: AtomicUsize = AtomicUsize::new(0);
 /// all are parked.
 const SETTLE: Duration = Duration::from_millis(50);
 
+/// What one round came to.
+pub struct Round {
+    pub rss_each: f64,
+    pub spawn_ns: f64,
+    pub wake_ns: f64,
+}
+
+impl Round {
+    fn into_figures(self) -> Figures {
+        Figures::many(vec![self.rss_each, self.spawn_ns, self.wake_ns])
+    }
+}
+
+fn none_started() {
+    N_STARTED.store(0, Ordering::Relaxed);
+}
+
 fn all_started(n: usize) -> bool {
     N_STARTED.load(Ordering::Relaxed) == n
 }
@@ -26,44 +43,53 @@ fn rss_each(before: u64, n: usize) -> f64 {
     sys::resident_bytes().saturating_sub(before) as f64 / n as f64
 }
 
+/// Starts and parks `n` tasks, lets them settle, wakes them.
+pub fn round<R: Tasks>(n: usize, settle: Duration) -> Round {
+    none_started();
+    let (gate, group) = (R::Gate::new(), R::Group::new());
+    let rss_before = sys::resident_bytes();
+    let start = Instant::now();
+    group.add(n);
+    for _ in 0..n {
+        let (gate, group) = (gate.clone(), group.clone());
+        R::spawn(move || {
+            started();
+            gate.wait();
+            group.done();
+        });
+    }
+    while !all_started(n) {
+        R::yield_now();
+    }
+    let spawn_ns = ns_each(start.elapsed(), n);
+    let settled = Instant::now() + settle;
+    while Instant::now() < settled {
+        R::yield_now();
+    }
+    let rss_each = rss_each(rss_before, n);
+    let start = Instant::now();
+    gate.open();
+    group.wait();
+    Round { rss_each, spawn_ns, wake_ns: ns_each(start.elapsed(), n) }
+}
+
 pub fn blocking<R: Tasks>(procs: usize, n: usize) -> Outcome {
     if n > R::MAX_TASKS {
         return cannot(R::LIMIT_NOTE.unwrap_or("too many tasks"));
     }
-    R::run(procs, move || {
-        let (gate, group) = (R::Gate::new(), R::Group::new());
-        let rss_before = sys::resident_bytes();
-        let start = Instant::now();
-        group.add(n);
-        for _ in 0..n {
-            let (gate, group) = (gate.clone(), group.clone());
-            R::spawn(move || {
-                started();
-                gate.wait();
-                group.done();
-            });
-        }
-        while !all_started(n) {
-            R::yield_now();
-        }
-        let spawn_ns = ns_each(start.elapsed(), n);
-        let settled = Instant::now() + SETTLE;
-        while Instant::now() < settled {
-            R::yield_now();
-        }
-        let rss = rss_each(rss_before, n);
-        let start = Instant::now();
-        gate.open();
-        group.wait();
-        Ok(Figures::many(vec![rss, spawn_ns, ns_each(start.elapsed(), n)]))
-    })
+    Ok(R::run(procs, move || round::<R>(n, SETTLE).into_figures()))
 }
 
 #[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
-pub fn futures<R: crate::contract::futures::Tasks>(procs: usize, n: usize) -> Outcome {
-    use crate::contract::futures::{Gate as _, Group as _};
+pub use stackless::{futures, round_futures};
 
-    R::run(procs, async move {
+#[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
+mod stackless {
+    use super::*;
+    use crate::contract::futures::{Gate as _, Group as _, Tasks};
+
+    pub async fn round_futures<R: Tasks>(n: usize, settle: Duration) -> Round {
+        none_started();
         let (gate, group) = (R::Gate::new(), R::Group::new());
         let rss_before = sys::resident_bytes();
         let start = Instant::now();
@@ -79,14 +105,19 @@ pub fn futures<R: crate::contract::futures::Tasks>(procs: usize, n: usize) -> Ou
             R::yield_now().await;
         }
         let spawn_ns = ns_each(start.elapsed(), n);
-        let settled = Instant::now() + SETTLE;
+        let settled = Instant::now() + settle;
         while Instant::now() < settled {
             R::yield_now().await;
         }
-        let rss = rss_each(rss_before, n);
+        let rss_each = rss_each(rss_before, n);
         let start = Instant::now();
         gate.open();
         group.wait().await;
-        Ok(Figures::many(vec![rss, spawn_ns, ns_each(start.elapsed(), n)]))
-    })
+        Round { rss_each, spawn_ns, wake_ns: ns_each(start.elapsed(), n) }
+    }
+
+    pub fn futures<R: Tasks>(procs: usize, n: usize) -> Outcome {
+        let round = async move { round_futures::<R>(n, SETTLE).await.into_figures() };
+        Ok(R::run(procs, round))
+    }
 }

@@ -3,10 +3,11 @@
 //! One probe is in flight at a time, so a static word does and no sample allocates.
 
 use std::hint;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 static RAN_AT_NS: AtomicU64 = AtomicU64::new(0);
+static BEHIND_RAN: AtomicBool = AtomicBool::new(true);
 
 /// A clock that fits into one word.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +41,21 @@ impl Probe {
             0 => None,
             at_ns => Some(at_ns),
         }
+    }
+
+    /// A second task is about to be spawned behind the measured one.
+    pub fn arm_behind(&self) {
+        BEHIND_RAN.store(false, Ordering::Relaxed);
+    }
+
+    /// Called by that second task.
+    pub fn behind_ran(&self) {
+        BEHIND_RAN.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nothing of this sample is queued any more.
+    pub fn is_over(&self) -> bool {
+        self.read().is_some() && BEHIND_RAN.load(Ordering::Relaxed)
     }
 
     /// Waits without giving the worker away; `None` when nobody took the task in time.

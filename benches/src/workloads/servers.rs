@@ -1,4 +1,8 @@
-//! tcp_echo_* and http: a server in this process under load from another one.
+//! tcp_echo_*, http_raw and http: a server in this process under load from another one.
+//!
+//! What a server does with its bytes is written once here and driven by tasks that block and by
+//! futures alike. `http_raw` is the same smallest server for everyone. `http` is the server that
+//! programs of that world use; only peers that have one take part.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -12,14 +16,79 @@ use crate::wrk;
 
 /// Larger than any request here; one read a request is the common case for everyone.
 pub const BUFFER_BYTES: usize = 4096;
-pub const HTTP_ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\
+const HTTP_ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\
     content-length: 13\r\n\r\nHello, World!";
 
+pub const NO_HTTP_LIBRARY: &str = "no HTTP server of its own; see http_raw";
+
 /// What to serve; the load that goes with it follows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    Echo { n_connections: usize },
-    Http,
+    Echo {
+        n_connections: usize,
+    },
+    /// The smallest server that keeps connections alive: no header is looked at.
+    HttpRaw,
+    /// What the peer's world uses.
+    HttpLibrary,
+}
+
+impl Service {
+    /// The service that a workload names.
+    pub fn of(workload: &str) -> Option<Self> {
+        match workload {
+            "tcp_echo_64" => Some(Self::Echo { n_connections: 64 }),
+            "tcp_echo_1000" => Some(Self::Echo { n_connections: 1000 }),
+            "http_raw" => Some(Self::HttpRaw),
+            "http" => Some(Self::HttpLibrary),
+            _ => None,
+        }
+    }
+}
+
+/// The bytes of one connection: what has come and what is to be sent back for it.
+struct Conversation {
+    service: Service,
+    buffer: [u8; BUFFER_BYTES],
+    filled: usize,
+}
+
+impl Conversation {
+    fn new(service: Service) -> Self {
+        Self { service, buffer: [0; BUFFER_BYTES], filled: 0 }
+    }
+
+    /// Where the next bytes go.
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.filled..]
+    }
+
+    /// Takes in `n` bytes that were read into the room.
+    fn came(&mut self, n: usize) {
+        self.filled += n;
+    }
+
+    /// What to send back now, and how many of the bytes that came it settles.
+    fn answer(&self) -> Option<(&[u8], usize)> {
+        let came = &self.buffer[..self.filled];
+        match self.service {
+            Service::Echo { .. } => (!came.is_empty()).then_some((came, came.len())),
+            Service::HttpRaw | Service::HttpLibrary => {
+                request_end(came).map(|end| (HTTP_ANSWER, end))
+            }
+        }
+    }
+
+    fn settle(&mut self, n: usize) {
+        self.buffer.copy_within(n..self.filled, 0);
+        self.filled -= n;
+    }
+}
+
+/// Where the first complete request ends.
+fn request_end(bytes: &[u8]) -> Option<usize> {
+    const END: &[u8] = b"\r\n\r\n";
+    bytes.windows(END.len()).position(|window| window == END).map(|at| at + END.len())
 }
 
 /// Tells the load generator where the server listens.
@@ -28,7 +97,7 @@ pub type Listening = mpsc::Sender<SocketAddr>;
 /// Starts the server on a thread of its own and puts it under load. The server is left
 /// running: the process ends next.
 pub fn under_load(service: Service, server: impl FnOnce(Listening) + Send + 'static) -> Outcome {
-    if matches!(service, Service::Http) && !wrk::is_on_path() {
+    if !matches!(service, Service::Echo { .. }) && !wrk::is_on_path() {
         return cannot(wrk::MISSING);
     }
     let (listening, address) = mpsc::channel();
@@ -38,7 +107,7 @@ pub fn under_load(service: Service, server: impl FnOnce(Listening) + Send + 'sta
     };
     match service {
         Service::Echo { n_connections } => load::measure(&EchoLoad::new(address, n_connections)),
-        Service::Http => wrk::measure(address),
+        Service::HttpRaw | Service::HttpLibrary => wrk::measure(address),
     }
 }
 
@@ -55,92 +124,107 @@ fn serve<R: Tasks + Net>(service: Service, listening: &Listening) {
         let stream = R::accept(&listener).expect("cannot accept");
         // A connection that breaks ends its task, as in any server.
         R::spawn(move || {
-            let _ = match service {
-                Service::Echo { .. } => echo(stream),
-                Service::Http => http(stream),
-            };
+            let _ = converse(service, stream);
         });
     }
 }
 
-fn echo(mut stream: impl Read + Write) -> io::Result<()> {
-    let mut buffer = [0; BUFFER_BYTES];
+fn converse(service: Service, mut stream: impl Read + Write) -> io::Result<()> {
+    let mut conversation = Conversation::new(service);
     loop {
-        let n = stream.read(&mut buffer)?;
+        let n = stream.read(conversation.room())?;
         if n == 0 {
             return Ok(());
         }
-        stream.write_all(&buffer[..n])?;
-    }
-}
-
-fn http(mut stream: impl Read + Write) -> io::Result<()> {
-    let mut buffer = [0; BUFFER_BYTES];
-    let mut filled = 0;
-    loop {
-        let n = stream.read(&mut buffer[filled..])?;
-        if n == 0 {
-            return Ok(());
+        conversation.came(n);
+        while let Some((answer, settled)) = conversation.answer() {
+            stream.write_all(answer)?;
+            conversation.settle(settled);
         }
-        filled += n;
-        while let Some(head_bytes) = request_head(&buffer[..filled])? {
-            stream.write_all(HTTP_ANSWER)?;
-            buffer.copy_within(head_bytes..filled, 0);
-            filled -= head_bytes;
-        }
-    }
-}
-
-/// The length of a complete request head at the start of `bytes`, if there is one.
-pub fn request_head(bytes: &[u8]) -> io::Result<Option<usize>> {
-    let mut headers = [httparse::EMPTY_HEADER; 16];
-    match httparse::Request::new(&mut headers).parse(bytes) {
-        Ok(httparse::Status::Complete(head_bytes)) => Ok(Some(head_bytes)),
-        Ok(httparse::Status::Partial) => Ok(None),
-        Err(e) => Err(io::Error::new(io::ErrorKind::InvalidData, e)),
     }
 }
 
 #[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
-pub fn futures<R: crate::contract::futures::Net>(procs: usize, service: Service) -> Outcome {
+pub use stackless::{futures, futures_with};
+
+#[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
+mod stackless {
+    use super::*;
     use crate::contract::futures::Net;
 
-    async fn echo<R: Net>(mut stream: R::Stream) -> io::Result<()> {
-        let mut buffer = [0; BUFFER_BYTES];
+    pub fn futures<R: Net>(procs: usize, service: Service) -> Outcome {
+        futures_with::<R, _>(procs, service, move |stream| async move {
+            // A connection that breaks ends its task, as in any server.
+            let _ = converse::<R>(service, stream).await;
+        })
+    }
+
+    /// With the peer's own way to serve a connection.
+    pub fn futures_with<R: Net, F: Future<Output = ()> + Send + 'static>(
+        procs: usize,
+        service: Service,
+        connection: impl Fn(R::Stream) -> F + Send + 'static,
+    ) -> Outcome {
+        under_load(service, move |listening| {
+            R::run(procs, async move {
+                let (listener, address) = R::listen().await.expect("cannot listen");
+                listening.send(address).expect("the load generator is gone");
+                loop {
+                    let stream = R::accept(&listener).await.expect("cannot accept");
+                    R::spawn(connection(stream));
+                }
+            });
+        })
+    }
+
+    async fn converse<R: Net>(service: Service, mut stream: R::Stream) -> io::Result<()> {
+        let mut conversation = Conversation::new(service);
         loop {
-            let n = R::read(&mut stream, &mut buffer).await?;
+            let n = R::read(&mut stream, conversation.room()).await?;
             if n == 0 {
                 return Ok(());
             }
-            R::write_all(&mut stream, &buffer[..n]).await?;
-        }
-    }
-    async fn serve<R: Net>(service: Service, listening: Listening) {
-        let (listener, address) = R::listen().await.expect("cannot listen");
-        listening.send(address).expect("the load generator is gone");
-        loop {
-            let stream = R::accept(&listener).await.expect("cannot accept");
-            match service {
-                Service::Echo { .. } => R::spawn(async move {
-                    // A connection that breaks ends its task, as in any server.
-                    let _ = echo::<R>(stream).await;
-                }),
-                Service::Http => R::spawn(R::serve_http(stream)),
+            conversation.came(n);
+            while let Some((answer, settled)) = conversation.answer() {
+                R::write_all(&mut stream, answer).await?;
+                conversation.settle(settled);
             }
         }
     }
-    under_load(service, move |listening| R::run(procs, serve::<R>(service, listening)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// What comes back for what is sent in these pieces.
+    fn answers(service: Service, pieces: &[&[u8]]) -> Vec<u8> {
+        let mut conversation = Conversation::new(service);
+        let mut sent = Vec::new();
+        for piece in pieces {
+            conversation.room()[..piece.len()].copy_from_slice(piece);
+            conversation.came(piece.len());
+            while let Some((answer, settled)) = conversation.answer() {
+                sent.extend_from_slice(answer);
+                conversation.settle(settled);
+            }
+        }
+        sent
+    }
+
     #[test]
-    fn heads_are_found_only_when_complete() {
-        assert_eq!(request_head(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET").unwrap(), Some(27));
-        assert_eq!(request_head(b"GET / HTTP/1.1\r\nHo").unwrap(), None);
-        assert!(request_head(b"\x00\x01 nonsense").is_err());
+    fn an_echo_gives_back_what_came() {
+        let service = Service::Echo { n_connections: 1 };
+        assert_eq!(answers(service, &[b"one ", b"two"]), b"one two");
+    }
+
+    #[test]
+    fn every_complete_request_is_answered_once() {
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let two = [request.as_slice(), request].concat();
+        assert_eq!(answers(Service::HttpRaw, &[&two]), HTTP_ANSWER.repeat(2));
+        assert_eq!(answers(Service::HttpRaw, &[&two[..20]]), b"");
+        assert_eq!(answers(Service::HttpRaw, &[&two[..20], &two[20..]]), HTTP_ANSWER.repeat(2));
     }
 
     #[test]

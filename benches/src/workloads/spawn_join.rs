@@ -14,17 +14,19 @@ fn leaked<T>(group: T) -> &'static T {
     Box::leak(Box::new(group))
 }
 
-pub fn blocking<R: blocking::Tasks>(procs: usize) -> Outcome {
-    fn round<R: blocking::Tasks>(n: usize) -> f64 {
-        let group = leaked(R::Group::new());
-        let start = Instant::now();
-        group.add(n);
-        for _ in 0..n {
-            R::spawn(move || group.done());
-        }
-        group.wait();
-        ns_each(start.elapsed(), n)
+/// Nanoseconds for each of `n` tasks.
+pub fn round<R: blocking::Tasks>(n: usize) -> f64 {
+    let group = leaked(R::Group::new());
+    let start = Instant::now();
+    group.add(n);
+    for _ in 0..n {
+        R::spawn(move || group.done());
     }
+    group.wait();
+    ns_each(start.elapsed(), n)
+}
+
+pub fn blocking<R: blocking::Tasks>(procs: usize) -> Outcome {
     let n = N_TASKS.min(R::MAX_TASKS);
     let ns = R::run(procs, move || {
         round::<R>(n / 10);
@@ -34,10 +36,14 @@ pub fn blocking<R: blocking::Tasks>(procs: usize) -> Outcome {
 }
 
 #[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
-pub fn futures<R: crate::contract::futures::Tasks>(procs: usize) -> Outcome {
+pub use stackless::{futures, round_futures};
+
+#[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
+mod stackless {
+    use super::*;
     use crate::contract::futures::{Group as _, Tasks};
 
-    async fn round<R: Tasks>(n: usize) -> f64 {
+    pub async fn round_futures<R: Tasks>(n: usize) -> f64 {
         let group = leaked(R::Group::new());
         let start = Instant::now();
         group.add(n);
@@ -47,9 +53,12 @@ pub fn futures<R: crate::contract::futures::Tasks>(procs: usize) -> Outcome {
         group.wait().await;
         ns_each(start.elapsed(), n)
     }
-    let ns = R::run(procs, async {
-        round::<R>(N_TASKS / 10).await;
-        round::<R>(N_TASKS).await
-    });
-    Ok(Figures::one(ns))
+
+    pub fn futures<R: Tasks>(procs: usize) -> Outcome {
+        let ns = R::run(procs, async {
+            round_futures::<R>(N_TASKS / 10).await;
+            round_futures::<R>(N_TASKS).await
+        });
+        Ok(Figures::one(ns))
+    }
 }

@@ -1,7 +1,9 @@
-//! steal_hot and steal_idle: from a spawn by a busy task until another worker runs the new one.
+//! steal_*: from a spawn by a busy task until another worker runs the new one.
 //!
 //! The newest task of a worker is its own in most schedulers, for a while (Go, heist) or for good
-//! (tokio). So a second, empty task is spawned right behind the measured one, for every peer.
+//! (tokio). So there are two questions, and both are asked of everybody: how long until a task is
+//! taken that is not the newest (`steal_hot`, `steal_idle`: a second one is spawned right behind
+//! it), and how long until the newest is taken (`steal_hot_single`, `steal_idle_single`).
 
 use std::time::Duration;
 
@@ -19,10 +21,21 @@ pub enum Thief {
     Idle,
 }
 
+/// What is spawned right behind the measured task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// Nothing: the measured task is its worker's newest.
+    Nothing,
+    /// A task that does nothing, which takes that place.
+    Another,
+}
+
 /// After this long nobody is coming; the spawner then yields to let the task finish.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Give up on a peer after so many tasks that nobody came for.
+/// Give up on a peer after so many tasks that nobody came for, if they are no exceptions.
 const MAX_MISSES: usize = 50;
+/// More than one miss in so many samples is no exception.
+const RARE: usize = 20;
 
 impl Thief {
     pub fn pause(self) -> Duration {
@@ -48,16 +61,24 @@ pub struct Tally {
 }
 
 impl Tally {
+    fn n_seen(&self) -> usize {
+        self.latencies_ns.len() + self.n_missed
+    }
+
+    fn is_hopeless(&self) -> bool {
+        self.n_missed >= MAX_MISSES && self.n_missed * RARE > self.n_seen()
+    }
+
     pub fn wants_more(&self, n_samples: usize) -> bool {
-        self.latencies_ns.len() + self.n_missed < n_samples && self.n_missed < MAX_MISSES
+        self.n_seen() < n_samples && !self.is_hopeless()
     }
 
-    pub fn hit(&mut self, latency_ns: u64) {
-        self.latencies_ns.push(latency_ns);
-    }
-
-    pub fn miss(&mut self) {
-        self.n_missed += 1;
+    /// Counts a sample: when its task ran, if anybody came for it.
+    pub fn count(&mut self, start_ns: u64, ran_at_ns: Option<u64>) {
+        match ran_at_ns {
+            Some(at_ns) => self.latencies_ns.push(at_ns.saturating_sub(start_ns)),
+            None => self.n_missed += 1,
+        }
     }
 
     pub fn into_outcome(mut self) -> Outcome {
@@ -66,10 +87,10 @@ impl Tally {
                 "nobody took the task within {} ms in {} of {} samples",
                 PATIENCE.as_millis(),
                 self.n_missed,
-                self.n_missed + self.latencies_ns.len()
+                self.n_seen()
             )
         });
-        if self.n_missed >= MAX_MISSES || self.latencies_ns.is_empty() {
+        if self.is_hopeless() || self.latencies_ns.is_empty() {
             return Err(Cannot(missed.unwrap_or_else(|| "no samples".to_owned())));
         }
         let us = |q, samples: &mut [u64]| quantile(samples, q) as f64 / 1e3;
@@ -79,11 +100,14 @@ impl Tally {
 }
 
 /// The spawner's loop for any way of spawning and yielding that needs no `.await`.
+///
+/// A sample begins with empty queues: the spawner yields until nothing of the last one is left.
 pub fn tally(
     thief: Thief,
+    behind: Behind,
     n_samples: usize,
     spawn: impl Fn(Probe),
-    spawn_empty: impl Fn(),
+    spawn_behind: impl Fn(Probe),
     yield_now: impl Fn(),
 ) -> Tally {
     let probe = Probe::new();
@@ -93,37 +117,40 @@ pub fn tally(
         probe.arm();
         let start_ns = probe.now_ns();
         spawn(probe);
-        spawn_empty();
-        match probe.spin_until_ran(PATIENCE) {
-            Some(at_ns) => tally.hit(at_ns.saturating_sub(start_ns)),
-            None => {
-                tally.miss();
-                while probe.read().is_none() {
-                    yield_now();
-                }
-            }
+        if behind == Behind::Another {
+            probe.arm_behind();
+            spawn_behind(probe);
+        }
+        tally.count(start_ns, probe.spin_until_ran(PATIENCE));
+        while !probe.is_over() {
+            yield_now();
         }
     }
     tally
 }
 
-pub fn blocking<R: blocking::Tasks>(procs: usize, thief: Thief) -> Outcome {
+pub fn blocking<R: blocking::Tasks>(procs: usize, thief: Thief, behind: Behind) -> Outcome {
     if procs < 2 {
         return crate::reading::cannot("needs two procs");
     }
     R::run(procs, move || {
         let spawn = |probe: Probe| R::spawn(move || probe.ran());
-        let round = |n| tally(thief, n, spawn, || R::spawn(|| ()), R::yield_now);
+        let spawn_behind = |probe: Probe| R::spawn(move || probe.behind_ran());
+        let round = |n| tally(thief, behind, n, spawn, spawn_behind, R::yield_now);
         round(thief.n_samples() / 10);
         round(thief.n_samples()).into_outcome()
     })
 }
 
 #[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
-pub fn futures<R: crate::contract::futures::Tasks>(procs: usize, thief: Thief) -> Outcome {
+pub fn futures<R: crate::contract::futures::Tasks>(
+    procs: usize,
+    thief: Thief,
+    behind: Behind,
+) -> Outcome {
     use crate::contract::futures::Tasks;
 
-    async fn round<R: Tasks>(thief: Thief, n_samples: usize) -> Tally {
+    async fn round<R: Tasks>(thief: Thief, behind: Behind, n_samples: usize) -> Tally {
         let probe = Probe::new();
         let mut tally = Tally::default();
         while tally.wants_more(n_samples) {
@@ -131,12 +158,12 @@ pub fn futures<R: crate::contract::futures::Tasks>(procs: usize, thief: Thief) -
             probe.arm();
             let start_ns = probe.now_ns();
             R::spawn(async move { probe.ran() });
-            R::spawn(async {});
-            match probe.spin_until_ran(PATIENCE) {
-                Some(at_ns) => tally.hit(at_ns.saturating_sub(start_ns)),
-                None => tally.miss(),
+            if behind == Behind::Another {
+                probe.arm_behind();
+                R::spawn(async move { probe.behind_ran() });
             }
-            while probe.read().is_none() {
+            tally.count(start_ns, probe.spin_until_ran(PATIENCE));
+            while !probe.is_over() {
                 R::yield_now().await;
             }
         }
@@ -146,8 +173,8 @@ pub fn futures<R: crate::contract::futures::Tasks>(procs: usize, thief: Thief) -
         return crate::reading::cannot("needs two procs");
     }
     R::run(procs, async move {
-        round::<R>(thief, thief.n_samples() / 10).await;
-        round::<R>(thief, thief.n_samples()).await.into_outcome()
+        round::<R>(thief, behind, thief.n_samples() / 10).await;
+        round::<R>(thief, behind, thief.n_samples()).await.into_outcome()
     })
 }
 
@@ -159,17 +186,26 @@ mod tests {
     fn a_peer_that_never_steals_is_given_up() {
         let mut tally = Tally::default();
         while tally.wants_more(1000) {
-            tally.miss();
+            tally.count(0, None);
         }
         let Err(Cannot(why)) = tally.into_outcome() else { panic!("no refusal") };
         assert!(why.contains("50 of 50"), "{why}");
     }
 
     #[test]
+    fn many_misses_among_many_more_samples_are_no_reason_to_give_up() {
+        let mut tally = Tally::default();
+        (0..5_000).for_each(|_| tally.count(0, Some(1_000)));
+        (0..60).for_each(|_| tally.count(0, None));
+        assert!(tally.wants_more(20_000));
+        assert!(tally.into_outcome().unwrap().note.unwrap().contains("60 of 5060"));
+    }
+
+    #[test]
     fn rare_misses_become_a_note() {
         let mut tally = Tally::default();
-        (1..=99).for_each(|us| tally.hit(us * 1000));
-        tally.miss();
+        (1..=99).for_each(|us| tally.count(0, Some(us * 1000)));
+        tally.count(0, None);
         let figures = tally.into_outcome().unwrap();
         assert_eq!(figures.values, [50.0, 99.0]);
         assert!(figures.note.unwrap().contains("1 of 100"));

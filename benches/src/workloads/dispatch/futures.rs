@@ -1,0 +1,76 @@
+//! Bodies on tasks that are futures.
+
+use crate::contract::futures::{Announce, Channels, Locks, Net, SharedReceiver, Tasks, Timers};
+use crate::job::Job;
+use crate::reading::Outcome;
+use crate::workloads::servers::{self, Service};
+use crate::workloads::steal::{self, Behind, Thief};
+use crate::workloads::{
+    async_channels, fork_join, idle_cpu, locks as lock, parked, scale, spawn_join, stalls,
+    timers as timer, uneven_tree, yielding,
+};
+
+pub fn tasks<R: Tasks>(job: Job<'_>) -> Option<Outcome> {
+    let procs = job.procs;
+    Some(match job.workload {
+        "spawn_join" => spawn_join::futures::<R>(procs),
+        "skynet" => fork_join::skynet_futures::<R>(procs),
+        "fib_join" => fork_join::fib_futures::<R>(procs),
+        "yield" => yielding::futures::<R>(procs),
+        "parked_100k" => parked::futures::<R>(procs, 100_000),
+        "parked_1m" => parked::futures::<R>(procs, 1_000_000),
+        "steal_hot" => steal::futures::<R>(procs, Thief::Hot, Behind::Another),
+        "steal_idle" => steal::futures::<R>(procs, Thief::Idle, Behind::Another),
+        "steal_hot_single" => steal::futures::<R>(procs, Thief::Hot, Behind::Nothing),
+        "steal_idle_single" => steal::futures::<R>(procs, Thief::Idle, Behind::Nothing),
+        "uneven_tree" => uneven_tree::futures::<R>(procs),
+        "scale_spawn" => scale::spawn_futures::<R>(procs, job.size),
+        "scale_wake" => scale::wake_futures::<R>(procs, job.size),
+        "idle_cpu" => idle_cpu::futures::<R>(procs),
+        _ => return None,
+    })
+}
+
+/// Without what needs a receiver that can be shared.
+pub fn channels<R: Tasks, C: Channels>(job: Job<'_>) -> Option<Outcome> {
+    let procs = job.procs;
+    Some(match job.workload {
+        "ping_pong" => async_channels::ping_pong::<R, C>(procs),
+        "chan_mpsc" => async_channels::to_one::<R, C>(procs, 4),
+        "chan_spsc" => async_channels::to_one::<R, C>(procs, 1),
+        "select" => async_channels::select::<R, C>(procs),
+        "ring" => async_channels::ring::<R, C>(procs),
+        _ => return None,
+    })
+}
+
+pub fn shared_receivers<R: Tasks, C: SharedReceiver>(job: Job<'_>) -> Option<Outcome> {
+    (job.workload == "chan_mpmc").then(|| async_channels::mpmc::<R, C>(job.procs))
+}
+
+pub fn locks<R: Tasks, L: Locks>(job: Job<'_>) -> Option<Outcome> {
+    Some(match job.workload {
+        "mutex" => lock::mutex_futures::<R, L>(job.procs),
+        "rwlock" => lock::rwlock_futures::<R, L>(job.procs),
+        _ => return None,
+    })
+}
+
+pub fn timers<R: Timers>(job: Job<'_>) -> Option<Outcome> {
+    Some(match job.workload {
+        "timers" => timer::futures::<R>(job.procs),
+        "scale_timer" => scale::timer_futures::<R>(job.procs, job.size),
+        "hogs" => stalls::hogs_futures::<R>(job.procs),
+        "unannounced" => stalls::unannounced_futures::<R>(job.procs),
+        _ => return None,
+    })
+}
+
+pub fn announced<R: Timers + Announce>(job: Job<'_>) -> Option<Outcome> {
+    (job.workload == "blocking").then(|| stalls::blocking_futures::<R>(job.procs))
+}
+
+pub fn servers<R: Net>(job: Job<'_>) -> Option<Outcome> {
+    let service = Service::of(job.workload).filter(|service| *service != Service::HttpLibrary)?;
+    Some(servers::futures::<R>(job.procs, service))
+}

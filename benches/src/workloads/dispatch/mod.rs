@@ -1,0 +1,8 @@
+//! Which body a workload's name stands for, once per shape of concurrency and not once per peer.
+//!
+//! A function covers what peers with certain primitives can do and answers `None` for the rest. A
+//! peer names its exceptions and then asks the functions whose primitives it has.
+
+pub mod blocking;
+#[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
+pub mod futures;
