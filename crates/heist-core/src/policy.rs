@@ -208,6 +208,23 @@ pub fn default_procs(cpus: u32, quota: Option<Quota>, rounding: FractionalQuota)
     wanted.max(least).min(most)
 }
 
+/// How much CPU time a goroutine may use after its P was taken, until its thread is stopped.
+pub const PLESS_CPU_NS: u64 = 10_000_000;
+/// How often threads without a P are looked at.
+pub const PLESS_PERIOD_NS: u64 = 10_000_000;
+/// How many of them each time.
+pub const PLESS_LOOKS: u32 = 64;
+
+/// How long a thread that is not needed waits for something to do until it ends.
+pub const IDLE_M_NS: u64 = 5_000_000_000;
+
+/// How many idle threads a runtime with so many Ps keeps for good: one for each P, one for a call that
+/// blocks and one to be preempted for.
+#[must_use]
+pub const fn idle_ms_kept(procs: u32) -> u32 {
+    procs + 2
+}
+
 /// Most threads a runtime makes unless told otherwise.
 pub const THREADS_MAX: u32 = 10_000;
 

@@ -223,3 +223,55 @@ fn a_mixture_under_short_slices_is_accounted_for() {
         assert_eq!(*lock.lock().unwrap() % 8, 0);
     }
 }
+
+/// A goroutine whose P was taken while it slept, and which then computes without a call, is stopped
+/// until it is its turn: no more goroutines run than there are processors.
+#[test]
+fn a_hog_without_a_processor_is_stopped() {
+    let rt = runtime(1);
+    rt.run(|| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let awake = Arc::new(AtomicBool::new(false));
+        let hog = {
+            let (stop, awake) = (Arc::clone(&stop), Arc::clone(&awake));
+            go(move || {
+                // Not announced: it loses the processor to the one who waits.
+                std::thread::sleep(Duration::from_millis(20));
+                awake.store(true, Ordering::Relaxed);
+                spin_until(&stop)
+            })
+        };
+        let line = format!("goroutine {} [runnable]:", hog.id());
+        heist::yield_now();
+        // Nobody takes the processor from here.
+        let _guard = heist::no_preempt();
+        while !awake.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+        matrix::eventually("a hog that waits", || heist::dump_goroutines().contains(&line));
+        stop.store(true, Ordering::Relaxed);
+        assert!(hog.join().unwrap() > 0);
+    });
+}
+
+/// Threads that were needed once and are not any more end after some seconds.
+#[test]
+fn idle_threads_end() {
+    let rt = runtime(2);
+    let threads = || rt.metrics().get("/sched/threads/total:threads").unwrap();
+    rt.run(|| {
+        let many: Vec<_> = (0..30)
+            .map(|_| go(|| heist::blocking(|| std::thread::sleep(Duration::from_millis(100)))))
+            .collect();
+        many.into_iter().for_each(|one| one.join().unwrap());
+    });
+    assert!(threads() > 20, "{}", threads());
+    matrix::eventually("the ends of the surplus", || threads() <= 4);
+    // And they are made again when they are needed.
+    rt.run(|| {
+        let many: Vec<_> = (0..10)
+            .map(|_| go(|| heist::blocking(|| std::thread::sleep(Duration::from_millis(50)))))
+            .collect();
+        many.into_iter().for_each(|one| one.join().unwrap());
+    });
+}

@@ -18,7 +18,7 @@ use super::shown::{ShownFlag, ShownPointer};
 use super::{G, P};
 use crate::sched::Sched;
 use heist_core::list::{DoubleLink, DoublyLinked};
-use heist_core::m_word::{MWord, Place};
+use heist_core::m_word::{MWord, Place, Stamp};
 use heist_core::note::Note;
 use heist_core::rng::Rng;
 use heist_core::sync::{AtomicPtr, AtomicU32, Ordering};
@@ -74,11 +74,17 @@ impl AllMs {
 
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &M> {
+        self.iter_from(null())
+    }
+
+    /// From `m` on, which is one of them, or null for all.
+    pub(crate) fn iter_from(&self, m: *const M) -> impl Iterator<Item = &M> {
         // ORDERING: see `add`.
+        let first = if m.is_null() { self.0.load(Ordering::Acquire) } else { m.cast_mut() };
         // SAFETY: records are freed with this list.
-        let newest = unsafe { self.0.load(Ordering::Acquire).as_ref() };
+        let first = unsafe { first.as_ref() };
         // SAFETY: as above.
-        std::iter::successors(newest, |m| unsafe { m.made_before.get().as_ref() })
+        std::iter::successors(first, |m| unsafe { m.made_before.get().as_ref() })
     }
 }
 
@@ -127,6 +133,9 @@ pub(crate) struct M {
     /// Random numbers for the goroutine that runs here, which need no P.
     rng: UnsafeCell<Rng>,
     idle_link: DoubleLink<M>,
+    /// What sysmon alone remembers of a thread in user code without a P: the word, and the CPU time
+    /// at that moment.
+    pub(crate) pless: Cell<(Stamp, u64)>,
     /// The record made before this one: the list of all.
     made_before: Cell<*const M>,
     tid: AtomicU32,
@@ -167,6 +176,7 @@ impl M {
             note: Note::new(),
             rng: UnsafeCell::new(Rng::new(id.into())),
             idle_link: DoubleLink::new(),
+            pless: Cell::new((Stamp::NONE, 0)),
             made_before: Cell::new(null()),
             tid: AtomicU32::new(0),
         }

@@ -33,7 +33,8 @@ pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) -> bool {
 fn stop(m: &M) {
     let sched = m.sched();
     if m.word.enter(light_fence) {
-        // The P is being taken: this thread looked asleep. Nothing to give.
+        // The P is gone, or being taken: this thread looked asleep. Nothing to give, but to wait for.
+        m.word.clear_attention(PREEMPT);
         sched.regain_p(m);
         return go_on(m);
     }

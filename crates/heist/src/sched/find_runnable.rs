@@ -35,7 +35,7 @@ pub(crate) enum Found {
     Retry,
     /// Nothing anywhere.
     Nothing,
-    /// The runtime has stopped: leave the thread.
+    /// The runtime has stopped, or the thread is not needed any more: leave it.
     Leave,
 }
 

@@ -12,9 +12,13 @@ use crate::gmp::p::Stopped;
 use crate::gmp::{M, P};
 use crate::sys::clock;
 use crate::sys::futex::Kernel;
+use heist_core::list::DoublyLinked;
 use heist_core::m_word::STOP;
+use heist_core::note::Woken;
+use heist_core::policy;
 use heist_core::timer_heap::NEVER;
 use std::ptr::{NonNull, null};
+use std::time::Duration;
 
 /// What an M that gave its P back does next.
 enum LastLook {
@@ -118,27 +122,60 @@ impl Sched {
         LastLook::Awake(Found::Retry)
     }
 
-    /// Sleeps until somebody hands a P over.
+    /// Sleeps until somebody hands a P over, or until this M was not needed for so long that its
+    /// thread ends.
     #[doc(alias = "stopm")]
     pub(crate) fn stop_m(&self, m: &M) -> Found {
         if m.has_p() || m.spinning.get() {
             heist_core::throw!("Sched::stop_m: M{} holds a P or spins", m.id);
         }
-        {
-            let mut locked = self.lock.lock();
-            if self.phase() == Phase::Stopped {
-                return Found::Leave;
-            }
-            // SAFETY: this M is in no list and stays where it is until its thread ends.
-            unsafe { locked.idle_ms.push(NonNull::from(m)) };
+        let mut locked = self.lock.lock();
+        if self.phase() == Phase::Stopped {
+            return Found::Leave;
         }
-        self.sleep_idle(m)
+        // SAFETY: this M is in no list and stays where it is until its thread ends.
+        unsafe { locked.idle_ms.push(NonNull::from(m)) };
+        let surplus = self.has_surplus(&locked);
+        drop(locked);
+        let asleep_ns = clock::now_ns();
+        if surplus && self.waits_in_vain(m, asleep_ns + policy::IDLE_M_NS) {
+            return Found::Leave;
+        }
+        self.sleep_since(m, asleep_ns)
+    }
+
+    /// Whether there are more idle Ms than are kept. They are a stack, so those at the bottom are
+    /// not needed, and those on top of them are the ones to wait for a time only.
+    fn has_surplus(&self, locked: &Locked) -> bool {
+        locked.idle_ms.len() > policy::idle_ms_kept(self.procs())
+    }
+
+    /// Sleeps as an M too many. True if nobody needed it until then and it is off the list.
+    fn waits_in_vain(&self, m: &M, until_ns: u64) -> bool {
+        let left = || {
+            let left = until_ns.saturating_sub(clock::now_ns());
+            (left != 0).then(|| Duration::from_nanos(left))
+        };
+        if m.note.sleep_while(&Kernel, left) == Woken::Noted {
+            return false;
+        }
+        let mut locked = self.lock.lock();
+        // Who took it off the list is about to wake it.
+        let in_vain = m.double_link().is_listed() && self.has_surplus(&locked);
+        if in_vain {
+            // SAFETY: it is in a list, and an M with a thread can be in no other.
+            unsafe { locked.idle_ms.remove(NonNull::from(m)) };
+        }
+        in_vain
     }
 
     /// Sleeps until somebody hands a P over. The M is where they find it.
     pub(super) fn sleep_idle(&self, m: &M) -> Found {
+        self.sleep_since(m, clock::now_ns())
+    }
+
+    fn sleep_since(&self, m: &M, asleep_ns: u64) -> Found {
         self.stats.m_parks.add_shared(1);
-        let asleep_ns = clock::now_ns();
         m.note.sleep(&Kernel);
         self.linger.learn(clock::now_ns() - asleep_ns);
         self.take_over(m)

@@ -4,7 +4,9 @@
 //! - an M in an announced blocking call loses its P after one full round, if somebody can use it;
 //! - an M in user code that has not moved since the last look, used no CPU time and sleeps in the
 //!   kernel, is in a blocking call that nobody announced: it loses its P too;
-//! - a goroutine that has run for a whole slice while others wait is asked to yield, then forced.
+//! - a goroutine that has run for a whole slice while others wait is asked to yield, then forced;
+//! - a goroutine that lost its P in a blocking call, and computes since it came back, is stopped until
+//!   it gets one.
 //!
 //! Rounds are 20 us apart while there is something to do, up to 10 ms when not; when every P rests
 //! it sleeps until one does not.
@@ -19,14 +21,16 @@ use crate::sys::futex::Kernel;
 use crate::sys::membarrier::heavy_fence;
 use crate::sys::{clock, thread};
 use heist_core::list::List;
-use heist_core::m_word::{Place, Stamp};
+use heist_core::m_word::{PREEMPT, Place, Stamp};
 use heist_core::note::Futex;
 use heist_core::policy::{
-    FORCE_PERIOD_NS, PROCS_CHECK_NS, PROCS_MAX, SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS,
-    SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_NAP_WANTED_NS, SYSMON_REST_NS,
+    FORCE_PERIOD_NS, PLESS_CPU_NS, PLESS_LOOKS, PLESS_PERIOD_NS, PROCS_CHECK_NS, PROCS_MAX,
+    SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS, SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_NAP_WANTED_NS,
+    SYSMON_REST_NS,
 };
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
 use heist_core::timer_heap::NEVER;
+use std::ptr::null;
 use std::time::Duration;
 
 /// How others reach sysmon when it sleeps.
@@ -129,6 +133,9 @@ pub(crate) struct Sysmon<'a> {
     next_slice_ns: u64,
     /// When the default number of Ps is looked at again.
     next_procs_ns: u64,
+    /// When threads without a P are looked at next, and where that begins.
+    next_pless_ns: u64,
+    pless_cursor: *const M,
     /// Prints the trace of the scheduler.
     print: Print,
     /// When it is printed next.
@@ -153,6 +160,8 @@ impl<'a> Sysmon<'a> {
             rest_since_ns: None,
             urgent_since_ns: None,
             next_slice_ns: NEVER,
+            next_pless_ns: 0,
+            pless_cursor: null(),
         }
     }
 
@@ -174,6 +183,7 @@ impl<'a> Sysmon<'a> {
             self.next_slice_ns = NEVER;
             let acted = self.look_at_all(now);
             self.serve_the_late(now);
+            self.look_at_the_pless(now);
             if acted {
                 self.idle_rounds = 0;
             } else {
@@ -253,6 +263,34 @@ impl<'a> Sysmon<'a> {
             acted |= self.look_at(id, now);
         }
         acted
+    }
+
+    /// Looks at some of the threads that are in user code without a P. As long as they sleep in the
+    /// call during which they lost it, all is well; if they compute, more goroutines run than there
+    /// are Ps.
+    fn look_at_the_pless(&mut self, now: u64) {
+        if now < self.next_pless_ns || !self.sched.config.forced_preemption {
+            return;
+        }
+        self.next_pless_ns = now + PLESS_PERIOD_NS;
+        let mut ms = self.sched.all_ms.iter_from(self.pless_cursor);
+        for m in ms.by_ref().take(PLESS_LOOKS as usize) {
+            let stamp = m.word.stamp();
+            if stamp.place() != Place::User || m.has_p() {
+                continue;
+            }
+            let Some(cpu_ns) = thread::cpu_ns(m.tid()) else { continue };
+            let (seen, since_ns) = m.pless.get();
+            if seen != stamp {
+                m.pless.set((stamp, cpu_ns));
+            } else if cpu_ns.saturating_sub(since_ns) >= PLESS_CPU_NS && thread::is_running(m.tid())
+            {
+                m.word.call_attention(PREEMPT);
+                self.sched.stats.signals.add_shared(1);
+                thread::interrupt(m.tid());
+            }
+        }
+        self.pless_cursor = ms.next().map_or(null(), std::ptr::from_ref);
     }
 
     fn look_at(&mut self, id: u32, now: u64) -> bool {
