@@ -39,6 +39,76 @@ fn a_locked_goroutine_stays_and_may_end_locked() {
     });
 }
 
+/// LT-02: a locked goroutine sends over a rendezvous channel to one that is not: the processor goes
+/// back and forth between their threads.
+#[test]
+fn a_locked_goroutine_sends_to_an_unlocked_one() {
+    matrix::run(|| {
+        let (sender, receiver) = heist::chan::bounded(0);
+        let locked = go(move || {
+            let _guard = lock_os_thread();
+            let before = here();
+            for i in 0..10 {
+                sender.send(i).unwrap();
+                assert_eq!(here(), before);
+            }
+        });
+        assert_eq!(receiver.iter().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+        locked.join().unwrap();
+    });
+}
+
+/// LT-10: threads that wait with their locked goroutines count as idle: when nothing can ever happen
+/// again, that is found out.
+#[test]
+fn a_deadlock_of_locked_goroutines_is_found() {
+    let ended = child::run("a_deadlock_of_locked_goroutines_is_found", || {
+        let rt = matrix::start(Runtime::builder().procs(2));
+        rt.run(|| {
+            let group = WaitGroup::new();
+            group.add(1);
+            let own = Builder::new().os_thread();
+            let waits = group.clone();
+            drop(own.spawn(move || waits.wait()).unwrap());
+            let _guard = lock_os_thread();
+            group.wait();
+        });
+    });
+    ended.exited(2);
+    ended.said("fatal error: all goroutines are asleep - deadlock!");
+}
+
+/// LT-06: first locks race with stops of the world, and nothing hangs.
+#[test]
+fn locks_race_with_stops_of_the_world() {
+    matrix::stress(20, |_| {
+        let rt = matrix::plain(4);
+        rt.run(|| {
+            let stop = Arc::new(AtomicBool::new(false));
+            let stops = {
+                let stop = Arc::clone(&stop);
+                go(move || {
+                    while !stop.load(Ordering::SeqCst) {
+                        heist::set_procs(3);
+                        heist::set_procs(4);
+                    }
+                })
+            };
+            let locks: Vec<_> = (0..2)
+                .map(|_| {
+                    go(|| {
+                        std::mem::forget(lock_os_thread());
+                        yield_now();
+                    })
+                })
+                .collect();
+            locks.into_iter().for_each(|lock| lock.join().unwrap());
+            stop.store(true, Ordering::SeqCst);
+            stops.join().unwrap();
+        });
+    });
+}
+
 /// LT-03, IN-44: locks nest and are counted; the goroutine is tied to the thread if and only if the
 /// thread is tied to the goroutine, as long as the count is not zero.
 #[test]

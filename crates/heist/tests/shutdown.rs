@@ -198,3 +198,52 @@ fn joiners_elsewhere_are_released() {
         });
     });
 }
+
+/// Loops without calls on the only processor and calls that block for ever do not hold the shutdown
+/// up: what is parked is unwound meanwhile, the rest is named and left behind.
+#[test]
+fn hogs_and_blocked_calls_on_one_processor_are_left_behind() {
+    let timeout = Duration::from_secs(1);
+    let ended = child::run("hogs_and_blocked_calls_on_one_processor_are_left_behind", || {
+        let rt = matrix::start(Runtime::builder().procs(1).shutdown_timeout(timeout));
+        let (began, drops) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..10 {
+            let (tell, count) = (Arc::clone(&began), Counted(Arc::clone(&drops)));
+            drop(rt.handle().spawn(move || {
+                let _count = count;
+                tell.fetch_add(1, Ordering::SeqCst);
+                open().wait();
+            }));
+        }
+        let (mut reader, _writer) = std::io::pipe().unwrap();
+        let tell = Arc::clone(&began);
+        eprintln!("expected: {}:{}:", file!(), line!() + 1);
+        drop(rt.handle().spawn(move || {
+            tell.fetch_add(1, Ordering::SeqCst);
+            std::io::Read::read(&mut reader, &mut [0]).unwrap();
+        }));
+        eprintln!("expected: {}:{}:", file!(), line!() + 3);
+        for _ in 0..2 {
+            let tell = Arc::clone(&began);
+            drop(rt.handle().spawn(move || {
+                tell.fetch_add(1, Ordering::SeqCst);
+                loop {
+                    std::hint::spin_loop();
+                }
+            }));
+        }
+        matrix::eventually("all begun", || began.load(Ordering::SeqCst) == 13);
+        let from = Instant::now();
+        drop(rt);
+        let took = from.elapsed();
+        assert!(took >= timeout, "{took:?}");
+        assert!(took < timeout * 20, "{took:?}");
+        assert_eq!(drops.load(Ordering::SeqCst), 10);
+    });
+    ended.succeeded();
+    ended.said("heist: 3 goroutines did not end within 1s of the shutdown");
+    let expected = |line: &str| line.strip_prefix("expected: ").map(str::to_owned);
+    for site in ended.stderr.lines().filter_map(expected) {
+        assert!(ended.stderr.matches(&site).count() > 1, "{site} in\n{}", ended.stderr);
+    }
+}

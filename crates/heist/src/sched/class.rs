@@ -23,6 +23,15 @@ use crate::sys::clock;
 use heist_core::sync::{Ordering, fence};
 use std::ptr::NonNull;
 
+/// Whether a goroutine waits that was stopped together with its thread.
+pub(super) fn has_stopped(locked: &Locked) -> bool {
+    locked.global.has_stopped() || locked.idle_work.iter().any(is_bound)
+}
+
+fn is_bound(gp: &G) -> bool {
+    !gp.bound_m.get().is_null()
+}
+
 impl Sched {
     /// Whether a P is reserved for the latency class.
     #[inline]
@@ -82,7 +91,6 @@ impl Sched {
         if latency.is_some() || self.is_reserved(pp) {
             return latency;
         }
-        let is_bound = |gp: &G| !gp.bound_m.get().is_null();
         let normal = global.pop_stopped(self.global_len());
         normal.or_else(|| idle_work.take_first(u32::MAX, is_bound))
     }

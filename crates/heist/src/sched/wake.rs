@@ -2,6 +2,7 @@
 //!
 //! GO: proc.go wakep, startm.
 
+use super::class::has_stopped;
 use super::{Locked, Sched};
 use crate::gmp::{M, P};
 use crate::sys::futex::Kernel;
@@ -91,7 +92,7 @@ impl Sched {
     /// Whether somebody could take over a P at once, without a thread being made.
     pub(crate) fn has_taker(&self) -> bool {
         let locked = self.lock.lock();
-        !locked.idle_ms.is_empty() || locked.global.has_stopped()
+        !locked.idle_ms.is_empty() || has_stopped(&locked)
     }
 
     /// Takes somebody out who can take over a P at once: an idle M, or the M of a goroutine that
