@@ -56,6 +56,16 @@ const SCENES: &[(&str, fn())] = &[
             stuck().wait();
         });
     }),
+    ("locked", || {
+        run(2, || {
+            let group = stuck();
+            let waits = group.clone();
+            let own = heist::goroutine::Builder::new().os_thread();
+            drop(own.spawn(move || waits.wait()).unwrap());
+            let _guard = heist::lock_os_thread();
+            group.wait();
+        });
+    }),
     ("sleeper", || {
         run(2, || {
             let group = stuck();
@@ -216,6 +226,12 @@ fn lives(scene: &str) {
     let (output, text, _) = watch(scene);
     assert_eq!(output.status.code(), Some(7), "{scene}: {text}");
     assert_eq!(text, "", "{scene}");
+}
+
+/// LT-10: threads that wait with their locked goroutines count as idle.
+#[test]
+fn locked_goroutines_block() {
+    dies("locked");
 }
 
 /// DL-01: the only goroutine blocks for ever; on one P and on several.

@@ -58,26 +58,6 @@ fn a_locked_goroutine_sends_to_an_unlocked_one() {
     });
 }
 
-/// LT-10: threads that wait with their locked goroutines count as idle: when nothing can ever happen
-/// again, that is found out.
-#[test]
-fn a_deadlock_of_locked_goroutines_is_found() {
-    let ended = child::run("a_deadlock_of_locked_goroutines_is_found", || {
-        let rt = matrix::start(Runtime::builder().procs(2));
-        rt.run(|| {
-            let group = WaitGroup::new();
-            group.add(1);
-            let own = Builder::new().os_thread();
-            let waits = group.clone();
-            drop(own.spawn(move || waits.wait()).unwrap());
-            let _guard = lock_os_thread();
-            group.wait();
-        });
-    });
-    ended.exited(2);
-    ended.said("fatal error: all goroutines are asleep - deadlock!");
-}
-
 /// LT-06: first locks race with stops of the world, and nothing hangs.
 #[test]
 fn locks_race_with_stops_of_the_world() {
