@@ -96,33 +96,53 @@ const SMALL: usize = 8;
 const MAX_CASES: usize = 1 << 16;
 
 /// Does one of the operations and says which. None if the time is over before one can be done.
+#[inline]
 pub(super) fn select(
     cases: &mut [Handle<'_>],
     preference: Preference,
     patience: Patience,
 ) -> Option<usize> {
+    if cases.len() <= SMALL {
+        let order = &mut [0; SMALL][..cases.len()];
+        return select_in(order, cases, preference, patience);
+    }
     assert!(cases.len() <= MAX_CASES, "select: more than 65536 cases");
-    let mut small = [Tried { case: 0, stamp: 0 }; SMALL];
-    let mut large = Vec::new();
-    let order = if cases.len() <= SMALL {
-        &mut small[..cases.len()]
-    } else {
-        large.resize(cases.len(), small[0]);
-        &mut large[..]
+    select_in(&mut vec![0; cases.len()], cases, preference, patience)
+}
+
+/// The same, with room for the order of trying.
+#[inline]
+fn select_in(
+    order: &mut [u16],
+    cases: &mut [Handle<'_>],
+    preference: Preference,
+    patience: Patience,
+) -> Option<usize> {
+    for (case, place) in (0..).zip(&mut *order) {
+        *place = case;
+    }
+    if preference == Preference::Any {
+        shuffle(order);
+    }
+    match try_all(cases, order) {
+        Some(done) => Some(done),
+        None => select_slow(order, cases, preference, patience),
+    }
+}
+
+/// What is left to do if none could be done at first.
+#[cold]
+#[inline(never)]
+fn select_slow(
+    order: &mut [u16],
+    cases: &mut [Handle<'_>],
+    preference: Preference,
+    patience: Patience,
+) -> Option<usize> {
+    let Patience::Until(deadline_ns) = patience else {
+        return try_at_one_moment(order, cases);
     };
     loop {
-        shuffle(order, preference);
-        if let Some(done) = try_all(cases, order, patience == Patience::None) {
-            return Some(done);
-        }
-        let Patience::Until(deadline_ns) = patience else {
-            let quiet = |tried: &Tried| cases[tried.case as usize].0.stamp() == tried.stamp;
-            // A single case was not ready when it was tried; that is moment enough.
-            if order.len() == 1 || order.iter().all(quiet) {
-                return None;
-            }
-            continue;
-        };
         if deadline_ns != NEVER && deadline_ns <= clock::now_ns() {
             return None;
         }
@@ -131,21 +151,45 @@ pub(super) fn select(
         } else if let Some(done) = wait(cases, deadline_ns) {
             return Some(done);
         }
+        if preference == Preference::Any {
+            shuffle(order);
+        }
+        if let Some(done) = try_all(cases, order) {
+            return Some(done);
+        }
     }
 }
 
-/// A case in the order of trying, and its stamp before that.
-#[derive(Clone, Copy)]
-struct Tried {
-    case: u32,
-    stamp: u64,
+/// Tries all cases until one was done, or there was a moment at which none could be.
+fn try_at_one_moment(order: &[u16], cases: &mut [Handle<'_>]) -> Option<usize> {
+    if cases.len() < 2 {
+        // The moment at which it was tried.
+        return None;
+    }
+    let mut small = [0; SMALL];
+    let mut large = Vec::new();
+    let stamps = if cases.len() <= SMALL {
+        &mut small[..cases.len()]
+    } else {
+        large.resize(cases.len(), 0);
+        &mut large[..]
+    };
+    loop {
+        for (stamp, case) in stamps.iter_mut().zip(&*cases) {
+            *stamp = case.0.stamp();
+        }
+        if let Some(done) = try_all(cases, order) {
+            return Some(done);
+        }
+        if stamps.iter().zip(&*cases).all(|(stamp, case)| case.0.stamp() == *stamp) {
+            return None;
+        }
+    }
 }
 
-fn shuffle(order: &mut [Tried], preference: Preference) {
-    for (i, tried) in order.iter_mut().enumerate() {
-        tried.case = i as u32;
-    }
-    if order.len() < 2 || preference == Preference::First {
+#[inline]
+fn shuffle(order: &mut [u16]) {
+    if order.len() < 2 {
         return;
     }
     // SAFETY: the M of this thread is alive, and shuffling calls nobody.
@@ -157,24 +201,16 @@ fn shuffle(order: &mut [Tried], preference: Preference) {
 }
 
 /// Random numbers for a thread that has no P.
+#[cold]
 fn thread_rng() -> Rng {
     static SEED: AtomicU64 = AtomicU64::new(0);
     Rng::new(SEED.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Tries every case; with `stamped` notes the stamps first.
 #[inline]
-fn try_all(cases: &mut [Handle<'_>], order: &mut [Tried], stamped: bool) -> Option<usize> {
-    for tried in order {
-        let case = &mut *cases[tried.case as usize].0;
-        if stamped {
-            tried.stamp = case.stamp();
-        }
-        if case.attempt() {
-            return Some(tried.case as usize);
-        }
-    }
-    None
+fn try_all(cases: &mut [Handle<'_>], order: &[u16]) -> Option<usize> {
+    let mut order = order.iter().map(|case| usize::from(*case));
+    order.find(|case| cases[*case].0.attempt())
 }
 
 /// Waits until one of the operations was done, which it says; or until they should be tried again.
