@@ -78,3 +78,8 @@ pub use scope::{Scope, ScopedJoinHandle, scope};
 pub fn blocking<T>(f: impl FnOnce() -> T) -> T {
     sched::syscall::blocking(f)
 }
+
+/// Runs the programs of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+struct Guide;

@@ -99,6 +99,20 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Panics
     /// As [`go`](crate::go).
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let mut numbers = vec![1, 2, 3];
+    /// heist::scope(|s| {
+    ///     for number in &mut numbers {
+    ///         s.go(|| *number *= 2);
+    ///     }
+    /// });
+    /// assert_eq!(numbers, [2, 4, 6]);
+    /// # });
+    /// ```
     #[track_caller]
     pub fn go<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
     where
@@ -195,6 +209,18 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// # Errors
     /// If it panicked, overflowed its stack, was cancelled or ended itself. A panic that is returned
     /// here is not repeated by the scope.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// heist::scope(|s| {
+    ///     assert_eq!(s.go(|| 6 * 7).join().unwrap(), 42);
+    ///     let bad = s.go(|| -> u32 { panic!("no luck") }).join().unwrap_err();
+    ///     assert_eq!(bad.panic_message(), Some("no luck"));
+    /// });
+    /// # });
+    /// ```
     pub fn join(self) -> Result<T, JoinError> {
         if let Err(error) = self.handle.join() {
             if error.is_panic() || error.is_stack_overflow() {

@@ -438,6 +438,27 @@ fn everybody_sees_the_end() {
     });
 }
 
+/// A context is one of the cases of a select.
+#[test]
+fn a_context_in_a_select() {
+    matrix::run(|| {
+        let (ctx, canceller) = context::background().with_cancel();
+        let (tx, rx) = heist::chan::bounded(1);
+        let next = || {
+            heist::select! {
+                recv(rx) -> message => message.ok(),
+                recv(ctx.done()) -> _ => None,
+            }
+        };
+        tx.send(1).unwrap();
+        assert_eq!(next(), Some(1));
+        let canceller = go(move || canceller.cancel());
+        assert_eq!(next(), None);
+        assert_done(&ctx, ContextError::Canceled);
+        canceller.join().unwrap();
+    });
+}
+
 /// A guard cancels when it is dropped, also by a panic; a canceller does not.
 #[test]
 fn guards_cancel() {

@@ -334,3 +334,29 @@ fn a_panic_releases_the_lock() {
         assert_eq!(*lock.read(), 2);
     });
 }
+
+/// SY-27: the time that goroutines waited for an `RwLock` is counted: a writer for a writer, a
+/// reader for a writer, a writer for a reader.
+#[test]
+fn waiting_time_is_counted() {
+    let rt = matrix::plain(2);
+    let waited = || rt.metrics().get("/sync/mutex/wait/total:nanoseconds").expect("the metric");
+    let long = Duration::from_millis(10);
+    for (held_to_write, write) in [(true, true), (true, false), (false, true)] {
+        let before = waited();
+        rt.run(move || {
+            let lock = Arc::new(RwLock::new(0));
+            let shared = Arc::clone(&lock);
+            let guards =
+                if held_to_write { (Some(lock.write()), None) } else { (None, Some(lock.read())) };
+            let waiter = go(move || if write { *shared.write() += 1 } else { drop(shared.read()) });
+            let reason = if write { "sync.RWMutex.Lock" } else { "sync.RWMutex.RLock" };
+            matrix::yield_until("it waits", || is_parked(&waiter, reason));
+            heist::time::sleep(long);
+            drop(guards);
+            waiter.join().unwrap();
+        });
+        let ns = u128::from(waited() - before);
+        assert!(ns >= long.as_nanos(), "{held_to_write} {write}: {ns}");
+    }
+}

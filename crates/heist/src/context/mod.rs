@@ -104,6 +104,17 @@ impl Context {
     /// A context below this one that is cancelled at `deadline` at the latest.
     ///
     /// On a plain thread outside a runtime this takes a thread that waits for the deadline.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// use std::time::{Duration, Instant};
+    /// let soon = Instant::now() + Duration::from_millis(1);
+    /// let (ctx, _) = heist::context::background().with_deadline(soon);
+    /// assert_eq!(ctx.wait().to_string(), "context deadline exceeded");
+    /// # });
+    /// ```
     #[doc(alias = "WithDeadline")]
     pub fn with_deadline(&self, deadline: Instant) -> (Self, Canceller) {
         self.below(Node::new(self.node.clone(), Some(deadline), None))
@@ -296,6 +307,18 @@ impl Context {
     }
 
     /// When this context will be cancelled at the latest.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// use std::time::{Duration, Instant};
+    /// let noon = Instant::now() + Duration::from_secs(60);
+    /// let (outer, _) = heist::context::background().with_deadline(noon);
+    /// let (inner, _) = outer.with_timeout(Duration::from_secs(3600));
+    /// assert_eq!(inner.deadline(), Some(noon));
+    /// # });
+    /// ```
     #[must_use]
     #[doc(alias = "Deadline")]
     pub fn deadline(&self) -> Option<Instant> {

@@ -50,6 +50,16 @@ impl Barrier {
     /// Waits until as many have come as the barrier is for.
     ///
     /// A goroutine that is cancelled while it waits takes its coming back.
+    ///
+    /// # Examples
+    /// ```
+    /// let barrier = heist::sync::Barrier::new(2);
+    /// std::thread::scope(|s| {
+    ///     let other = s.spawn(|| barrier.wait().is_leader());
+    ///     let here = barrier.wait().is_leader();
+    ///     assert!(here != other.join().unwrap());
+    /// });
+    /// ```
     pub fn wait(&self) -> BarrierWaitResult {
         let mut caller = Caller::enter(Shield::Down);
         let entry = Entry::new(0);

@@ -85,6 +85,22 @@ impl Condvar {
     /// Releases the mutex, waits to be notified, and takes the mutex again.
     ///
     /// A goroutine that is cancelled meanwhile unwinds without the mutex.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::sync::{Condvar, Mutex};
+    /// let (ready, changed) = (Mutex::new(false), Condvar::new());
+    /// std::thread::scope(|s| {
+    ///     s.spawn(|| {
+    ///         *ready.lock() = true;
+    ///         changed.notify_one();
+    ///     });
+    ///     let mut guard = ready.lock();
+    ///     while !*guard {
+    ///         guard = changed.wait(guard);
+    ///     }
+    /// });
+    /// ```
     #[doc(alias = "Wait")]
     pub fn wait<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.wait_for(guard, Wait::new(WaitReason::Cond)).0
@@ -188,6 +204,19 @@ impl Condvar {
     }
 
     /// Wakes everybody who waits.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::sync::{Condvar, Mutex};
+    /// let (open, changed) = (Mutex::new(false), Condvar::new());
+    /// std::thread::scope(|s| {
+    ///     for _ in 0..3 {
+    ///         s.spawn(|| drop(changed.wait_while(open.lock(), |open| !*open)));
+    ///     }
+    ///     *open.lock() = true;
+    ///     changed.notify_all();
+    /// });
+    /// ```
     #[inline]
     #[doc(alias = "Broadcast")]
     pub fn notify_all(&self) {

@@ -56,6 +56,18 @@ impl<E: fmt::Display + Send + 'static> ErrGroup<E> {
 
     /// A group, and a context below `parent` that is cancelled by the first error, which becomes its
     /// cause, by a panic, or when [`wait`](Self::wait) returns.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let background = heist::context::background();
+    /// let (group, ctx) = heist::sync::ErrGroup::with_context(&background);
+    /// group.go(|| Err("broken"));
+    /// assert!(group.wait().is_err());
+    /// assert_eq!(ctx.cause().unwrap().to_string(), "broken");
+    /// # });
+    /// ```
     #[doc(alias = "WithContext")]
     pub fn with_context(parent: &Context) -> (Self, Context) {
         let (context, canceller) = parent.with_cancel();
@@ -168,6 +180,16 @@ impl<E: fmt::Display + Send + 'static> ErrGroup<E> {
     ///
     /// # Panics
     /// If one of them panicked.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let group = heist::sync::ErrGroup::new();
+    /// group.go(|| Err("broken"));
+    /// assert_eq!(group.wait(), Err("broken"));
+    /// # });
+    /// ```
     #[doc(alias = "Wait")]
     pub fn wait(&self) -> Result<(), E> {
         self.inner.running.wait();

@@ -119,6 +119,13 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// Waits for the mutex, at most until then.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Instant;
+    /// let mutex = heist::sync::Mutex::new(1);
+    /// assert!(mutex.try_lock_until(Instant::now()).is_some());
+    /// ```
     #[must_use = "if the guard is not kept, the mutex is released at once"]
     pub fn try_lock_until(&self, deadline: Instant) -> Option<MutexGuard<'_, T>> {
         self.lock_until_ns(deadline_at(deadline))
@@ -136,6 +143,13 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// The value, without locking: nobody else can have the mutex.
+    ///
+    /// # Examples
+    /// ```
+    /// let mut mutex = heist::sync::Mutex::new(1);
+    /// *mutex.get_mut() += 1;
+    /// assert_eq!(mutex.into_inner(), 2);
+    /// ```
     #[must_use]
     pub const fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()

@@ -103,6 +103,13 @@ impl<T> OnceLock<T> {
     }
 
     /// Takes the value out and leaves none.
+    ///
+    /// # Examples
+    /// ```
+    /// let mut cell = heist::sync::OnceLock::from(5);
+    /// assert_eq!(cell.take(), Some(5));
+    /// assert_eq!(cell.take(), None);
+    /// ```
     #[must_use]
     pub fn take(&mut self) -> Option<T> {
         // SAFETY: it was full, so the value is there; it is not full any more.

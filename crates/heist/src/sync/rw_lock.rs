@@ -84,6 +84,14 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Panics
     /// As [`read`](Self::read).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// let lock = heist::sync::RwLock::new(1);
+    /// let writer = lock.write();
+    /// assert!(lock.try_read_for(Duration::from_millis(1)).is_none());
+    /// ```
     #[must_use = "if the guard is not kept, the lock is released at once"]
     pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
         let locked = self.raw.read(Some(deadline_after(timeout)));
@@ -122,6 +130,15 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// Waits to write, at most so long. A writer that gives up lets those in who waited behind it.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// let lock = heist::sync::RwLock::new(1);
+    /// let reader = lock.read();
+    /// assert!(lock.try_write_for(Duration::from_millis(1)).is_none());
+    /// assert!(lock.try_read().is_some());
+    /// ```
     #[must_use = "if the guard is not kept, the lock is released at once"]
     pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T>> {
         let locked = self.raw.write(Some(deadline_after(timeout)));

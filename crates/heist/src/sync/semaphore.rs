@@ -101,6 +101,15 @@ impl Semaphore {
     ///
     /// # Panics
     /// If there are fewer than `n` permits in all: nobody could ever give them.
+    ///
+    /// # Examples
+    /// ```
+    /// let semaphore = heist::sync::Semaphore::new(3);
+    /// let permit = semaphore.acquire(2);
+    /// assert_eq!(semaphore.available(), 1);
+    /// drop(permit);
+    /// assert_eq!(semaphore.available(), 3);
+    /// ```
     #[inline]
     #[doc(alias = "Acquire")]
     pub fn acquire(&self, n: usize) -> SemaphorePermit<'_> {
@@ -129,6 +138,14 @@ impl Semaphore {
     ///
     /// # Panics
     /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// let semaphore = heist::sync::Semaphore::new(1);
+    /// let held = semaphore.acquire(1);
+    /// assert!(semaphore.acquire_timeout(1, Duration::from_millis(1)).is_none());
+    /// ```
     #[must_use = "permits that are not kept are given back at once"]
     pub fn acquire_timeout(&self, n: usize, timeout: Duration) -> Option<SemaphorePermit<'_>> {
         let taken = self.take(n, Some(deadline_after(timeout)));
@@ -139,6 +156,17 @@ impl Semaphore {
     ///
     /// # Panics
     /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let semaphore = std::sync::Arc::new(heist::sync::Semaphore::new(1));
+    /// let permit = semaphore.acquire_owned(1);
+    /// heist::go(move || drop(permit)).join().unwrap();
+    /// assert_eq!(semaphore.available(), 1);
+    /// # });
+    /// ```
     pub fn acquire_owned(self: &Arc<Self>, n: usize) -> OwnedSemaphorePermit {
         let _ = self.take(n, None);
         OwnedSemaphorePermit { semaphore: Arc::clone(self), n }

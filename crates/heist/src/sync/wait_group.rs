@@ -64,6 +64,20 @@ impl WaitGroup {
     ///
     /// # Panics
     /// If more than four billion are announced at a time.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let group = heist::sync::WaitGroup::new();
+    /// group.add(2);
+    /// for _ in 0..2 {
+    ///     let group = group.clone();
+    ///     heist::go(move || group.done());
+    /// }
+    /// group.wait();
+    /// # });
+    /// ```
     pub fn add(&self, n: usize) {
         if n == 0 {
             return;
@@ -82,6 +96,14 @@ impl WaitGroup {
     ///
     /// # Panics
     /// If more is done than was announced.
+    ///
+    /// # Examples
+    /// ```
+    /// let group = heist::sync::WaitGroup::new();
+    /// group.add(1);
+    /// group.done();
+    /// group.wait();
+    /// ```
     pub fn done(&self) {
         // ORDERING: AcqRel: who sees zero sees everything the others did before they were done.
         let before = self.inner.word.fetch_sub(1, Ordering::AcqRel);
