@@ -138,7 +138,8 @@ pub(crate) struct Helper {
     /// When it last collected stacks.
     collected: Option<Instant>,
     complained: bool,
-    procs: DefaultProcs,
+    /// Where the default number of Ps comes from; made when it is first asked for.
+    procs: Option<DefaultProcs>,
 }
 
 // SAFETY: the Ms are handed to their threads and come back when those have ended.
@@ -147,7 +148,7 @@ unsafe impl Send for Helper {}
 impl Helper {
     pub(crate) fn new(sched: Arc<Sched>) -> Self {
         Self {
-            procs: sched.config.procs_default.source(),
+            procs: None,
             sched,
             threads: vec![], // ALLOC: helper thread
             free: vec![],    // ALLOC: helper thread

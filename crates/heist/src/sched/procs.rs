@@ -109,15 +109,18 @@ impl Sched {
     /// Follows the default, if nobody chose. For the helper, which has no P and may allocate.
     ///
     /// It does not wait for the reins: who has them may wait for a thread that the helper makes.
-    pub(crate) fn follow_default_procs(&self, source: &mut DefaultProcs) {
+    pub(crate) fn follow_default_procs(&self, source: &mut Option<DefaultProcs>) {
+        let follows = |reins: &Guard<'_, Reins>| reins.choice == Choice::Default;
+        if !self.reins.try_lock().as_ref().is_some_and(follows) {
+            return;
+        }
+        let source = source.get_or_insert_with(|| self.config.procs_default.source());
         let n = self.default_procs(source);
         if n == self.procs() {
             return;
         }
         let mut prepared = Prepared::new(self, n);
-        if let Some(reins) = self.reins.try_lock()
-            && reins.choice == Choice::Default
-        {
+        if let Some(reins) = self.reins.try_lock().filter(follows) {
             self.resize_procs(n, &mut prepared, reins, None);
         }
     }
