@@ -122,6 +122,7 @@ fn against(others: &'static [fn(&World) -> bool]) {
     });
 }
 
+/// NP-30: what becomes ready while the goroutine parks is not lost.
 #[test]
 fn event_versus_park() {
     against(&[World::data_comes]);
@@ -153,7 +154,7 @@ fn two_events_versus_park() {
     against(&[World::data_comes, |world| world.wake(world.half.event(Edge::Plain))]);
 }
 
-/// A timer claims the goroutine while an event is on its way; the goroutine withdraws and waits
+/// NP-30: a timer claims the goroutine while an event is on its way; the goroutine withdraws and waits
 /// again. Whoever took the first wait's word must not hit the second, and the event is not lost.
 #[test]
 fn timer_versus_event() {

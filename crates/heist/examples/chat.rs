@@ -1,24 +1,39 @@
-//! A chat: what one says, all others hear. The room is a goroutine that owns the list of guests; it
-//! is told everything through a channel, so nothing is shared and nothing is locked.
+//! A chat: what one says, all others hear. The room is a goroutine that owns the list of guests and
+//! selects among everything that can happen, so nothing is shared and nothing is locked.
 //!
-//! `cargo run --release --example chat -- 127.0.0.1:7002`, then several `nc 127.0.0.1 7002`.
+//! `cargo run --release --example chat -- 127.0.0.1:7002`, then several `nc 127.0.0.1 7002`. Ctrl-C
+//! ends it with a word of farewell.
 
 use heist::chan::{self, Receiver, Sender};
-use heist::net::{TcpListener, TcpStream};
+use heist::net::{Server, TcpListener, TcpStream};
+use heist::signal::{self, Signals};
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Lines that wait for a guest who reads slowly. More are lost for that one: nobody waits for him.
 const PATIENCE: usize = 100;
+/// How often the room says that it is still there.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
 
 type Line = Arc<str>;
 
-enum Event {
-    Came(SocketAddr, Sender<Line>),
-    Said(SocketAddr, String),
-    Left(SocketAddr),
+/// How guests talk to the room.
+#[derive(Clone)]
+struct Door {
+    come: Sender<(SocketAddr, Sender<Line>)>,
+    say: Sender<(SocketAddr, String)>,
+    leave: Sender<SocketAddr>,
+}
+
+/// What the room hears.
+struct Room {
+    come: Receiver<(SocketAddr, Sender<Line>)>,
+    say: Receiver<(SocketAddr, String)>,
+    leave: Receiver<SocketAddr>,
+    stop: Signals,
 }
 
 #[heist::main(unsafe)]
@@ -26,51 +41,86 @@ fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7002".to_owned());
     let listener = TcpListener::bind(&address)?;
     println!("listening at {}", listener.local_addr()?);
-    let (tell_room, events) = chan::unbounded();
-    heist::go(move || room(&events));
-    loop {
-        let (stream, address) = listener.accept()?;
-        let tell_room = tell_room.clone();
-        heist::go(move || guest(stream, address, &tell_room));
-    }
+    let (come, comes) = chan::bounded(0);
+    let (say, says) = chan::bounded(0);
+    let (leave, leaves) = chan::bounded(0);
+    let stop = signal::notify(&[signal::INTERRUPT])?;
+    let room = Room { come: comes, say: says, leave: leaves, stop };
+    let server = Server::new();
+    let stopping = server.clone();
+    let closing = heist::go(move || {
+        room.open();
+        stopping.shutdown(Duration::from_secs(1))
+    });
+    let door = Door { come, say, leave };
+    server.serve(listener, move |stream, address| guest(stream, address, &door))?;
+    // Serving ends when the room has closed.
+    let _ = closing.join();
+    Ok(())
 }
 
-fn room(events: &Receiver<Event>) {
-    let mut guests = HashMap::new();
-    for event in events {
-        let line: Line = match event {
-            Event::Came(who, lines) => {
-                guests.insert(who, lines);
-                format!("* {who} came\n").into()
+impl Room {
+    /// Until somebody presses Ctrl-C.
+    fn open(&self) {
+        let mut guests: HashMap<SocketAddr, Sender<Line>> = HashMap::new();
+        let clock = chan::tick(SIGN_OF_LIFE);
+        loop {
+            let stop = &*self.stop;
+            let line: Line = heist::select! {
+                recv(self.come) -> came => {
+                    let Ok((who, lines)) = came else { return };
+                    guests.insert(who, lines);
+                    format!("* {who} came\n").into()
+                }
+                recv(self.say) -> said => {
+                    let Ok((who, what)) = said else { return };
+                    format!("{who}: {what}\n").into()
+                }
+                recv(self.leave) -> left => {
+                    let Ok(who) = left else { return };
+                    guests.remove(&who);
+                    format!("* {who} left\n").into()
+                }
+                recv(clock) -> _ => format!("* {} are here\n", guests.len()).into(),
+                recv(stop) -> _ => {
+                    for lines in guests.values() {
+                        let _ = lines.try_send("* the room closes\n".into());
+                    }
+                    return;
+                }
+            };
+            for lines in guests.values() {
+                let _ = lines.try_send(Arc::clone(&line));
             }
-            Event::Said(who, what) => format!("{who}: {what}\n").into(),
-            Event::Left(who) => {
-                guests.remove(&who);
-                format!("* {who} left\n").into()
-            }
-        };
-        for lines in guests.values() {
-            let _ = lines.try_send(Arc::clone(&line));
         }
     }
 }
 
-fn guest(stream: TcpStream, address: SocketAddr, tell_room: &Sender<Event>) {
+/// Reads what a guest says, and writes what he hears, each in a loop of its own. If the room has
+/// closed, nobody listens, and the guest is shown out.
+fn guest(stream: TcpStream, address: SocketAddr, door: &Door) {
     let (lines, to_write) = chan::bounded::<Line>(PATIENCE);
     let stream = Arc::new(stream);
     let writer = {
         let stream = Arc::clone(&stream);
         heist::go(move || {
-            to_write.iter().try_for_each(|line| (&*stream).write_all(line.as_bytes()))
+            let written =
+                to_write.iter().try_for_each(|line| (&*stream).write_all(line.as_bytes()));
+            // Whoever reads there is woken and sees the end.
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+            written
         })
     };
-    // The room outlives all guests.
-    let _ = tell_room.send(Event::Came(address, lines));
+    if door.come.send((address, lines)).is_err() {
+        return;
+    }
     for line in BufReader::new(&*stream).lines() {
         let Ok(line) = line else { break };
-        let _ = tell_room.send(Event::Said(address, line));
+        if door.say.send((address, line)).is_err() {
+            break;
+        }
     }
-    let _ = tell_room.send(Event::Left(address));
+    let _ = door.leave.send(address);
     // The room has dropped its end, or a write has failed.
     let _ = writer.join();
 }

@@ -64,6 +64,17 @@ fn after_close_every_call_fails() {
         assert!(is_closed(&near.into_std().expect_err("closed")));
         assert_eq!(far.read(&mut [0]).expect("the end"), 0);
 
+        let udp = UdpSocket::bind("127.0.0.1:0").expect("binds");
+        let own = udp.local_addr().expect("bound");
+        udp.close().expect("closes");
+        let errors = [
+            udp.recv_from(&mut [0]).expect_err("closed"),
+            udp.send_to(b"x", own).expect_err("closed"),
+            udp.local_addr().expect_err("closed"),
+            udp.connect(own).expect_err("closed"),
+        ];
+        assert!(errors.iter().all(is_closed), "{errors:?}");
+
         let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
         listener.close().expect("closes");
         assert!(is_closed(&listener.accept().expect_err("closed")));

@@ -9,7 +9,7 @@ use heist::net::{TcpListener, TcpStream};
 use std::hint::black_box;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// NP-29: one processor, one goroutine that never calls anything: an echo takes two slices, at most
@@ -77,4 +77,111 @@ fn waiting_for_the_network_is_no_deadlock() {
         });
     });
     ended.succeeded();
+}
+
+/// Configurations whose thieves take the last goroutine of a queue. The gentle ones leave it to the
+/// slice of its processor's hog to end, and in these tests none ends.
+fn greedy() -> Vec<matrix::Case> {
+    let mut cases = matrix::cases_with(&[2, 4]);
+    cases.retain(|case| case.policy == matrix::Policy::Go);
+    cases
+}
+
+/// IN-22: a thread that waits in the poller for descriptors, or for a later timer, is woken by an
+/// earlier one.
+#[test]
+fn an_earlier_timer_wakes_the_poller() {
+    matrix::each(|case, rt| {
+        let (near, far) = wire::pair();
+        let reader = rt.handle().spawn(move || {
+            let mut near = near;
+            near.read(&mut [0]).expect("the end")
+        });
+        let sleeper = rt.handle().spawn(|| heist::time::sleep(Duration::from_secs(3600)));
+        for round in 0..5 {
+            // Somebody is in the poller, mostly.
+            matrix::eventually("all rest", || {
+                heist::testing::sample(rt).n_idle as usize == case.procs
+            });
+            let began = Instant::now();
+            let wait = Duration::from_millis(1 + round);
+            rt.handle().spawn(move || heist::time::sleep(wait)).join().expect("ends well");
+            assert!(began.elapsed() >= wait);
+        }
+        sleeper.cancel();
+        drop(far);
+        assert_eq!(reader.join().expect("ends well"), 0);
+    });
+}
+
+/// IN-24: goroutines that become ready in one poll are spread over the processors that rest: each
+/// of them keeps its processor until all of them run.
+#[test]
+fn ready_goroutines_are_spread() {
+    matrix::each_of(&greedy(), |case, rt| {
+        for _ in 0..10 {
+            let running = Arc::new(AtomicUsize::new(0));
+            let (mut nears, readers): (Vec<_>, Vec<_>) = (0..case.procs)
+                .map(|_| {
+                    let (near, mut far) = wire::pair();
+                    let running = Arc::clone(&running);
+                    let procs = case.procs;
+                    let reader = rt.handle().spawn(move || {
+                        far.read_exact(&mut [0]).expect("reads");
+                        running.fetch_add(1, Ordering::Relaxed);
+                        while running.load(Ordering::Relaxed) < procs {
+                            std::hint::spin_loop();
+                        }
+                    });
+                    (near, reader)
+                })
+                .unzip();
+            matrix::eventually("all wait", || {
+                heist::testing::poll_waiters(rt) as usize == case.procs
+            });
+            for near in &mut nears {
+                near.write_all(b"x").expect("writes");
+            }
+            for reader in readers {
+                reader.join().expect("ends well");
+            }
+        }
+    });
+}
+
+/// The thread that waited in the poller leaves it to run what it found. If that does not let go, a
+/// timer and another descriptor are served all the same, by a processor that rests.
+#[test]
+fn a_hog_out_of_the_poller_leaves_it_attended() {
+    matrix::each_of(&greedy(), |case, rt| {
+        for _ in 0..5 {
+            let stop = Arc::new(AtomicBool::new(false));
+            let (mut near, mut far) = wire::pair();
+            let hog = {
+                let stop = Arc::clone(&stop);
+                rt.handle().spawn(move || {
+                    far.read_exact(&mut [0]).expect("reads");
+                    while !stop.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                })
+            };
+            let (mut asking, mut answering) = wire::pair();
+            let answerer = rt.handle().spawn(move || {
+                answering.read_exact(&mut [0]).expect("reads");
+                answering.write_all(b"y").expect("writes");
+            });
+            let sleeper = rt.handle().spawn(|| heist::time::sleep(Duration::from_millis(20)));
+            matrix::eventually("all rest", || {
+                heist::testing::sample(rt).n_idle as usize == case.procs
+            });
+            near.write_all(b"x").expect("writes");
+            sleeper.join().expect("ends well");
+            asking.write_all(b"x").expect("writes");
+            asking.read_exact(&mut [0]).expect("reads");
+            stop.store(true, Ordering::Relaxed);
+            hog.join().expect("ends well");
+            answerer.join().expect("ends well");
+        }
+    });
 }

@@ -203,6 +203,28 @@ fn descriptors_do_not_block_and_are_not_inherited() {
     assert_eq!(flags(std.as_raw_fd()) & (NONBLOCK | CLOEXEC), CLOEXEC);
 }
 
+/// NP-26: so are those that a runtime makes for itself.
+#[test]
+fn internal_descriptors_are_not_inherited() {
+    fn inherited() -> usize {
+        let fds = std::fs::read_dir("/proc/self/fdinfo").expect("proc is mounted").flatten();
+        let infos = fds.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+        let is_inherited = |info: &String| {
+            let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).expect("flags");
+            u32::from_str_radix(flags.trim(), 8).expect("a number") & 0o2_000_000 == 0
+        };
+        infos.filter(is_inherited).count()
+    }
+    let ended = child::run("internal_descriptors_are_not_inherited", || {
+        let before = (inherited(), wire::open_descriptors());
+        let rt = matrix::plain(2);
+        rt.run(heist::yield_now);
+        assert!(wire::open_descriptors() > before.1, "the runtime has a poller");
+        assert_eq!(inherited(), before.0);
+    });
+    ended.succeeded();
+}
+
 /// The internal descriptors of a runtime, and those of ended runtimes, are not left behind.
 #[test]
 fn runtimes_leave_no_descriptor_behind() {

@@ -344,24 +344,29 @@ impl<'a> Sysmon<'a> {
 
     /// Nobody sleeps who would look at the clock and the network: does it, and if that woke somebody,
     /// sees that a P is free for it.
+    ///
+    /// That some P rests does not mean that somebody looks: the M that waited in the poller may have
+    /// left it to run what it found there, while the others slept already.
     fn serve_the_late(&mut self, now: u64) {
         let sched = self.sched;
-        if sched.idle.count() != 0 {
-            self.urgent_since_ns = None;
-            return;
-        }
         let mut woken = List::new();
         let late = sched.config.wake_up_ns;
-        if sched.earliest_timer_hint().saturating_add(late) <= now {
+        let polled_ns = sched.poll.last_ns();
+        let unattended = polled_ns.is_some() || sched.idle.count() == 0;
+        if unattended && sched.earliest_timer_hint().saturating_add(late) <= now {
             sched.run_all_timers(&mut woken);
         }
-        if sched.poll.last_ns().is_some_and(|last| now.saturating_sub(last) >= late) {
+        if polled_ns.is_some_and(|last| now.saturating_sub(last) >= late) {
             woken.append(&mut sched.poll_without_waiting());
         }
         if !woken.is_empty() {
             sched.queue_woken_urgently(woken);
             // They have waited already.
             self.urgent_since_ns = Some(now.saturating_sub(late));
+        }
+        if sched.idle.count() != 0 {
+            self.urgent_since_ns = None;
+            return;
         }
         if sched.global_len().urgent() == 0 {
             self.urgent_since_ns = None;
