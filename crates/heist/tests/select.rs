@@ -564,6 +564,54 @@ fn dynamic_sets() {
     });
 }
 
+/// Who only wants to know is woken by a sender, a receiver, room or a close, and takes nothing.
+#[test]
+fn readiness_takes_nothing() {
+    matrix::run(|| {
+        for capacity in [0, 1] {
+            let (tx, rx) = chan::bounded(capacity);
+            let watched = rx.clone();
+            let watches = go(move || {
+                let mut select = Select::new();
+                select.recv(&watched);
+                select.ready()
+            });
+            until_parked(1, "select");
+            let sender = tx.clone();
+            let sends = go(move || sender.send(7));
+            assert_eq!(watches.join().unwrap(), 0);
+            assert_eq!(rx.recv(), Ok(7), "the message is still there");
+            sends.join().unwrap().unwrap();
+
+            (0..capacity).for_each(|_| tx.send(1).unwrap());
+            let watched = tx.clone();
+            let watches = go(move || {
+                let mut select = Select::new();
+                select.send(&watched, 2);
+                select.ready()
+            });
+            until_parked(1, "select");
+            let receiver = rx.clone();
+            let receives = go(move || receiver.recv());
+            assert_eq!(watches.join().unwrap(), 0);
+            tx.send(3).unwrap();
+            assert_eq!(receives.join().unwrap(), Ok(if capacity == 0 { 3 } else { 1 }));
+            while rx.try_recv().is_ok() {}
+
+            // Two who only want to know do not meet.
+            let (mut give, mut get) = (Select::new(), Select::new());
+            if capacity == 0 {
+                give.send(&tx, 1);
+                assert!(give.ready_timeout(Duration::from_micros(100)).is_err());
+            }
+            get.recv(&rx);
+            assert!(get.ready_deadline(Instant::now() + Duration::from_micros(100)).is_err());
+            tx.close();
+            assert_eq!(get.try_ready(), Ok(0));
+        }
+    });
+}
+
 /// A result that belongs to another channel is refused, and a message nobody asked for is dropped.
 #[test]
 fn dynamic_results_belong_to_their_channel() {

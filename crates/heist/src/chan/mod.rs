@@ -43,7 +43,9 @@ pub use error::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };
 pub use receiver::{IntoIter, Iter, Receiver, TryIter};
-pub use select::dynamic::{Select, SelectTimeoutError, SelectedOperation, TrySelectError};
+pub use select::dynamic::{
+    ReadyTimeoutError, Select, SelectTimeoutError, SelectedOperation, TryReadyError, TrySelectError,
+};
 pub use sender::Sender;
 
 pub(crate) use alarm::Alarm;

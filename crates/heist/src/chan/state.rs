@@ -405,6 +405,29 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         self.buffer.is_closed()
     }
 
+    /// Whether a receive would not wait, or would fail.
+    pub(super) fn can_recv(&self) -> bool {
+        if self.is_closed() || !self.buffer.is_empty() {
+            return true;
+        }
+        let rt = current::enter();
+        let met = self.queues.lock().senders.has_operation();
+        drop(rt);
+        met
+    }
+
+    /// Whether a send would not wait, or would fail.
+    pub(super) fn can_send(&self) -> bool {
+        let has_room = self.buffer.capacity().is_none_or(|capacity| self.buffer.len() < capacity);
+        if self.is_closed() || has_room {
+            return true;
+        }
+        let rt = current::enter();
+        let met = self.queues.lock().receivers.has_operation();
+        drop(rt);
+        met
+    }
+
     pub(super) fn n_buffered(&self) -> usize {
         self.buffer.len()
     }

@@ -226,6 +226,19 @@ impl WaitQueue {
         self.first.is_null()
     }
 
+    /// Whether somebody is there who has or wants a message. Others only want to know.
+    pub(super) fn has_operation(&self) -> bool {
+        let mut at = self.first;
+        // SAFETY: queued entries are valid.
+        while let Some(entry) = unsafe { at.as_ref() } {
+            if !entry.place.get().is_null() {
+                return true;
+            }
+            at = entry.next.get();
+        }
+        false
+    }
+
     /// Appends an entry.
     ///
     /// # Safety

@@ -4,8 +4,8 @@ use super::super::error::{RecvError, SendError, TryRecvError, TrySendError};
 use super::super::receiver::{self, Receiver};
 use super::super::sender::{self, Sender};
 use super::super::state::{Chan, Queues};
-use super::super::waiter::{Entry, Outcome, Wait};
-use super::{Case, Handle};
+use super::super::waiter::{Entry, Outcome, Wait, WaitQueue};
+use super::{Case, Handle, Interest};
 use crate::sys::lock::Lock;
 use heist_core::buffer::Buffer;
 use heist_core::timer_heap::NEVER;
@@ -44,7 +44,7 @@ impl<'a, T> RecvCase<'a, T> {
     /// The case as the select sees it.
     #[inline]
     pub fn handle(&mut self) -> Handle<'_> {
-        Handle(self)
+        Handle(self, Interest::Do)
     }
 
     /// Not chosen yet.
@@ -82,7 +82,7 @@ impl<'a, T> SendCase<'a, T> {
     /// The case as the select sees it.
     #[inline]
     pub fn handle(&mut self) -> Handle<'_> {
-        Handle(self)
+        Handle(self, Interest::Do)
     }
 
     /// Not chosen yet.
@@ -158,17 +158,24 @@ impl<T> Case for RecvCase<'_, T> {
             receiver::Flavor::Never => None)
     }
 
-    fn is_met(&self, queues: &Queues) -> bool {
-        with_chan!(receiver, &self.receiver.flavor,
-            chan => !queues.senders.is_empty() || chan.is_closed(),
+    fn is_ready(&self) -> bool {
+        with_chan!(receiver, &self.receiver.flavor, chan => chan.can_recv(),
             receiver::Flavor::Alarm(alarm, _) => alarm.is_due(),
             receiver::Flavor::Never => false)
     }
 
-    unsafe fn enlist(&self, queues: &mut Queues, wait: *const Wait) -> bool {
+    fn is_met(&self, queues: &Queues, interest: Interest) -> bool {
+        with_chan!(receiver, &self.receiver.flavor,
+            chan => is_met(&queues.senders, interest) || chan.is_closed(),
+            receiver::Flavor::Alarm(alarm, _) => alarm.is_due(),
+            receiver::Flavor::Never => false)
+    }
+
+    unsafe fn enlist(&self, queues: &mut Queues, wait: *const Wait, interest: Interest) -> bool {
         let place = match &self.receiver.flavor {
             // Who waits for a moment only wants to know.
             receiver::Flavor::Alarm(..) => std::ptr::null_mut(),
+            _ if interest == Interest::Know => std::ptr::null_mut(),
             _ => self.place.get().cast(),
         };
         let may_wait = with_chan!(receiver, &self.receiver.flavor, chan => await_message(chan),
@@ -245,14 +252,23 @@ impl<T> Case for SendCase<'_, T> {
             sender::Flavor::Never => None)
     }
 
-    fn is_met(&self, queues: &Queues) -> bool {
+    fn is_ready(&self) -> bool {
         with_chan!(sender, &self.sender.flavor,
-            chan => !queues.receivers.is_empty() || chan.is_closed(),
+            chan => self.progress != Progress::Done && chan.can_send(),
             sender::Flavor::Never => false)
     }
 
-    unsafe fn enlist(&self, queues: &mut Queues, wait: *const Wait) -> bool {
-        let place = self.place.get().cast();
+    fn is_met(&self, queues: &Queues, interest: Interest) -> bool {
+        with_chan!(sender, &self.sender.flavor,
+            chan => is_met(&queues.receivers, interest) || chan.is_closed(),
+            sender::Flavor::Never => false)
+    }
+
+    unsafe fn enlist(&self, queues: &mut Queues, wait: *const Wait, interest: Interest) -> bool {
+        let place = match interest {
+            Interest::Do => self.place.get().cast(),
+            Interest::Know => std::ptr::null_mut(),
+        };
         let may_wait = with_chan!(sender, &self.sender.flavor, chan => await_room(chan), _ => true);
         if may_wait {
             self.entry.assign(wait, place);
@@ -293,6 +309,15 @@ const fn progress(outcome: Outcome) -> Progress {
         Outcome::Done => Progress::Done,
         Outcome::Closed => Progress::Closed,
         Outcome::Changed => Progress::Open,
+    }
+}
+
+/// Whether somebody waits there. To be met means to wake those who only want to know, too; they do not
+/// meet each other.
+fn is_met(others: &WaitQueue, interest: Interest) -> bool {
+    match interest {
+        Interest::Do => !others.is_empty(),
+        Interest::Know => others.has_operation(),
     }
 }
 

@@ -5,7 +5,7 @@ use super::super::receiver::Receiver;
 use super::super::sender::Sender;
 use super::super::state::Patience;
 use super::case::{RecvCase, SendCase};
-use super::{Case, Handle, Preference, select};
+use super::{Case, Handle, Interest, Preference, select};
 use std::error::Error;
 use std::fmt;
 use std::marker::PhantomData;
@@ -147,20 +147,69 @@ impl<'a> Select<'a> {
         self.run(Patience::until(deadline)).ok_or(SelectTimeoutError)
     }
 
+    /// Waits until one of the operations could be done, and returns its number without doing it. By the
+    /// time the caller does it, by `try_send` or `try_recv`, somebody else may have been faster.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::chan::{self, Select};
+    /// let (tx, rx) = chan::bounded(1);
+    /// let mut select = Select::new();
+    /// let receive = select.recv(&rx);
+    /// assert!(select.try_ready().is_err());
+    /// tx.send(1).unwrap();
+    /// assert_eq!(select.ready(), receive);
+    /// assert_eq!(rx.try_recv(), Ok(1));
+    /// ```
+    pub fn ready(&mut self) -> usize {
+        match self.choose(Interest::Know, Patience::ENDLESS) {
+            Some(ready) => ready,
+            None => unreachable!("a wait without a deadline ended without an operation"),
+        }
+    }
+
+    /// As [`ready`](Self::ready), without waiting.
+    ///
+    /// # Errors
+    /// If none can be done.
+    pub fn try_ready(&mut self) -> Result<usize, TryReadyError> {
+        self.choose(Interest::Know, Patience::None).ok_or(TryReadyError)
+    }
+
+    /// As [`ready`](Self::ready), but waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// If none could be done in that time.
+    pub fn ready_timeout(&mut self, timeout: Duration) -> Result<usize, ReadyTimeoutError> {
+        self.choose(Interest::Know, Patience::lasting(timeout)).ok_or(ReadyTimeoutError)
+    }
+
+    /// As [`ready`](Self::ready), but waits not past `deadline`.
+    ///
+    /// # Errors
+    /// If none could be done in that time.
+    pub fn ready_deadline(&mut self, deadline: Instant) -> Result<usize, ReadyTimeoutError> {
+        self.choose(Interest::Know, Patience::until(deadline)).ok_or(ReadyTimeoutError)
+    }
+
     fn run(&mut self, patience: Patience) -> Option<SelectedOperation<'_>> {
+        let chosen = self.choose(Interest::Do, patience)?;
+        let added = self.cases[chosen].as_mut()?;
+        let (end, case) = (added.end, &raw mut *added.case);
+        Some(SelectedOperation { index: chosen, end, case: case.cast(), select: PhantomData })
+    }
+
+    fn choose(&mut self, interest: Interest, patience: Patience) -> Option<usize> {
         let mut numbers = Vec::with_capacity(self.cases.len());
         let mut handles = Vec::with_capacity(self.cases.len());
         for (number, added) in self.cases.iter_mut().enumerate() {
             if let Some(added) = added {
                 added.case.forget();
                 numbers.push(number);
-                handles.push(Handle(&mut *added.case));
+                handles.push(Handle(&mut *added.case, interest));
             }
         }
-        let chosen = numbers[select(&mut handles, self.preference, patience)?];
-        let added = self.cases[chosen].as_mut()?;
-        let (end, case) = (added.end, &raw mut *added.case);
-        Some(SelectedOperation { index: chosen, end, case: case.cast(), select: PhantomData })
+        select(&mut handles, self.preference, patience).map(|chosen| numbers[chosen])
     }
 }
 
@@ -250,5 +299,27 @@ impl fmt::Display for SelectTimeoutError {
     }
 }
 
+/// No operation could be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TryReadyError;
+
+/// No operation could be done in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadyTimeoutError;
+
+impl fmt::Display for TryReadyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        TrySelectError.fmt(f)
+    }
+}
+
+impl fmt::Display for ReadyTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SelectTimeoutError.fmt(f)
+    }
+}
+
+impl Error for TryReadyError {}
+impl Error for ReadyTimeoutError {}
 impl Error for TrySelectError {}
 impl Error for SelectTimeoutError {}

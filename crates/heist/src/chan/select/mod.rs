@@ -48,6 +48,9 @@ pub(super) trait Case {
     /// Does the operation if it can be done now. True if it was, or failed for good.
     fn attempt(&mut self) -> bool;
 
+    /// Whether it could be done now, or would fail for good.
+    fn is_ready(&self) -> bool;
+
     /// Changes when the case may have become ready.
     fn stamp(&self) -> u64;
 
@@ -55,13 +58,13 @@ pub(super) trait Case {
     fn lock(&self) -> Option<&Lock<Queues>>;
 
     /// Whether somebody is there to do it with, or it has failed for good. The lock is held.
-    fn is_met(&self, queues: &Queues) -> bool;
+    fn is_met(&self, queues: &Queues, interest: Interest) -> bool;
 
     /// Queues the entry. False if the operation can be done. The lock is held.
     ///
     /// # Safety
     /// The wait and the case stay where they are until the entry is taken out.
-    unsafe fn enlist(&self, queues: &mut Queues, wait: *const Wait) -> bool;
+    unsafe fn enlist(&self, queues: &mut Queues, wait: *const Wait, interest: Interest) -> bool;
 
     /// Takes the entry out if it is queued. The lock is held.
     fn delist(&self, queues: &mut Queues);
@@ -80,7 +83,24 @@ pub(super) trait Case {
 }
 
 /// A case of any type, as the select sees it.
-pub struct Handle<'a>(&'a mut dyn Case);
+pub struct Handle<'a>(&'a mut dyn Case, Interest);
+
+impl Handle<'_> {
+    #[inline]
+    fn attempt(&mut self) -> bool {
+        match self.1 {
+            Interest::Do => self.0.attempt(),
+            Interest::Know => self.0.is_ready(),
+        }
+    }
+}
+
+/// Whether a select wants an operation done, or only to know that it could be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interest {
+    Do,
+    Know,
+}
 
 /// Whether the first case that is ready wins, or any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +230,7 @@ fn thread_rng() -> Rng {
 #[inline]
 fn try_all(cases: &mut [Handle<'_>], order: &[u16]) -> Option<usize> {
     let mut order = order.iter().map(|case| usize::from(*case));
-    order.find(|case| cases[*case].0.attempt())
+    order.find(|case| cases[*case].attempt())
 }
 
 /// Waits until one of the operations was done, which it says; or until they should be tried again.
@@ -250,7 +270,10 @@ fn wait(cases: &mut [Handle<'_>], deadline_ns: u64) -> Option<usize> {
         cancel::unwind(Why::Cancelled);
     }
     let done = cases.iter().position(|case| case.0.entry() == fired)?;
-    cases[done].0.complete(outcome).then_some(done)
+    match cases[done].1 {
+        Interest::Do => cases[done].0.complete(outcome).then_some(done),
+        Interest::Know => (outcome != Outcome::Changed).then_some(done),
+    }
 }
 
 /// Queues every case, and says until when to wait; None, and nobody is queued, if one can be done. All
@@ -259,17 +282,18 @@ fn wait(cases: &mut [Handle<'_>], deadline_ns: u64) -> Option<usize> {
 /// # Safety
 /// The wait and the cases stay where they are until the entries are taken out.
 unsafe fn enlist_all(cases: &[Handle<'_>], wait: *const Wait, mut deadline_ns: u64) -> Option<u64> {
-    let cases = || cases.iter().filter_map(|case| Some((&*case.0, case.0.lock()?.data_ptr())));
+    let cases =
+        || cases.iter().filter_map(|case| Some((&*case.0, case.1, case.0.lock()?.data_ptr())));
     // SAFETY: the locks are held, so nobody else uses what is behind them; here and below there is one
     // reference at a time.
-    if cases().any(|(case, queues)| case.is_met(unsafe { &*queues })) {
+    if cases().any(|(case, interest, queues)| case.is_met(unsafe { &*queues }, interest)) {
         return None;
     }
-    for (n, (case, queues)) in cases().enumerate() {
+    for (n, (case, interest, queues)) in cases().enumerate() {
         // SAFETY: as above; the rest is passed on.
-        if !unsafe { case.enlist(&mut *queues, wait) } {
+        if !unsafe { case.enlist(&mut *queues, wait, interest) } {
             // SAFETY: as above.
-            cases().take(n).for_each(|(case, queues)| case.delist(unsafe { &mut *queues }));
+            cases().take(n).for_each(|(case, _, queues)| case.delist(unsafe { &mut *queues }));
             return None;
         }
         deadline_ns = deadline_ns.min(case.deadline_ns());
