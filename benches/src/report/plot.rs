@@ -103,8 +103,8 @@ fn head(svg: &mut String, scaling: &Scaling) {
     if scaling.verdict != Verdict::Quiet {
         let _ = writeln!(
             svg,
-            "<text class=\"loud\" x=\"{}\" y=\"20\" text-anchor=\"end\">not a quiet machine: \
-             the shape may be quoted, the figures may not</text>",
+            "<text class=\"loud\" x=\"{}\" y=\"20\" text-anchor=\"end\">NOT QUIET: others used the CPU, \
+             do not quote this</text>",
             CELL.width * COLUMNS as f64 - 12.0
         );
     }
