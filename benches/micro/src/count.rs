@@ -7,7 +7,7 @@
 //! Callgrind runs one thread at a time and slowly, but it counts the same from run to run, whatever
 //! else the machine does. It follows goroutines from stack to stack by the stack pointer; its call
 //! graph is wrong around a switch, the count is not. All threads of the process count, so what the
-//! monitor thread does meanwhile is a part, well below one instruction an operation.
+//! monitor thread does meanwhile is a part, about one instruction an operation at most.
 
 use std::hint::black_box;
 use std::path::PathBuf;

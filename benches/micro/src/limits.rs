@@ -8,6 +8,9 @@ use crate::count::Count;
 
 /// How much more than counted a path may take: room for another compiler, not for another loop.
 const SLACK: f64 = 1.15;
+/// And on top of that: how often the monitor thread looks during a walk is not the same each time,
+/// which can make up an instruction an operation.
+const NOISE: f64 = 2.0;
 /// A path that takes less than this share of what it took deserves a new limit.
 const FELL: f64 = 0.85;
 
@@ -21,7 +24,7 @@ If they are worth it, set new limits and say why in the commit:
 const HEADER: &str = "\
 # Instructions that one operation of each path takes on x86-64 in a release build, and the limit.
 # `cargo run --release -p heist-micro -- check` refuses a path that takes more than its limit;
-# with `--update` it writes this file. A limit is what was counted and 15 % on top.";
+# with `--update` it writes this file. A limit is what was counted, 15 % and 2.";
 
 /// A line of the file.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +87,7 @@ fn render(counts: &[Count], compiler: &str) -> String {
     // Writing to a String cannot fail; the results are dropped for that reason.
     let _ = writeln!(text, "# {:18} {:>8} {:>8}", "path", "counted", "limit");
     for count in counts {
-        let limit = (count.instructions * SLACK).ceil();
+        let limit = (count.instructions * SLACK + NOISE).ceil();
         let name = count.path.name;
         let _ = writeln!(text, "{name:20} {:8.1} {limit:8}", count.instructions);
     }
@@ -113,7 +116,7 @@ pub fn judge(counts: &[Count], limits: &[Limit]) -> Verdict {
                 path.about
             ));
             "  OVER ITS LIMIT"
-        } else if instructions < limit.counted * FELL {
+        } else if instructions < limit.counted * FELL - NOISE {
             "  fell; --update keeps it there"
         } else {
             ""
@@ -154,7 +157,7 @@ mod tests {
         let limits = parse(&render(&counted(&[100.0, 100.0]), "rustc")).unwrap();
         let failures = judge(&counted(&[114.0, 121.0]), &limits).failures;
         assert_eq!(failures.len(), 1, "{failures:?}");
-        for part in [PATHS[1].name, "121.0", "+21.0", "+21 %", "115"] {
+        for part in [PATHS[1].name, "121.0", "+21.0", "+21 %", "117"] {
             assert!(failures[0].contains(part), "{part} is missing in: {}", failures[0]);
         }
     }
