@@ -1,12 +1,6 @@
 //! Every interleaving of senders and receivers at a chain of small blocks, with those who wait:
-//! `buffer/blocks.rs` under the protocol of `buffer/mod.rs`. Loom also sees a block that is used after
-//! it was freed, and one that is never freed.
-//!
-//! Mutations it catches, each tried on `blocks.rs`:
-//! - `await_message` that sets the flag without comparing (a message passes, the receiver sleeps),
-//! - slot states stored or loaded with Relaxed (the message is raced for),
-//! - the last reader of a block that does not wait for the others (read after free),
-//! - the index of the next block stored before the block (a message in the wrong block).
+//! `buffer/blocks.rs` under the protocol of `buffer/mod.rs`. A lost wake-up shows as a deadlock, a message
+//! that is read before it is written as a race in loom's cell.
 #![cfg(loom)]
 
 mod mini_channel;

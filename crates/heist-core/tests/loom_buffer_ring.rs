@@ -2,14 +2,8 @@
 //! under the protocol of `buffer/mod.rs`. A lost wake-up shows as a deadlock, a message that is read
 //! before it is written, or overwritten before it is read, as a race in loom's cell.
 //!
-//! Mutations it catches, each tried on `ring.rs`:
-//! - `await_message` or `await_room` that sets the flag without comparing (a message passes, the
-//!   waiter sleeps for ever),
-//! - `put` or `take` that ignores the flag (the same),
-//! - a close that clears the flag of those who wait before it sets its own (a message is sent, and the
-//!   receiver is told that there is none; found here),
-//! - stamps stored or loaded with Relaxed (the message is raced for),
-//! - `rotate` that does not wait for the sender of the oldest message (read before it is written).
+//! What it found: a close that cleared the flag of those who wait before it set its own. A message was sent,
+//! and the receiver told that there is none.
 #![cfg(loom)]
 
 mod mini_channel;
