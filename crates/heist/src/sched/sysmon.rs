@@ -366,6 +366,10 @@ impl<'a> Sysmon<'a> {
         }
         if sched.idle.count() != 0 {
             self.urgent_since_ns = None;
+            if sched.is_unattended() && polled_ns.is_some_and(|last| now - last.min(now) >= late) {
+                // Whoever wakes up finds nothing to run, and waits in the poller.
+                sched.wake_p();
+            }
             return;
         }
         if sched.global_len().urgent() == 0 {
@@ -404,12 +408,21 @@ impl<'a> Sysmon<'a> {
 }
 
 impl Sched {
-    /// When a timer that nobody else watches will be late.
+    /// Whether there is something to wait for in the poller, and nobody does.
+    fn is_unattended(&self) -> bool {
+        let awaited = self.poll.has_waiters() || self.earliest_timer_hint() != NEVER;
+        awaited && self.poll.last_ns().is_some()
+    }
+
+    /// When sysmon has to look because nobody else may: at a timer, or whether somebody does.
     fn next_overdue(&self) -> u64 {
-        if self.idle.count() != 0 {
-            return NEVER;
+        if self.idle.count() == 0 {
+            return self.earliest_timer_hint().saturating_add(self.config.wake_up_ns);
         }
-        self.earliest_timer_hint().saturating_add(self.config.wake_up_ns)
+        if self.is_unattended() {
+            return clock::now_ns().saturating_add(self.config.wake_up_ns);
+        }
+        NEVER
     }
 
     /// Whether a goroutine is runnable that this P keeps from running.
