@@ -75,7 +75,7 @@ pub const SHORT_WAIT_NS: u64 = 200_000;
 pub const SHORT_WAITS_MAX: u32 = 8;
 /// How long the wait for a dense timer lasts at least: setting an alarm and being woken by it costs
 /// more than most timers, so dense ones are run together.
-pub const DENSE_WAIT_NS: u64 = 500_000;
+pub const DENSE_WAIT_NS: u64 = 1_000_000;
 
 /// Until when to wait for a timer that is due at `until`, after so many short waits in a row; and how
 /// many it is now.

@@ -27,10 +27,13 @@
 //! - `Waiting`: nobody, until a claim succeeds; then the claimer.
 //!
 //! # Ordering
-//! - Entering `Waiting` is a SeqCst swap and [`StatusWord::waiting`] a SeqCst load. A goroutine
-//!   that can be cancelled enters, then loads its cancel flag; the canceller stores the flag, then
-//!   asks whether it waits. If the flag is SeqCst too, one of them sees the other. The model
-//!   `loom_park_versus_ready` runs it.
+//! - A goroutine that can be cancelled enters `Waiting`, then loads its cancel flag; the canceller
+//!   stores the flag, then asks whether it waits. One of them must see the other. Waiting is frequent
+//!   and cancelling is rare, so the goroutine stores the word and executes a light fence, and the
+//!   canceller a heavy one between its two steps (see `m_word` for the pair). The model
+//!   `loom_park_versus_ready` runs it, with full fences.
+//! - Every other waker found the wait through a queue, whose lock, or word, orders the entry before
+//!   the claim.
 //! - A claim is AcqRel: the claimer sees what the goroutine wrote before it parked, and whoever
 //!   runs it next (through a queue) sees what the claimer wrote.
 //!
@@ -183,14 +186,20 @@ impl StatusWord {
     }
 
     /// The goroutine that is running begins to wait. From here on it can be claimed.
+    ///
+    /// `light_fence` pairs with the heavy one of a canceller.
     #[inline]
-    pub fn begin_wait(&self) -> Ticket {
+    pub fn begin_wait(&self, light_fence: impl FnOnce()) -> Ticket {
         let word = self.0.load(Ordering::Relaxed);
         let now = Status::from_bits(word);
         if now != Status::Running {
             bad_transition(now, Status::Running, Status::Waiting);
         }
-        self.enter_waiting(word, 0)
+        let ticket = (word & !STATUS_MASK).wrapping_add(TICKET_ONE);
+        // Nobody else changes the word of a goroutine that runs.
+        self.0.store(ticket | Status::Waiting as u64, Ordering::Release);
+        light_fence();
+        Ticket(ticket)
     }
 
     /// As [`StatusWord::begin_wait`], but the word does not tell the ticket until

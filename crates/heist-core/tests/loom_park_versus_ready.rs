@@ -43,7 +43,7 @@ impl World {
         let mut queue = self.queue.lock().unwrap();
         let ticket = self.status.next_ticket();
         *queue = Some(ticket);
-        assert_eq!(self.status.begin_wait(), ticket);
+        assert_eq!(self.status.begin_wait(full_fence), ticket);
         ticket
     }
 
@@ -225,4 +225,9 @@ fn cancellation_is_not_missed_after_a_yield() {
         world.status.transition(Status::Running, Status::Runnable);
         world.status.transition(Status::Runnable, Status::Running);
     });
+}
+
+/// Where both sides of the pair of fences are full ones.
+fn full_fence() {
+    heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
 }

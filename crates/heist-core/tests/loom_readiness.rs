@@ -66,7 +66,7 @@ impl World {
                 self.half.drained(look);
                 continue;
             }
-            let ticket = self.status.begin_wait();
+            let ticket = self.status.begin_wait(full_fence);
             if self.half.publish(look, NonNull::from(&self.status), ticket) {
                 return Ended::Waits(ticket);
             }
@@ -209,7 +209,7 @@ fn a_late_waker_does_not_mix_up_waiters() {
             world.half.drained(look);
             look = world.half.look();
         }
-        let second = other.begin_wait();
+        let second = other.begin_wait(full_fence);
         let published = world.half.publish(look, NonNull::from(&*other), second);
         match event.join().unwrap() {
             None => assert!(!published || !world.half.look().is_ready()),
@@ -220,4 +220,9 @@ fn a_late_waker_does_not_mix_up_waiters() {
             }
         }
     });
+}
+
+/// Where both sides of the pair of fences are full ones.
+fn full_fence() {
+    heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
 }

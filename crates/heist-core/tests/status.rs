@@ -99,7 +99,7 @@ fn only_the_running_begin_to_wait() {
     for status in Status::ALL {
         let word = goroutine_that_is(status);
         let refused = throws(std::panic::AssertUnwindSafe(|| {
-            word.begin_wait();
+            word.begin_wait(full_fence);
         }));
         assert_eq!(refused, status != Running, "{status:?}");
     }
@@ -112,7 +112,7 @@ fn ticket_is_known_before_the_wait() {
     let ticket = word.next_ticket();
     assert!(!word.claim(ticket), "it does not wait yet");
     assert_eq!(word.waiting(), None);
-    assert_eq!(word.begin_wait(), ticket);
+    assert_eq!(word.begin_wait(full_fence), ticket);
     assert_eq!(word.waiting(), Some(ticket));
     assert!(word.claim(ticket));
     assert_eq!((word.get(), word.waiting()), (Runnable, None));
@@ -132,7 +132,7 @@ fn stale_ticket_claims_nothing() {
     ];
     for way in ways_to_wait {
         let word = goroutine_that_is(Running);
-        let stale = word.begin_wait();
+        let stale = word.begin_wait(full_fence);
         assert!(word.claim(stale));
         let mut now = Runnable;
         for &next in way {
@@ -162,4 +162,9 @@ fn no_ticket_claims_nothing() {
 fn statuses_have_the_names_of_reports() {
     let names = Status::ALL.map(Status::name);
     assert_eq!(names, ["dead", "runnable", "running", "waiting", "syscall", "preempted"]);
+}
+
+/// Where both sides of the pair of fences are full ones.
+fn full_fence() {
+    heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
 }

@@ -28,7 +28,7 @@ fn park_on_read(poller: &Poller, desc: &Desc, gp: &G) -> bool {
     if desc.read.drained(look) {
         look = desc.read.look();
     }
-    let ticket = gp.status.begin_wait();
+    let ticket = gp.status.begin_wait(full_fence);
     poller.shared().waiter_came();
     if desc.read.publish(look, NonNull::from(gp), ticket) {
         return true;
@@ -90,7 +90,7 @@ fn ready_before_parking_is_consumed() {
     assert!(!desc.read.drained(look), "the event came after the look");
     assert!(desc.read.look().is_ready());
     let gp = running();
-    let ticket = gp.status.begin_wait();
+    let ticket = gp.status.begin_wait(full_fence);
     assert!(!desc.read.publish(look, NonNull::from(gp), ticket));
     poller.shared().deregister(near.as_raw_fd());
     desc.give();
@@ -195,4 +195,9 @@ fn a_claimed_goroutine_is_left_alone() {
     assert!(desc.read.event(Edge::Plain).is_none());
     poller.shared().deregister(near.as_raw_fd());
     desc.give();
+}
+
+/// Where both sides of the pair of fences are full ones.
+fn full_fence() {
+    heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
 }

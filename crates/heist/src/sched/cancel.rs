@@ -8,6 +8,7 @@ use crate::current::{self, InRuntime};
 use crate::gmp::G;
 use crate::gmp::g::{self, Woken};
 use crate::sched::park;
+use crate::sys::membarrier::heavy_fence;
 use std::ptr::NonNull;
 
 /// Why a goroutine unwinds on purpose.
@@ -80,9 +81,21 @@ fn check_slow(rt: InRuntime, gp: &G) -> InRuntime {
 /// `gp` must be alive, or at least not recycled: the caller holds its handle, or looks at a record
 /// that it knows to be in use.
 pub(crate) fn cancel(rt: Option<&InRuntime>, gp: &G) {
+    mark(gp);
+    heavy_fence();
+    wake_marked(rt, gp);
+}
+
+/// The first half of [`cancel`]: the next park of the goroutine unwinds it. Before the second half
+/// there must be a heavy fence; one is enough for many goroutines.
+pub(crate) fn mark(gp: &G) {
     gp.set_flag(g::CANCELLED);
+}
+
+/// The second half of [`cancel`]: wakes it if it waits.
+pub(crate) fn wake_marked(rt: Option<&InRuntime>, gp: &G) {
     // The goroutine began to wait before it looks at the flag; this set the flag before it looks
-    // at the wait. One of the two sees the other.
+    // at the wait, with the heavy fence between. One of the two sees the other.
     let Some(ticket) = gp.status.waiting() else {
         return;
     };

@@ -103,6 +103,11 @@ impl Mailbox {
     }
 }
 
+/// Spare Ms that are asked for within so short a time are asked for again and again.
+const SPARES_AGAIN: Duration = Duration::from_millis(5);
+/// Most Ms made in advance.
+const SPARES_MAX: u32 = 8;
+
 /// Ps that wait for an M to be made.
 pub(crate) struct Orphans {
     // Reserved for all Ps at once: pushing must not allocate.
@@ -138,6 +143,10 @@ pub(crate) struct Helper {
     /// When it last collected stacks.
     collected: Option<Instant>,
     complained: bool,
+    /// When a spare M was last asked for.
+    spare_asked: Option<Instant>,
+    /// How many to have at hand.
+    n_spares: u32,
     /// Where the default number of Ps comes from; made when it is first asked for.
     procs: Option<DefaultProcs>,
 }
@@ -156,6 +165,8 @@ impl Helper {
             refused_until: None,
             collected: None,
             complained: false,
+            spare_asked: None,
+            n_spares: 1,
         }
     }
 
@@ -175,7 +186,7 @@ impl Helper {
             self.collect_gone();
             self.adopt_orphans();
             if asked & SPARE != 0 {
-                self.make_spare();
+                self.make_spares();
             }
             if asked & PROCS != 0 {
                 sched.follow_default_procs(&mut self.procs);
@@ -261,19 +272,27 @@ impl Helper {
         }
     }
 
-    /// Sees to it that an M with nothing to do is at hand.
-    fn make_spare(&mut self) {
-        let mut locked = self.sched.lock.lock();
-        if !locked.idle_ms.is_empty() || locked.n_ms >= self.sched.config.max_threads {
-            return;
+    /// Sees to it that Ms with nothing to do are at hand: one, and if they are asked for again and
+    /// again, because many goroutines block one after the other, several.
+    fn make_spares(&mut self) {
+        let now = Instant::now();
+        let again = self.spare_asked.replace(now).is_some_and(|last| now - last < SPARES_AGAIN);
+        self.n_spares = if again { (2 * self.n_spares).min(SPARES_MAX) } else { 1 };
+        let sched = Arc::clone(&self.sched);
+        loop {
+            let mut locked = sched.lock.lock();
+            let enough = locked.idle_ms.len() + locked.n_starting >= self.n_spares;
+            let full = locked.n_ms >= sched.config.max_threads;
+            if enough || full || self.refused_until.is_some() {
+                return;
+            }
+            locked.n_ms += 1;
+            locked.n_starting += 1;
+            drop(locked);
+            if !self.make_m() {
+                return;
+            }
         }
-        if self.refused_until.is_some() {
-            return;
-        }
-        locked.n_ms += 1;
-        locked.n_starting += 1;
-        drop(locked);
-        self.make_m();
     }
 
     /// Starts a thread, which was counted already. False if the system refuses.

@@ -32,6 +32,8 @@ pub(crate) struct PollGate {
     /// Until when that one waits; zero: nobody waits.
     until_ns: AtomicU64,
     busy: AtomicU32,
+    /// Before this moment that one is not to be woken for a timer.
+    grain_ns: AtomicU64,
     /// Short waits for a timer in a row. Belongs to who waits.
     short_waits: AtomicU32,
 }
@@ -43,6 +45,7 @@ impl PollGate {
             last_ns: AtomicU64::new(clock::now_ns()),
             until_ns: AtomicU64::new(0),
             busy: AtomicU32::new(0),
+            grain_ns: AtomicU64::new(0),
             short_waits: AtomicU32::new(0),
         })
     }
@@ -121,6 +124,7 @@ impl Sched {
             std::thread::yield_now();
         }
         let grain = self.timer_grain(until);
+        gate.grain_ns.store(grain, Ordering::Relaxed);
         until = until.max(grain);
         loop {
             // ORDERING: SeqCst, and the fence: see "Why no timer is missed".
@@ -204,7 +208,8 @@ impl Sched {
             // Nobody, or somebody who has not looked at the timers yet.
             return self.poll.last_ns.load(Ordering::SeqCst) == 0;
         }
-        if when < until {
+        // ORDERING: Relaxed: it is published with `until_ns`.
+        if when.max(self.poll.grain_ns.load(Ordering::Relaxed)) < until {
             self.poll.poller.wake();
         }
         true

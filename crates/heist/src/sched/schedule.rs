@@ -10,6 +10,7 @@ use crate::current;
 use crate::gmp::g::{self, Outcome, Woken};
 use crate::gmp::m::{Commit, Request, Seal};
 use crate::gmp::{G, M, pool};
+use crate::sys::membarrier::light_fence;
 use heist_core::run_queue::Slot;
 use heist_core::status::{Status, Ticket};
 use heist_core::sync::Ordering;
@@ -190,7 +191,7 @@ unsafe fn commit_park(
     let g = unsafe { gp.as_ref() };
     m.p().parks[g.wait_reason() as usize].bump();
     let ticket = match seal {
-        Seal::Open => g.status.begin_wait(),
+        Seal::Open => g.status.begin_wait(light_fence),
         Seal::Sealed => g.status.begin_sealed_wait(),
     };
     // SAFETY: by the caller's promise.

@@ -8,8 +8,9 @@
 
 use super::{Phase, Sched, cancel};
 use crate::gmp::described::Described;
-use crate::gmp::pool;
+use crate::gmp::{G, pool};
 use crate::sys::futex::Kernel;
+use crate::sys::membarrier::heavy_fence;
 use crate::sys::stderr;
 use heist_core::note::Futex;
 use heist_core::sync::Ordering;
@@ -34,9 +35,19 @@ impl Sched {
     pub(crate) fn shut_down(&self) -> Closed {
         self.set_phase(Phase::Closing);
         self.watch_endings();
-        pool::for_each(|gp| {
-            if self.is_mine(gp) {
-                cancel::cancel(None, gp);
+        let each_of_mine = |f: fn(&G)| {
+            pool::for_each(|gp| {
+                if self.is_mine(gp) {
+                    f(gp);
+                }
+            });
+        };
+        each_of_mine(cancel::mark);
+        heavy_fence();
+        each_of_mine(|gp| {
+            // One that was made meanwhile sees to itself.
+            if gp.is_cancelled() {
+                cancel::wake_marked(None, gp);
             }
         });
         let closed = self.wait_for_the_last(Some(self.config.shutdown_timeout));

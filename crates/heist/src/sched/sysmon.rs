@@ -168,6 +168,7 @@ impl<'a> Sysmon<'a> {
     /// Watches until the runtime has stopped.
     pub(crate) fn run(mut self) {
         thread::precise_naps();
+        thread::short_turns();
         let _strict = NoAllocation::begin();
         while self.sched.phase() != Phase::Stopped {
             let until =
@@ -446,6 +447,10 @@ impl Sched {
         drop(locked);
         self.stats.handoffs.add_shared(1);
         self.handoff_p(pp);
+        if self.lock.lock().idle_ms.is_empty() {
+            // Whoever takes the P over may block as well.
+            self.helper.ask_for_spare();
+        }
         true
     }
 }
