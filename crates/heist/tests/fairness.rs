@@ -172,7 +172,9 @@ fn hogs_take_turns_of_ten_milliseconds() {
             began.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>()
         });
         assert!(turns.len() > 2, "{turns:?}");
-        assert!(turns.iter().all(|&turn| turn >= Duration::from_millis(9)), "{turns:?}");
+        // The last one is cut short by the end of its loop, not by the scheduler.
+        let whole = &turns[..turns.len() - 1];
+        assert!(whole.iter().all(|&turn| turn >= Duration::from_millis(9)), "{turns:?}");
         let mut sorted = turns.clone();
         sorted.sort();
         sorted[sorted.len() / 2] <= Duration::from_millis(25)
