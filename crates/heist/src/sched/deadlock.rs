@@ -35,7 +35,7 @@ impl Sched {
     }
 
     fn is_dead(&self) -> bool {
-        // ORDERING: Acquire pairs with `Waiting::new`: a goroutine that is alive because of it is
+        // ORDERING: Acquire pairs with `Runner::new`: a goroutine that is alive because of it is
         // seen too.
         let runners = self.runners.load(Ordering::Acquire);
         if !self.config.deadlock_detection || runners == 0 || self.poll.has_waiters() {

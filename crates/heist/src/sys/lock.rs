@@ -4,11 +4,8 @@
 //! runs as the runtime (or by a plain thread), it does not poison, and it has a rank.
 //!
 //! # States
-//! `FREE`, `HELD`, `CONTENDED` (held, and somebody may sleep). A locker that has to sleep leaves
-//! CONTENDED behind. An unlocker that finds HELD gives the lock back by a plain store: locks are
-//! taken and given back at every channel operation, and a read-modify-write costs as much as the rest
-//! of it. Between its look and its store a locker may have gone to sleep, which that store then hides;
-//! so nobody sleeps for longer than a millisecond before it looks again.
+//! `FREE`, `HELD`, `CONTENDED` (held, and somebody may sleep). A locker that has to sleep always
+//! leaves CONTENDED behind, so an unlocker that finds HELD knows that nobody sleeps.
 //!
 //! # Ordering
 //! Taking is Acquire, giving back is Release: the next holder sees what the last one wrote.
@@ -21,7 +18,6 @@ use heist_core::note::Futex;
 use heist_core::sync::{AtomicU32, Ordering};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::time::Duration;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -30,9 +26,6 @@ const CONTENDED: u32 = 2;
 /// Looks before sleeping. A critical section here is tens of nanoseconds long; going to sleep
 /// and being woken costs a thousand times that.
 const SPINS: u32 = 200;
-
-/// How long somebody sleeps before he looks again whether the lock is free.
-const NAP: Duration = Duration::from_millis(1);
 
 /// Data behind the runtime's mutex, and data beside it that needs no lock but shares its cache line,
 /// because both change together.
@@ -106,7 +99,7 @@ impl<T, B> Lock<T, B> {
             }
         }
         while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
-            Kernel.wait(&self.word, CONTENDED, Some(NAP));
+            Kernel.wait(&self.word, CONTENDED, None);
         }
     }
 
@@ -152,11 +145,9 @@ impl<T, B> Lock<T, B> {
 
     #[inline]
     fn give_back(&self) {
-        if self.word.load(Ordering::Relaxed) == HELD {
-            return self.word.store(FREE, Ordering::Release);
+        if self.word.swap(FREE, Ordering::Release) == CONTENDED {
+            Kernel.wake(&self.word);
         }
-        self.word.store(FREE, Ordering::Release);
-        Kernel.wake(&self.word);
     }
 }
 
