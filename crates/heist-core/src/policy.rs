@@ -5,6 +5,8 @@
 //!
 //! GO: proc.go, runtime2.go.
 
+pub mod watch;
+
 /// Slots in a P's ring, besides `run_next`. Loom explores four: the algorithm is the same and the
 /// interleavings stay countable.
 #[cfg(not(loom))]

@@ -22,6 +22,7 @@ use super::find_runnable::{Found, Next};
 use super::wake::Start;
 use crate::gmp::{G, M, P};
 use crate::sys::futex::Kernel;
+use heist_core::policy::watch::{HandOff, Offer, hand_off};
 use heist_core::timer_heap::NEVER;
 use std::ptr::{NonNull, null};
 
@@ -113,16 +114,24 @@ impl Sched {
         if self.stop_instead(pp) {
             return;
         }
-        if self.has_work_for(pp) {
-            return self.start_m(pp, Start::Working);
-        }
-        let reserved = self.is_reserved(pp);
-        if !reserved && self.spinning.n() + self.idle.count() == 0 && self.spinning.try_be_first() {
-            return self.start_m(pp, Start::Spinning);
+        let mut offer = Offer {
+            has_work: self.has_work_for(pp),
+            others_free: self.is_reserved(pp) || self.has_others_free(),
+            last_and_unattended: false,
+        };
+        match hand_off(offer) {
+            HandOff::Start => return self.start_m(pp, Start::Working),
+            HandOff::Spin if self.spinning.try_be_first() => {
+                return self.start_m(pp, Start::Spinning);
+            }
+            HandOff::Spin | HandOff::Rest => offer.others_free = true,
         }
         let mut locked = self.lock.lock();
         // Under the lock the lengths are exact.
-        if self.has_work_for(pp) {
+        offer.has_work = self.has_work_for(pp);
+        offer.last_and_unattended =
+            self.idle.count_all() == self.procs() - 1 && self.is_unattended();
+        if hand_off(offer) == HandOff::Start {
             drop(locked);
             return self.start_m(pp, Start::Working);
         }

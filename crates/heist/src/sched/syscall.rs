@@ -17,7 +17,9 @@ use std::ptr::{NonNull, null};
 #[doc(alias = "entersyscall")]
 pub(crate) fn blocking<T>(f: impl FnOnce() -> T) -> T {
     let Some(rt) = current::enter() else { return f() };
-    rt.m().p().stats.announced.bump();
+    let pp = rt.m().p();
+    pp.stats.announced.bump();
+    rt.sched().watch_call(pp);
     // SAFETY: the M of the calling thread is alive; the evidence ends here.
     unsafe { rt.into_m().as_ref() }.word.leave(Place::Blocked);
     let result = f();

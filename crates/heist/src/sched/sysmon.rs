@@ -23,10 +23,10 @@ use crate::sys::{clock, thread};
 use heist_core::list::List;
 use heist_core::m_word::{PREEMPT, Place, Stamp};
 use heist_core::note::Futex;
+use heist_core::policy::watch::{self, Demand, Look, Naps, Verdict};
 use heist_core::policy::{
     FORCE_PERIOD_NS, PLESS_CPU_NS, PLESS_LOOKS, PLESS_PERIOD_NS, PROCS_CHECK_NS, PROCS_MAX,
-    SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS, SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_NAP_WANTED_NS,
-    SYSMON_REST_NS,
+    SYSMON_NAP_MAX_NS, SYSMON_REST_NS,
 };
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
 use heist_core::timer_heap::NEVER;
@@ -41,11 +41,18 @@ pub(crate) struct Bell {
     nap: AtomicU32,
     /// Until when it naps.
     until_ns: AtomicU64,
+    /// Whether it naps because every P rests.
+    at_rest: AtomicU32,
 }
 
 impl Bell {
     pub(crate) fn new() -> Self {
-        Self { asleep: AtomicU32::new(0), nap: AtomicU32::new(0), until_ns: AtomicU64::new(0) }
+        Self {
+            asleep: AtomicU32::new(0),
+            nap: AtomicU32::new(0),
+            until_ns: AtomicU64::new(0),
+            at_rest: AtomicU32::new(0),
+        }
     }
 
     /// Something will have to be looked at at this moment.
@@ -62,8 +69,17 @@ impl Bell {
         }
     }
 
+    /// Whether it naps because every P rested. Exact for who holds a P.
+    #[inline]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        // ORDERING: Relaxed: `nap` writes it, fences and looks whether all Ps rest; the caller's P was
+        // taken from those by a read-modify-write before this.
+        self.at_rest.load(Ordering::Relaxed) != 0
+    }
+
     /// Naps until `until_ns` or what `earlier` answers after that was published.
-    fn nap(&self, until_ns: u64, earlier: impl FnOnce() -> u64) {
+    fn nap(&self, until_ns: u64, at_rest: bool, earlier: impl FnOnce() -> u64) {
+        self.at_rest.store(at_rest.into(), Ordering::Relaxed);
         // ORDERING: see `ring_before`.
         self.nap.store(0, Ordering::SeqCst);
         self.until_ns.store(until_ns, Ordering::SeqCst);
@@ -73,6 +89,7 @@ impl Bell {
             Kernel.wait(&self.nap, 0, Some(Duration::from_nanos(left)));
         }
         self.until_ns.store(0, Ordering::Relaxed);
+        self.at_rest.store(0, Ordering::Relaxed);
     }
 
     /// A P is no longer at rest: somebody must watch it.
@@ -102,11 +119,7 @@ impl Bell {
 /// What sysmon remembers of a P since its last look.
 #[derive(Clone, Copy)]
 struct Watch {
-    tick: u32,
-    /// When this tick was first seen.
-    since_ns: u64,
-    /// The M's word at the last look.
-    stamp: Stamp,
+    slice: watch::Watch,
     /// The thread's CPU time at the last look, if it was asked.
     cpu_ns: Option<u64>,
     /// When it was last forced.
@@ -114,19 +127,18 @@ struct Watch {
 }
 
 impl Watch {
-    const NEW: Self =
-        Self { tick: u32::MAX, since_ns: 0, stamp: Stamp::NONE, cpu_ns: None, forced_ns: 0 };
+    const NEW: Self = Self { slice: watch::Watch::NEW, cpu_ns: None, forced_ns: 0 };
 }
 
 /// The state of the watching thread.
 pub(crate) struct Sysmon<'a> {
     sched: &'a Sched,
     watches: Vec<Watch>,
-    /// Rounds in a row that had nothing to do.
-    idle_rounds: u32,
-    nap_ns: u64,
-    /// When all Ps were first seen at rest.
+    naps: Naps,
+    /// When all Ps were first seen at rest, or the world stopped.
     rest_since_ns: Option<u64>,
+    /// Whether all Ps were seen at rest in the last round.
+    at_rest: bool,
     /// When urgent goroutines were first seen waiting.
     urgent_since_ns: Option<u64>,
     /// When the next slice of a goroutine that others wait for is over.
@@ -155,9 +167,9 @@ impl<'a> Sysmon<'a> {
             next_trace_ns: period.map_or(NEVER, |period_ns| clock::now_ns() + period_ns),
             // ALLOC: when the thread starts, for all Ps there can be.
             watches: Vec::with_capacity(PROCS_MAX as usize),
-            idle_rounds: 0,
-            nap_ns: SYSMON_NAP_NS,
+            naps: Naps::new(),
             rest_since_ns: None,
+            at_rest: false,
             urgent_since_ns: None,
             next_slice_ns: NEVER,
             next_pless_ns: 0,
@@ -171,9 +183,7 @@ impl<'a> Sysmon<'a> {
         thread::short_turns();
         let _strict = NoAllocation::begin();
         while self.sched.phase() != Phase::Stopped {
-            let until =
-                (clock::now_ns() + self.next_nap()).min(self.next_slice_ns).min(self.next_trace_ns);
-            self.sched.bell.nap(until, || self.sched.next_overdue());
+            self.nap();
             let now = clock::now_ns();
             self.sched.advance_minute();
             self.trace(now);
@@ -185,12 +195,24 @@ impl<'a> Sysmon<'a> {
             let acted = self.look_at_all(now);
             self.serve_the_late(now);
             self.look_at_the_pless(now);
-            if acted {
-                self.idle_rounds = 0;
-            } else {
-                self.idle_rounds = self.idle_rounds.saturating_add(1);
-            }
+            self.naps.after_round(acted);
         }
+    }
+
+    /// Sleeps until the next round.
+    fn nap(&mut self) {
+        let at_rest = self.at_rest;
+        // A short pause of a busy program is not worth a wake-up at its end.
+        let nap_ns = if at_rest {
+            SYSMON_NAP_MAX_NS
+        } else {
+            self.naps.next_ns(self.next_slice_ns != NEVER)
+        };
+        let until = (clock::now_ns() + nap_ns).min(self.next_slice_ns).min(self.next_trace_ns);
+        let sched = self.sched;
+        sched.bell.nap(until, at_rest, || {
+            if at_rest && !sched.rests() { 0 } else { sched.next_overdue() }
+        });
     }
 
     /// Once a second has the default number of Ps looked at: by the helper, because that allocates.
@@ -211,45 +233,32 @@ impl<'a> Sysmon<'a> {
         }
     }
 
-    /// 20 us; after fifty rounds with nothing to do twice as much each time, up to 1 ms while
-    /// goroutines wait and to 10 ms else.
-    fn next_nap(&mut self) -> u64 {
-        if self.idle_rounds == 0 {
-            self.nap_ns = SYSMON_NAP_NS;
-        } else if self.idle_rounds > SYSMON_IDLE_ROUNDS {
-            let wanted = self.next_slice_ns != NEVER;
-            let most = if wanted { SYSMON_NAP_WANTED_NS } else { SYSMON_NAP_MAX_NS };
-            self.nap_ns = (2 * self.nap_ns).min(most);
-        }
-        self.nap_ns
-    }
-
-    /// If every P rests, and has for a while, sleeps until one does not. True if there is nothing
-    /// to look at.
+    /// If every P rests, and has for a while, or if the world has stopped for as long, sleeps until
+    /// that is over. True if there is nothing to look at.
     fn all_at_rest(&mut self, now: u64) -> bool {
         let sched = self.sched;
-        let resting = || sched.idle.count_all() == sched.procs() && sched.phase() != Phase::Stopped;
-        if !resting() {
+        let rests = sched.rests();
+        if std::mem::replace(&mut self.at_rest, rests) && !rests {
+            self.naps = Naps::new();
+        }
+        if !rests && !sched.stop.pending() {
             self.rest_since_ns = None;
             return false;
         }
         let since = *self.rest_since_ns.get_or_insert(now);
         if now - since < SYSMON_REST_NS {
-            // A short pause of a busy program is not worth a wake-up at its end.
-            self.nap_ns = SYSMON_NAP_MAX_NS;
-            self.idle_rounds = self.idle_rounds.max(1);
-            return true;
+            return rests;
         }
         sched.check_dead();
+        self.rest_since_ns = None;
         if self.next_trace_ns != NEVER {
             // Somebody reads the trace, also of a program that does nothing.
-            self.rest_since_ns = None;
-            return true;
+            return rests;
         }
-        sched.bell.sleep(resting);
+        self.at_rest = false;
+        sched.bell.sleep(|| sched.rests() || sched.is_stopped());
         sched.advance_minute();
-        self.rest_since_ns = None;
-        self.idle_rounds = 0;
+        self.naps = Naps::new();
         true
     }
 
@@ -303,21 +312,19 @@ impl<'a> Sysmon<'a> {
             *watch = Watch::NEW;
             return false;
         };
-        let (tick, stamp) = (pp.tick(), m.word.stamp());
-        if tick != watch.tick {
-            *watch = Watch { tick, since_ns: now, stamp, ..Watch::NEW };
-            return false;
-        }
-        let unmoved = stamp == watch.stamp;
-        watch.stamp = stamp;
-        match stamp.place() {
-            Place::Runtime => false,
-            Place::Blocked => {
-                let long = now - watch.since_ns >= SYSCALL_MAX_NS;
-                unmoved && (long || sched.wants_p_of(pp)) && sched.take_p(m, pp, stamp)
+        let stamp = m.word.stamp();
+        // Who runs because there was nothing else to do gives way at once.
+        let idle = m.current().is_some_and(|gp| gp.has_flag(g::IDLE));
+        let slice_ns = if idle { 0 } else { sched.config.quantum_ns };
+        let look = Look { now_ns: now, tick: pp.tick(), stamp, slice_ns };
+        match watch.slice.look(look, sched.demand_for(pp)) {
+            Verdict::New => {
+                (watch.cpu_ns, watch.forced_ns) = (None, 0);
+                false
             }
-            Place::User if !sched.somebody_waits(pp) => false,
-            Place::User => {
+            Verdict::Leave => false,
+            Verdict::Take => sched.take_p(m, pp, stamp),
+            Verdict::Busy { unmoved, ends_ns } => {
                 let before = watch.cpu_ns.take();
                 if unmoved {
                     watch.cpu_ns = thread::cpu_ns(m.tid());
@@ -327,15 +334,11 @@ impl<'a> Sysmon<'a> {
                         return true;
                     }
                 }
-                // Who runs because there was nothing else to do gives way at once.
-                let idle = m.current().is_some_and(|gp| gp.has_flag(g::IDLE));
-                let slice = if idle { 0 } else { sched.config.quantum_ns };
-                let end = watch.since_ns.saturating_add(slice);
-                if now >= end {
+                if now >= ends_ns {
                     preempt::request(sched, m, now, &mut watch.forced_ns);
                     self.next_slice_ns = self.next_slice_ns.min(now + FORCE_PERIOD_NS);
                 } else {
-                    self.next_slice_ns = self.next_slice_ns.min(end);
+                    self.next_slice_ns = self.next_slice_ns.min(ends_ns);
                 }
                 // A preemption does not make the next one come sooner: that is known in advance.
                 false
@@ -398,7 +401,7 @@ impl<'a> Sysmon<'a> {
         };
         let known = sched.procs().min(self.watches.len() as u32);
         let oldest =
-            (0..known).filter(in_user).min_by_key(|&id| self.watches[id as usize].since_ns);
+            (0..known).filter(in_user).min_by_key(|&id| self.watches[id as usize].slice.since_ns());
         let Some(id) = oldest else { return };
         // SAFETY: as above.
         if let Some(m) = unsafe { sched.p(id).m().as_ref() } {
@@ -410,7 +413,7 @@ impl<'a> Sysmon<'a> {
 
 impl Sched {
     /// Whether there is something to wait for in the poller, and nobody does.
-    fn is_unattended(&self) -> bool {
+    pub(super) fn is_unattended(&self) -> bool {
         let awaited = self.poll.has_waiters() || self.earliest_timer_hint() != NEVER;
         awaited && self.poll.last_ns().is_some()
     }
@@ -426,15 +429,42 @@ impl Sched {
         NEVER
     }
 
-    /// Whether a goroutine is runnable that this P keeps from running.
-    fn somebody_waits(&self, pp: &P) -> bool {
-        self.has_work_for(pp)
+    /// Whether every P rests.
+    fn rests(&self) -> bool {
+        self.idle.count_all() == self.procs() && self.phase() != Phase::Stopped
     }
 
-    /// Whether the P of an M in a blocking call would be of use to somebody.
-    fn wants_p_of(&self, pp: &P) -> bool {
-        self.has_work_for(pp)
-            || (!self.is_reserved(pp) && self.spinning.n() + self.idle.count() == 0)
+    /// Whether the world stops or has stopped. Under the lock, which who starts it again has held
+    /// before he rings.
+    fn is_stopped(&self) -> bool {
+        let _locked = self.lock.lock();
+        self.stop.pending()
+    }
+
+    /// What others could do with this P.
+    fn demand_for(&self, pp: &P) -> Demand {
+        let reserved = self.is_reserved(pp);
+        Demand {
+            here: if reserved { self.has_work_for(pp) } else { !pp.is_empty() },
+            anywhere: self.has_work_for(pp),
+            others_free: reserved || self.has_others_free(),
+        }
+    }
+
+    /// Whether others would find work that appears.
+    pub(super) fn has_others_free(&self) -> bool {
+        self.spinning.n() + self.idle.count() != 0
+    }
+
+    /// The goroutine on `pp` begins a blocking call. If sysmon takes its rest with the program, and
+    /// would not see the call for long, it is woken: at most once for each time that all Ps rested.
+    pub(super) fn watch_call(&self, pp: &P) {
+        if self.bell.is_at_rest() {
+            let Demand { here, others_free, .. } = self.demand_for(pp);
+            if here || !others_free {
+                self.bell.ring_before(0);
+            }
+        }
     }
 
     /// Takes the P of an M that blocks in the state `seen`, and gives it to somebody else.

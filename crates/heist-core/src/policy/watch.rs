@@ -1,0 +1,200 @@
+//! What sysmon decides: how long it naps, whose P it takes, who has run long enough, and what
+//! becomes of a P that is handed off.
+//!
+//! Nothing here looks at a clock or at a P: what was seen comes in, what to do comes out. So every
+//! rule is tested against all that can be seen.
+//!
+//! GO: proc.go sysmon, retake, handoffp.
+
+use super::{
+    SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS, SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_NAP_WANTED_NS,
+};
+use crate::m_word::{Place, Stamp};
+
+/// The naps between two rounds: 20 us; after fifty rounds with nothing to do twice as long each
+/// time, up to 1 ms while goroutines wait and to 10 ms else.
+#[derive(Clone, Copy, Debug)]
+pub struct Naps {
+    /// Rounds in a row that had nothing to do.
+    quiet_rounds: u32,
+    nap_ns: u64,
+}
+
+impl Naps {
+    /// Naps of somebody who has just begun to watch, or to watch again.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { quiet_rounds: 0, nap_ns: SYSMON_NAP_NS }
+    }
+
+    /// A round is over; `acted`: a P was taken in it.
+    pub const fn after_round(&mut self, acted: bool) {
+        self.quiet_rounds = if acted { 0 } else { self.quiet_rounds.saturating_add(1) };
+    }
+
+    /// How long to nap now; `wanted`: goroutines wait for a P.
+    #[must_use]
+    pub fn next_ns(&mut self, wanted: bool) -> u64 {
+        if self.quiet_rounds == 0 {
+            self.nap_ns = SYSMON_NAP_NS;
+        } else if self.quiet_rounds > SYSMON_IDLE_ROUNDS {
+            let most = if wanted { SYSMON_NAP_WANTED_NS } else { SYSMON_NAP_MAX_NS };
+            self.nap_ns = (2 * self.nap_ns).min(most);
+        }
+        self.nap_ns
+    }
+}
+
+impl Default for Naps {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A P that an M holds, at one look.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// When.
+    pub now_ns: u64,
+    /// Its tick.
+    pub tick: u32,
+    /// The word of its M.
+    pub stamp: Stamp,
+    /// How long a slice of the goroutine on it is.
+    pub slice_ns: u64,
+}
+
+/// Of what use a P would be to others, at one look.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand {
+    /// Goroutines wait at this very P: nobody else has to look for them.
+    pub here: bool,
+    /// Goroutines wait that this P could run, here or in the global queue.
+    pub anywhere: bool,
+    /// Other Ps are idle, or other Ms look for work.
+    pub others_free: bool,
+}
+
+/// What to do about a P.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// Nothing: somebody has begun a slice on it since the last look.
+    New,
+    /// Nothing.
+    Leave,
+    /// Its M is in an announced blocking call: take it.
+    Take,
+    /// It runs user code while others wait.
+    Busy {
+        /// Its M has not moved since the last look. If it used no CPU time either, it is in a
+        /// blocking call that nobody announced.
+        unmoved: bool,
+        /// When the slice is over.
+        ends_ns: u64,
+    },
+}
+
+/// What is remembered of a P between two looks.
+#[derive(Clone, Copy, Debug)]
+#[doc(alias = "sysmontick")]
+pub struct Watch {
+    /// The tick; None: nobody held the P.
+    tick: Option<u32>,
+    /// When this tick was first seen.
+    since_ns: u64,
+    /// The M's word at the last look.
+    stamp: Stamp,
+    /// The blocking call that was first seen at `call_ns`.
+    call: Stamp,
+    call_ns: u64,
+}
+
+impl Watch {
+    /// Of a P that nobody holds: whoever takes it begins a slice, also if the tick is the same.
+    pub const NEW: Self =
+        Self { tick: None, since_ns: 0, stamp: Stamp::NONE, call: Stamp::NONE, call_ns: 0 };
+
+    /// When the slice that was last seen began.
+    #[must_use]
+    pub const fn since_ns(&self) -> u64 {
+        self.since_ns
+    }
+
+    /// Looks at a P that is held.
+    ///
+    /// A slice is over when the tick has been the same for its length; that matters only if somebody
+    /// waits. A blocking call is left alone at first sight, unless the slice is over. After that its P
+    /// is taken, unless nothing waits there, others are free to find whatever comes, and it was first
+    /// seen less than 10 ms ago.
+    #[doc(alias = "retake")]
+    pub fn look(&mut self, look: Look, demand: Demand) -> Verdict {
+        let Look { now_ns, tick, stamp, slice_ns } = look;
+        if self.tick != Some(tick) {
+            *self =
+                Self { tick: Some(tick), since_ns: now_ns, stamp, call: stamp, call_ns: now_ns };
+            return Verdict::New;
+        }
+        let unmoved = self.stamp == stamp;
+        self.stamp = stamp;
+        let ends_ns = self.since_ns.saturating_add(slice_ns);
+        match stamp.place() {
+            Place::Runtime => Verdict::Leave,
+            Place::Blocked => self.look_at_call(now_ns, stamp, now_ns >= ends_ns, demand),
+            Place::User if !demand.anywhere => Verdict::Leave,
+            Place::User => Verdict::Busy { unmoved, ends_ns },
+        }
+    }
+
+    fn look_at_call(
+        &mut self,
+        now_ns: u64,
+        stamp: Stamp,
+        slice_is_over: bool,
+        demand: Demand,
+    ) -> Verdict {
+        if self.call != stamp && !slice_is_over {
+            self.call = stamp;
+            self.call_ns = now_ns;
+            return Verdict::Leave;
+        }
+        let new = now_ns.saturating_sub(self.call_ns) < SYSCALL_MAX_NS;
+        if !demand.here && demand.others_free && new { Verdict::Leave } else { Verdict::Take }
+    }
+}
+
+/// A P that its M must give away.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer {
+    /// A search with this P would find a goroutine.
+    pub has_work: bool,
+    /// Other Ps are idle, or other Ms look for work; or nobody may look for work with this P.
+    pub others_free: bool,
+    /// No other P is held, there is something to wait for in the poller, and nobody waits there.
+    pub last_and_unattended: bool,
+}
+
+/// What becomes of a P that is handed off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum HandOff {
+    /// An M gets it that finds a goroutine, or goes to wait in the poller.
+    Start,
+    /// An M gets it that looks for work.
+    Spin,
+    /// It rests.
+    Rest,
+}
+
+/// What to do with a P that is handed off: an M is started whenever a search with it would find work,
+/// or nobody else could find any, or nobody else would hear from the outside world.
+#[doc(alias = "handoffp")]
+pub const fn hand_off(offer: Offer) -> HandOff {
+    if offer.has_work || offer.last_and_unattended {
+        HandOff::Start
+    } else if !offer.others_free {
+        HandOff::Spin
+    } else {
+        HandOff::Rest
+    }
+}

@@ -1,0 +1,269 @@
+//! What sysmon decides, against all that it can see: a clock and Ps that the test makes up.
+#![cfg(not(loom))]
+
+use heist_core::m_word::{MWord, Place};
+use heist_core::policy::watch::{Demand, HandOff, Look, Naps, Offer, Verdict, Watch, hand_off};
+use heist_core::policy::{QUANTUM_NS, SYSCALL_MAX_NS, SYSMON_NAP_NS};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+/// A P with its M, as sysmon sees it.
+struct FakeP {
+    now_ns: u64,
+    tick: u32,
+    word: MWord,
+    watch: Watch,
+}
+
+impl FakeP {
+    fn new() -> Self {
+        Self { now_ns: 7 * MS, tick: u32::MAX, word: MWord::new(), watch: Watch::NEW }
+    }
+
+    fn go_to(&self, place: Place) {
+        self.word.leave(place);
+    }
+
+    fn look_after(&mut self, nap_ns: u64, demand: Demand) -> Verdict {
+        self.now_ns += nap_ns;
+        let Self { now_ns, tick, .. } = *self;
+        let stamp = self.word.stamp();
+        self.watch.look(Look { now_ns, tick, stamp, slice_ns: QUANTUM_NS }, demand)
+    }
+}
+
+/// Whoever waits here waits somewhere.
+fn demands() -> Vec<Demand> {
+    let mut demands = Vec::new();
+    for others_free in [false, true] {
+        for (here, anywhere) in [(false, false), (false, true), (true, true)] {
+            demands.push(Demand { here, anywhere, others_free });
+        }
+    }
+    demands
+}
+
+const NOBODY: Demand = Demand { here: false, anywhere: false, others_free: true };
+const SOMEBODY: Demand = Demand { here: true, anywhere: true, others_free: true };
+
+/// What Go remembers of a P, and what it does: one preemption request, one P taken.
+#[derive(Default)]
+struct Go {
+    sched_tick: Option<u32>,
+    sched_when: u64,
+    call: Option<u32>,
+    call_when: u64,
+}
+
+impl Go {
+    /// `call` is the number of the blocking call that the P is in, if it is in one.
+    fn retake(&mut self, now: u64, tick: u32, call: Option<u32>, demand: Demand) -> (bool, bool) {
+        let mut slice_is_over = false;
+        if self.sched_tick != Some(tick) {
+            self.sched_tick = Some(tick);
+            self.sched_when = now;
+        } else if self.sched_when + 10 * MS <= now {
+            slice_is_over = true;
+        }
+        let Some(call) = call else { return (slice_is_over, false) };
+        if !slice_is_over && self.call != Some(call) {
+            self.call = Some(call);
+            self.call_when = now;
+            return (slice_is_over, false);
+        }
+        let keeps = !demand.here && demand.others_free && self.call_when + 10 * MS > now;
+        (slice_is_over, !keeps)
+    }
+}
+
+/// IN-27, PR-16: over all sequences of a few looks, with every nap, every move of the goroutine and
+/// every demand: the P of a blocking call is taken exactly when Go takes it, and a goroutine has run
+/// for its slice exactly when Go thinks so. Go asks it to yield also if nobody waits; here somebody
+/// has to.
+#[test]
+fn every_sequence_of_looks_is_judged_as_go_does() {
+    #[derive(Clone, Copy)]
+    enum Move {
+        Stays,
+        To(Place),
+        NewSlice(Place),
+    }
+    let mut steps = Vec::new();
+    for nap_ns in [20 * US, 5 * MS, 10 * MS - 1, 10 * MS] {
+        for demand in demands() {
+            let places = [Place::Runtime, Place::User, Place::Blocked];
+            let moves = places.into_iter().flat_map(|at| [Move::To(at), Move::NewSlice(at)]);
+            for moves in moves.chain([Move::Stays]) {
+                steps.push((nap_ns, moves, demand));
+            }
+        }
+    }
+    let mut n_takes = 0;
+    let n = steps.len();
+    for code in 0..n * n * n {
+        let mut p = FakeP::new();
+        let mut go = Go::default();
+        let mut call = 0;
+        for (nap_ns, moves, demand) in [steps[code / n / n], steps[code / n % n], steps[code % n]] {
+            match moves {
+                Move::Stays => {}
+                Move::To(place) => p.go_to(place),
+                Move::NewSlice(place) => {
+                    p.tick = p.tick.wrapping_add(1);
+                    p.go_to(place);
+                }
+            }
+            if !matches!(moves, Move::Stays) {
+                call += 1;
+            }
+            let place = p.word.stamp().place();
+            let verdict = p.look_after(nap_ns, demand);
+            let in_call = (place == Place::Blocked).then_some(call);
+            let (over, takes) = go.retake(p.now_ns, p.tick, in_call, demand);
+            assert_eq!(verdict == Verdict::Take, takes, "at {} ns", p.now_ns);
+            n_takes += u64::from(takes);
+            if let Verdict::Busy { ends_ns, .. } = verdict {
+                assert_eq!(p.now_ns >= ends_ns, over, "at {} ns", p.now_ns);
+                assert!(demand.anywhere && place == Place::User);
+            } else if place == Place::User && demand.anywhere {
+                assert!(!over && verdict == Verdict::New, "somebody waits and it is left alone");
+            }
+        }
+    }
+    assert!(n_takes > 1000, "{n_takes}");
+}
+
+/// IN-27, PR-16: the slice is 10 ms on an unchanged tick, to the nanosecond, however often it is
+/// looked at, and begins with the look that first sees the tick.
+#[test]
+fn a_slice_lasts_ten_milliseconds_on_the_same_tick() {
+    assert_eq!(QUANTUM_NS, 10 * MS);
+    for nap_ns in [20 * US, 333 * US, MS, 10 * MS - 1] {
+        let mut p = FakeP::new();
+        p.go_to(Place::User);
+        assert_eq!(p.look_after(0, SOMEBODY), Verdict::New);
+        let begun_ns = p.now_ns;
+        loop {
+            let Verdict::Busy { ends_ns, .. } = p.look_after(nap_ns, SOMEBODY) else {
+                panic!("somebody waits");
+            };
+            assert_eq!(ends_ns, begun_ns + 10 * MS);
+            if p.now_ns >= ends_ns {
+                break;
+            }
+        }
+        // Goroutines that follow through `run_next` share the slice; one with its own begins anew.
+        p.go_to(Place::Runtime);
+        p.go_to(Place::User);
+        let Verdict::Busy { ends_ns, unmoved } = p.look_after(0, SOMEBODY) else { panic!() };
+        assert!(p.now_ns >= ends_ns && !unmoved);
+        p.tick = p.tick.wrapping_add(1);
+        assert_eq!(p.look_after(0, SOMEBODY), Verdict::New);
+    }
+}
+
+/// PR-19: a P that rested between two looks begins a slice when it is held again, although its tick is
+/// the same: nobody is asked to yield for time in which the P was idle.
+#[test]
+fn time_at_rest_is_not_part_of_a_slice() {
+    let mut p = FakeP::new();
+    p.go_to(Place::User);
+    assert_eq!(p.look_after(0, SOMEBODY), Verdict::New);
+    p.watch = Watch::NEW;
+    assert_eq!(p.look_after(20 * MS, SOMEBODY), Verdict::New);
+    let Verdict::Busy { ends_ns, .. } = p.look_after(20 * US, SOMEBODY) else { panic!() };
+    assert_eq!(ends_ns, p.now_ns - 20 * US + QUANTUM_NS);
+}
+
+/// IN-27, PR-16: a blocking call keeps its P over the first look, and loses it at the second if
+/// somebody waits there or nobody else is free; else when it has lasted 10 ms.
+#[test]
+fn a_blocking_call_loses_its_p_after_a_full_round() {
+    assert_eq!(SYSCALL_MAX_NS, 10 * MS);
+    for demand in demands() {
+        let mut p = FakeP::new();
+        p.go_to(Place::User);
+        assert_eq!(p.look_after(0, demand), Verdict::New);
+        p.go_to(Place::Blocked);
+        assert_eq!(p.look_after(SYSMON_NAP_NS, demand), Verdict::Leave, "first sight");
+        let wanted = demand.here || !demand.others_free;
+        let second = p.look_after(SYSMON_NAP_NS, demand);
+        assert_eq!(second, if wanted { Verdict::Take } else { Verdict::Leave }, "{demand:?}");
+        // The same call, not quite 10 ms after it was first seen; then not quite becomes quite.
+        let almost = p.look_after(10 * MS - SYSMON_NAP_NS - 1, demand);
+        assert_eq!(almost, second);
+        assert_eq!(p.look_after(1, demand), Verdict::Take);
+    }
+    // Many short calls are never seen twice.
+    let mut p = FakeP::new();
+    let last = (0..400).fold(Verdict::Leave, |_, _| {
+        p.go_to(Place::Runtime);
+        p.go_to(Place::Blocked);
+        p.look_after(SYSMON_NAP_NS, SOMEBODY)
+    });
+    assert_eq!(last, Verdict::Leave);
+    // Until their slice is over.
+    p.go_to(Place::Blocked);
+    assert_eq!(p.look_after(10 * MS, SOMEBODY), Verdict::Take);
+}
+
+/// A goroutine that has not moved between two looks is told from one that has; nobody looks at it if
+/// nobody waits.
+#[test]
+fn only_who_has_not_moved_may_be_asleep() {
+    let mut p = FakeP::new();
+    p.go_to(Place::User);
+    assert_eq!(p.look_after(0, SOMEBODY), Verdict::New);
+    let unmoved = |verdict| matches!(verdict, Verdict::Busy { unmoved: true, .. });
+    assert!(unmoved(p.look_after(MS, SOMEBODY)));
+    assert_eq!(p.look_after(MS, NOBODY), Verdict::Leave);
+    assert!(unmoved(p.look_after(MS, SOMEBODY)));
+    p.go_to(Place::Runtime);
+    p.go_to(Place::User);
+    assert!(!unmoved(p.look_after(MS, SOMEBODY)));
+}
+
+/// IN-26, PR-16: naps are 20 us; from the 51st round without a P taken on, each is twice as long as
+/// the one before, up to 10 ms, or 1 ms while goroutines wait; a P taken makes them 20 us again.
+#[test]
+fn naps_grow_after_fifty_quiet_rounds() {
+    for (wanted, most) in [(false, 10 * MS), (true, MS)] {
+        let mut naps = Naps::new();
+        for _ in 0..2 {
+            for quiet in 0..=50 {
+                assert_eq!(naps.next_ns(wanted), 20 * US, "after {quiet} quiet rounds");
+                naps.after_round(false);
+            }
+            let mut expected = 20 * US;
+            for _ in 0..200 {
+                expected = (2 * expected).min(most);
+                assert_eq!(naps.next_ns(wanted), expected);
+                naps.after_round(false);
+            }
+            assert_eq!(expected, most);
+            naps.after_round(true);
+        }
+    }
+    // Somebody begins to wait while naps are long already.
+    let mut naps = Naps::new();
+    (0..1000).for_each(|_| naps.after_round(false));
+    let longest = (0..20).fold(0, |_, _| naps.next_ns(false));
+    assert_eq!((longest, naps.next_ns(true)), (10 * MS, MS));
+}
+
+/// IN-25: of all offers, an M is started for each with work, and if nobody else would hear from the
+/// outside world; one looks for work if nobody else could; else the P rests.
+#[test]
+fn a_p_is_handed_off_to_where_it_is_needed() {
+    for bits in 0..8 {
+        let [has_work, others_free, last_and_unattended] = [1, 2, 4].map(|bit| bits & bit != 0);
+        let expected = match (has_work || last_and_unattended, others_free) {
+            (true, _) => HandOff::Start,
+            (false, false) => HandOff::Spin,
+            (false, true) => HandOff::Rest,
+        };
+        let offer = Offer { has_work, others_free, last_and_unattended };
+        assert_eq!(hand_off(offer), expected, "{offer:?}");
+    }
+}
