@@ -4,10 +4,11 @@ mod child;
 mod matrix;
 mod wire;
 
-use heist::net::{PipeReader, PipeWriter, TcpListener, UdpSocket, is_closed, pipe};
+use heist::net::{PipeReader, PipeWriter, PollFd, TcpListener, UdpSocket, is_closed, pipe};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Lets whoever is ready run, so that they wait, mostly.
@@ -143,11 +144,152 @@ fn close_ends_a_blocked_pipe() {
     }
 }
 
+/// NP-16: it is the same with pipes that were in blocking mode before we got them, whatever they are
+/// wrapped in.
+#[test]
+fn close_ends_pipes_that_were_blocking() {
+    matrix::run(|| {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let reader = Arc::new(PipeReader::from_std(reader).expect("ours"));
+        let blocked = {
+            let reader = Arc::clone(&reader);
+            heist::go(move || (&*reader).read(&mut [0]).expect_err("closed"))
+        };
+        let_others_wait();
+        reader.close().expect("closes");
+        assert!(is_closed(&blocked.join().expect("ends well")));
+        drop(writer);
+
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let writer = Arc::new(PollFd::new(writer).expect("ours"));
+        let blocked = {
+            let writer = Arc::clone(&writer);
+            heist::go(move || (&*writer).write_all(&vec![0; 1 << 20]).expect_err("closed"))
+        };
+        let_others_wait();
+        writer.close().expect("closes");
+        assert!(is_closed(&blocked.join().expect("ends well")));
+        drop(reader);
+    });
+}
+
+/// NP-16: somebody puts a pipe into blocking mode behind our back. Whoever reads or writes then blocks
+/// its thread, and nobody else: closing the end does not wait for it and refuses later uses, and it
+/// ends when the other end does, with what that brings.
+#[test]
+fn close_does_not_wait_for_a_pipe_in_blocking_mode() {
+    matrix::each_of(&matrix::cases_with(&[1, 2]), |_, rt| {
+        rt.run(|| {
+            let (reader, writer) = pipe().expect("a pipe");
+            socket2::SockRef::from(&reader).set_nonblocking(false).expect("a mode");
+            let reader = Arc::new(reader);
+            let entered = Arc::new(AtomicBool::new(false));
+            let blocked = {
+                let (reader, entered) = (Arc::clone(&reader), Arc::clone(&entered));
+                heist::go(move || {
+                    entered.store(true, Ordering::Relaxed);
+                    (&*reader).read(&mut [0])
+                })
+            };
+            matrix::yield_until("it reads", || entered.load(Ordering::Relaxed));
+            reader.close().expect("closes");
+            assert!(is_closed(&(&*reader).read(&mut [0]).expect_err("closed")));
+            drop(writer);
+            match blocked.join().expect("ends well") {
+                Ok(n) => assert_eq!(n, 0),
+                Err(error) => assert!(is_closed(&error), "{error:?}"),
+            }
+
+            let (reader, writer) = pipe().expect("a pipe");
+            socket2::SockRef::from(&writer).set_nonblocking(false).expect("a mode");
+            let writer = Arc::new(writer);
+            let entered = Arc::new(AtomicBool::new(false));
+            let blocked = {
+                let (writer, entered) = (Arc::clone(&writer), Arc::clone(&entered));
+                heist::go(move || {
+                    entered.store(true, Ordering::Relaxed);
+                    (&*writer).write_all(&vec![0; 1 << 20])
+                })
+            };
+            matrix::yield_until("it writes", || entered.load(Ordering::Relaxed));
+            writer.close().expect("closes");
+            assert!(is_closed(&(&*writer).write(b"x").expect_err("closed")));
+            drop(reader);
+            let error = blocked.join().expect("ends well").expect_err("nobody reads");
+            assert!(is_closed(&error) || error.kind() == ErrorKind::BrokenPipe, "{error:?}");
+        });
+    });
+}
+
+/// NP-17: asking for the number of a descriptor, or for what it is, is safe while others read from it
+/// with deadlines that pass, and after it is closed.
+#[test]
+fn queries_race_with_reads() {
+    matrix::each_of(&matrix::cases_with(&[1, 4]), |_, rt| {
+        rt.run(|| {
+            let (reader, writer) = pipe().expect("a pipe");
+            let reader = Arc::new(reader);
+            let fd = reader.as_raw_fd();
+            let asking: Vec<_> = (0..10)
+                .map(|_| {
+                    let reader = Arc::clone(&reader);
+                    heist::go(move || {
+                        for _ in 0..100 {
+                            assert_eq!(reader.as_raw_fd(), fd);
+                            assert_eq!(reader.as_fd().as_raw_fd(), fd);
+                            assert!(!format!("{reader:?}").is_empty());
+                            heist::yield_now();
+                        }
+                    })
+                })
+                .collect();
+            let reading = {
+                let reader = Arc::clone(&reader);
+                heist::go(move || {
+                    for _ in 0..10 {
+                        let soon = std::time::Instant::now() + Duration::from_micros(100);
+                        reader.set_read_deadline(Some(soon)).expect("open");
+                        let error = (&*reader).read(&mut [0]).expect_err("nothing comes");
+                        assert_eq!(error.kind(), ErrorKind::TimedOut);
+                    }
+                })
+            };
+            reading.join().expect("ends well");
+            reader.close().expect("closes");
+            for asking in asking {
+                asking.join().expect("ends well");
+            }
+            drop(writer);
+        });
+    });
+}
+
+/// NP-17: every write to a pipe that nobody reads is an error, not a signal and not a wait.
+#[test]
+fn broken_pipes_stay_broken() {
+    matrix::run(|| {
+        let (reader, mut writer) = pipe().expect("a pipe");
+        drop(reader);
+        for _ in 0..100 {
+            let error = writer.write(b"hello").expect_err("nobody reads");
+            assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+        }
+    });
+}
+
 /// NP-17: the end of a pipe in both directions.
 #[test]
 fn ends_of_pipes() {
     matrix::run(|| {
         let (mut reader, mut writer) = pipe().expect("a pipe");
+        // What is written is there at once, not at the end.
+        let mut line = [0; 5];
+        for _ in 0..3 {
+            let_others_wait();
+            writer.write_all(b"line\n").expect("writes");
+            reader.read_exact(&mut line).expect("reads");
+            assert_eq!(&line, b"line\n");
+        }
         let waiting = heist::go(move || {
             let mut text = String::new();
             reader.read_to_string(&mut text).expect("reads");

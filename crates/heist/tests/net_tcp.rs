@@ -294,16 +294,9 @@ fn short_connections_leave_nothing_behind() {
         matrix::each_of(&matrix::cases_with(&[2])[..2], |_, rt| {
             let listener = Arc::new(TcpListener::bind("127.0.0.1:0").expect("listens"));
             let address = listener.local_addr().expect("an address");
-            let session = || {
-                let mut stream = TcpStream::connect(address).expect("connects");
-                // Without this every port would rest for a minute after its connection.
-                stream.set_linger(Some(Duration::ZERO)).expect("an option");
-                stream.write_all(b"ping").expect("writes");
-                stream.read_exact(&mut [0; 4]).expect("reads");
-            };
             let serving = Arc::clone(&listener);
             let server = rt.handle().spawn(move || wire::echo_server(&serving));
-            rt.run(session);
+            matrix::eventually("the server waits", || heist::testing::poll_waiters(rt) == 1);
             let before = wire::open_descriptors();
             rt.run(|| {
                 let clients: Vec<_> = (0..8)
@@ -326,6 +319,7 @@ fn short_connections_leave_nothing_behind() {
 
 fn connect_once(address: std::net::SocketAddr) {
     let mut stream = TcpStream::connect(address).expect("connects");
+    // Without this every port would rest for a minute after its connection.
     stream.set_linger(Some(Duration::ZERO)).expect("an option");
     stream.write_all(b"ping").expect("writes");
     stream.read_exact(&mut [0; 4]).expect("reads");

@@ -4,6 +4,7 @@ use super::desc::{Desc, Token};
 use super::poller::{Poller, Wait};
 use crate::gmp::G;
 use crate::sys::clock::now_ns;
+use crate::sys::thread;
 use heist_core::list::List;
 use heist_core::readiness::Edge;
 use heist_core::status::Status;
@@ -124,6 +125,142 @@ fn stale_events_are_dropped() {
     desc.give();
     assert!(token.desc().is_none());
     assert!(Token::TIMER.desc().is_none() && Token::WAKER.desc().is_none());
+}
+
+/// NP-31: an event that the kernel still holds when its record serves another descriptor does not
+/// reach that one.
+#[test]
+fn stale_events_do_not_reach_the_next_use() {
+    let poller = Poller::new().expect("a poller");
+    let (near, mut far) = pair();
+    let first = Desc::take().expect("a record");
+    poller.shared().register(near.as_raw_fd(), first).expect("registers");
+    let _ = poll(&poller, Wait::Forever);
+    far.write_all(b"x").expect("writes");
+    // Given back without being deregistered: as if the event had been taken before the close.
+    first.give();
+    let mut others = Vec::new();
+    let second = loop {
+        // Other tests use the same pool.
+        let desc = Desc::take().expect("a record");
+        if std::ptr::eq(desc, first) {
+            break desc;
+        }
+        others.push(desc);
+    };
+    let gp = running();
+    assert!(park_on_read(&poller, second, gp));
+    assert_eq!(poll(&poller, Wait::Forever), (vec![], 0), "a stale event was delivered");
+    assert!(gp.status.waiting().is_some());
+    second.read.withdraw();
+    poller.waiters_gone(1);
+    poller.shared().deregister(near.as_raw_fd());
+    second.give();
+    others.into_iter().for_each(Desc::give);
+}
+
+/// NP-31: an edge is told once, however long what it told of stays there, and again when more comes.
+#[test]
+fn events_are_edges() {
+    let poller = Poller::new().expect("a poller");
+    let (near, mut far) = pair();
+    let desc = Desc::take().expect("a record");
+    poller.shared().register(near.as_raw_fd(), desc).expect("registers");
+    let _ = poll(&poller, Wait::Forever);
+    for _ in 0..3 {
+        let gp = running();
+        assert!(park_on_read(&poller, desc, gp));
+        assert_eq!(poll(&poller, Wait::No), (vec![], 0), "what is there was told of already");
+        // Nobody reads it.
+        far.write_all(b"x").expect("writes");
+        assert_eq!(poll(&poller, Wait::Forever), (vec![std::ptr::from_ref(gp)], 1));
+    }
+    poller.shared().deregister(near.as_raw_fd());
+    desc.give();
+}
+
+/// NP-31: a call takes 128 events at most; the others come with the next.
+#[test]
+fn events_come_in_batches() {
+    let poller = Poller::new().expect("a poller");
+    let wires: Vec<_> = (0..200)
+        .map(|_| {
+            let (near, far) = pair();
+            let desc = Desc::take().expect("a record");
+            poller.shared().register(near.as_raw_fd(), desc).expect("registers");
+            (near, far, desc)
+        })
+        .collect();
+    // The registrations are events as well.
+    for _ in 0..wires.len().div_ceil(128) {
+        assert_eq!(poll(&poller, Wait::No), (vec![], 0));
+    }
+    let waiting: Vec<_> = wires
+        .iter()
+        .map(|(_, _, desc)| {
+            let gp = running();
+            assert!(park_on_read(&poller, desc, gp));
+            std::ptr::from_ref(gp)
+        })
+        .collect();
+    for (_, far, _) in &wires {
+        (&*far).write_all(b"x").expect("writes");
+    }
+    let (mut found, n) = poll(&poller, Wait::Forever);
+    assert_eq!((found.len(), n), (128, 128));
+    assert_eq!(poller.waiters(), 72);
+    let (rest, n) = poll(&poller, Wait::Forever);
+    assert_eq!((rest.len(), n), (72, 72));
+    found.extend(rest);
+    assert_eq!(found, waiting);
+    for (near, _, desc) in &wires {
+        poller.shared().deregister(near.as_raw_fd());
+        desc.give();
+    }
+}
+
+/// NP-31: a signal ends a wait early, with nothing found.
+#[test]
+fn a_signal_ends_a_wait_early() {
+    // It brings the handler: without one the kernel drops the signal.
+    // SAFETY: no goroutine is started.
+    let rt = unsafe { crate::Runtime::builder().procs(1).build() }.expect("the runtime starts");
+    let poller = Poller::new().expect("a poller");
+    let (tell_tid, tid) = std::sync::mpsc::channel();
+    let ended = AtomicBool::new(false);
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            tell_tid.send(thread::id()).expect("somebody listens");
+            assert_eq!(poll(&poller, Wait::UntilNs(now_ns() + 3600 * 1_000_000_000)), (vec![], 0));
+            ended.store(true, Ordering::Relaxed);
+        });
+        let tid = tid.recv().expect("the thread starts");
+        while !ended.load(Ordering::Relaxed) {
+            assert!(began.elapsed() < Duration::from_secs(60), "it does not wake up");
+            thread::interrupt(tid);
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    });
+    drop(rt);
+}
+
+/// NP-31: the longest wait is none that overflows into an end.
+#[test]
+fn the_longest_wait_does_not_overflow() {
+    let poller = Poller::new().expect("a poller");
+    for until in [u64::MAX - 1, i64::MAX as u64, 1 << 62] {
+        let woken = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _ = poll(&poller, Wait::UntilNs(until));
+                assert!(woken.load(Ordering::Relaxed), "the wait until {until} ended by itself");
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            woken.store(true, Ordering::Relaxed);
+            poller.wake();
+        });
+    }
 }
 
 /// NP-24, NP-25: a poll that is blocked returns when broken, by many at once.

@@ -139,7 +139,7 @@ impl Sched {
         self.run_own_timers(m);
         self.next_latency(m).or_else(|| {
             let woken = self.poll_without_waiting();
-            self.queue_woken(m, woken);
+            self.inject(m, woken);
             self.next_latency(m)
         })
     }

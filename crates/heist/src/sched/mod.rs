@@ -20,6 +20,7 @@ pub(crate) mod deadlock;
 pub(crate) mod find_runnable;
 pub(crate) mod helper;
 pub(crate) mod idle;
+pub(crate) mod inject;
 pub(crate) mod latency;
 pub(crate) mod leave;
 pub(crate) mod linger;
@@ -33,6 +34,8 @@ pub(crate) mod steal;
 pub(crate) mod stop;
 pub(crate) mod syscall;
 pub(crate) mod sysmon;
+#[cfg(test)]
+mod tests;
 pub(crate) mod timers;
 pub(crate) mod waiter;
 pub(crate) mod wake;

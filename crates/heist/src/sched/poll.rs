@@ -57,29 +57,50 @@ impl PollGate {
         (last != 0).then_some(last)
     }
 
+    /// Until when somebody waits in the poller; zero if nobody does.
+    #[cfg(test)]
+    pub(super) fn until_ns(&self) -> u64 {
+        // ORDERING: as everybody who looks whether it is too late.
+        self.until_ns.load(Ordering::SeqCst)
+    }
+
     /// Whether a goroutine waits for a descriptor.
     #[inline]
     pub(crate) fn has_waiters(&self) -> bool {
         self.poller.waiters() != 0
     }
 
-    fn enter(&self) -> bool {
+    pub(super) fn enter(&self) -> bool {
         // ORDERING: Acquire: whoever was inside before has left its events alone.
         self.busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    fn leave(&self) {
+    pub(super) fn leave(&self) {
         // ORDERING: see `enter`.
         self.busy.store(0, Ordering::Release);
     }
 }
 
 impl Sched {
-    /// Looks whether descriptors are ready, if nobody else is looking: queues whoever waited.
+    /// Looks whether descriptors are ready, if nobody else is looking. The first that waited for one
+    /// runs; only if there are more is somebody woken for them.
     pub(crate) fn poll_now(&self, m: &M) -> Option<Next> {
         let woken = self.poll_without_waiting();
-        self.queue_woken(m, woken);
-        next_local(m)
+        if woken.iter().any(G::is_classed) {
+            // Who runs first, and where, its class decides.
+            self.inject(m, woken);
+            return next_local(m);
+        }
+        self.run_first(m, woken)
+    }
+
+    fn run_first(&self, m: &M, mut woken: List<G>) -> Option<Next> {
+        let first = woken.pop_front()?;
+        // SAFETY: just claimed, so it is valid.
+        self.bear_one(unsafe { first.as_ref() });
+        m.p().stats.readied.bump();
+        self.inject(m, woken);
+        Some(Next::fresh(first))
     }
 
     /// As `poll_now`, but hands back whoever waited.
@@ -166,11 +187,11 @@ impl Sched {
     }
 
     /// Takes a P for what the poller brought, or leaves it to those who have one.
-    fn come_back(&self, m: &M, mut woken: List<G>) -> Found {
+    fn come_back(&self, m: &M, woken: List<G>) -> Found {
         let mut locked = self.lock.lock();
         if self.phase() == Phase::Stopped {
             drop(locked);
-            self.queue_woken_urgently(woken);
+            self.inject_without_p(woken);
             return Found::Leave;
         }
         let latency = woken.iter().any(|gp| gp.has_flag(g::LATENCY));
@@ -178,7 +199,7 @@ impl Sched {
         let id = if latency { idle_ps.take_any(&self.idle) } else { idle_ps.take(&self.idle) };
         let Some(id) = id else {
             drop(locked);
-            self.queue_woken_urgently(woken);
+            self.inject_without_p(woken);
             // Nobody waits for the next timer now.
             self.bell
                 .ring_before(self.earliest_timer_hint().saturating_add(self.config.wake_up_ns));
@@ -189,15 +210,10 @@ impl Sched {
         self.bell.ring();
         if latency {
             // Who runs first, and where, its class decides.
-            self.queue_woken(m, woken);
+            self.inject(m, woken);
             return Found::Retry;
         }
-        let Some(first) = woken.pop_front() else { return Found::Retry };
-        self.queue_woken(m, woken);
-        // SAFETY: just claimed, so it is valid.
-        self.bear_one(unsafe { first.as_ref() });
-        m.p().stats.readied.bump();
-        Found::Run(Next::fresh(first))
+        self.run_first(m, woken).map_or(Found::Retry, Found::Run)
     }
 
     /// Breaks the wait of whoever would sleep past `when`. True if somebody waits in the poller.

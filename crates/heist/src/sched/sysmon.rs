@@ -364,7 +364,7 @@ impl<'a> Sysmon<'a> {
             woken.append(&mut sched.poll_without_waiting());
         }
         if !woken.is_empty() {
-            sched.queue_woken_urgently(woken);
+            sched.inject_without_p(woken);
             // They have waited already.
             self.urgent_since_ns = Some(now.saturating_sub(late));
         }

@@ -14,13 +14,9 @@
 //! GO: proc.go checkTimers, time.go wakeNetPoller; findRunnable.
 
 use super::Sched;
-use crate::gmp::g::{self, G};
-use crate::gmp::{M, P};
-use crate::sched::park;
+use crate::gmp::{G, M, P};
 use crate::sys::clock;
 use heist_core::list::List;
-use heist_core::policy;
-use heist_core::run_queue::Slot;
 use heist_core::status::Ticket;
 use heist_core::timer_heap::NEVER;
 use std::ptr::NonNull;
@@ -103,80 +99,5 @@ impl Sched {
 
     fn ps_with_timers(&self) -> impl Iterator<Item = &P> {
         self.all_ps().filter(|pp| self.idle.timers.contains(pp.id))
-    }
-
-    /// Queues goroutines that a timer or the poller woke, at this P: the first runs next.
-    pub(crate) fn queue_woken(&self, m: &M, mut woken: List<G>) {
-        if woken.is_empty() {
-            return;
-        }
-        self.bear(&woken);
-        m.p().stats.readied.add(woken.len().into());
-        let mut slot = Slot::Next;
-        for _ in 0..policy::RING_CAPACITY / 2 {
-            let Some(gp) = woken.pop_front() else { break };
-            // SAFETY: just claimed, and in no queue but the list it was taken from.
-            unsafe { park::push_local(m, gp, slot) };
-            slot = Slot::Tail;
-        }
-        let mut rest = self.sort_out(woken);
-        if !rest.is_empty() {
-            m.p().stats.global_put.add(rest.len().into());
-            self.lock.lock().global.append(self.global_len(), &mut rest);
-        }
-        // ORDERING: the submitter's fence of `heist_core::spinning`.
-        heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
-        self.wake_p();
-    }
-
-    /// Queues them without a P: they go to the front of the global queue.
-    #[doc(alias = "injectglist")]
-    pub(crate) fn queue_woken_urgently(&self, woken: List<G>) {
-        if woken.is_empty() {
-            return;
-        }
-        self.bear(&woken);
-        self.stats.readied.add_shared(woken.len().into());
-        let mut urgent = self.sort_out(woken);
-        self.stats.global_put.add_shared(urgent.len().into());
-        self.lock.lock().global.append_urgent(self.global_len(), &mut urgent);
-        // ORDERING: the submitter's fence of `heist_core::spinning`.
-        heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
-        self.wake_p();
-    }
-
-    /// Queues those of other classes where they belong, and hands back the rest.
-    fn sort_out(&self, mut woken: List<G>) -> List<G> {
-        let mut normal = List::new();
-        while let Some(gp) = woken.pop_front() {
-            // SAFETY: just claimed, so it is valid, and it is in no queue.
-            unsafe {
-                if gp.as_ref().is_classed() {
-                    self.push_by_class(gp);
-                } else {
-                    normal.push_back(gp);
-                }
-            }
-        }
-        normal
-    }
-
-    /// Counts goroutines whose life begins with this wake-up.
-    fn bear(&self, woken: &List<G>) {
-        for gp in woken.iter() {
-            self.bear_one(gp);
-        }
-    }
-
-    /// As `bear`, for one that the caller has claimed.
-    pub(crate) fn bear_one(&self, gp: &G) {
-        if gp.has_flag(g::UNBORN) {
-            gp.clear_flag(g::UNBORN);
-            // Counted as alive before it is no longer counted as unborn: who waits until there is
-            // nobody left must not look in between.
-            self.stats.created.add_shared(1);
-            // ORDERING: Release pairs with the reader's fence in `n_live`.
-            self.unborn.fetch_sub(1, heist_core::sync::Ordering::Release);
-        }
     }
 }
