@@ -30,6 +30,18 @@ pub fn try_recv_empty() -> Repeat {
     })
 }
 
+/// Two channels, of which each in turn has a message that is received: what [`select_ready`] is held
+/// against.
+pub fn two() -> Repeat {
+    let (a, b) = (chan::bounded::<u64>(1), chan::bounded::<u64>(1));
+    alone(move || {
+        for (tx, rx) in [&a, &b] {
+            tx.send(7).expect("the channel is open");
+            assert_eq!(rx.recv(), Ok(7));
+        }
+    })
+}
+
 /// A select over two channels of which one has a message, each in turn.
 pub fn select_ready() -> Repeat {
     let (a, b) = (chan::bounded::<u64>(1), chan::bounded::<u64>(1));

@@ -60,6 +60,7 @@ pub static PATHS: &[Path] = &[
     path("chan_buffered", "a message into a buffer of 128 and out again", channels::buffered),
     path("chan_unbounded", "a message into an unbounded channel and out", channels::unbounded),
     path("chan_try_empty", "an attempt to receive that fails", channels::try_recv_empty),
+    path("chan_two", "twice: a message sent and received, of two", channels::two),
     path("select_ready", "twice: a message sent and selected of two", channels::select_ready),
     path("chan_ping_pong", "a token to another goroutine and back", channels::ping_pong),
 ];

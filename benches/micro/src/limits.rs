@@ -14,6 +14,12 @@ const NOISE: f64 = 2.0;
 /// A path that takes less than this share of what it took deserves a new limit.
 const FELL: f64 = 0.85;
 
+/// Paths that may take so many times what another takes.
+///
+/// `select!` over two channels may take twice what a plain receive takes. A send is half of either path
+/// and takes no more than a receive, so that the whole may take one and a half times as much.
+const RELATIONS: &[(&str, f64, &str)] = &[("select_ready", 1.5, "chan_two")];
+
 pub const WAY_OUT: &str = "\
 To see where the instructions are:
     valgrind --tool=callgrind --callgrind-out-file=counts target/release/heist-micro walk
@@ -132,6 +138,16 @@ pub fn judge(counts: &[Count], limits: &[Limit]) -> Verdict {
             failures.push(format!("{} has a limit and is no path any more", limit.path));
         }
     }
+    for &(name, times, other) in RELATIONS {
+        let find = |name| counts.iter().find(|count| count.path.name == name);
+        let (Some(this), Some(that)) = (find(name), find(other)) else { continue };
+        if this.instructions > that.instructions * times {
+            failures.push(format!(
+                "{name} takes {:.1} instructions, more than {times} times the {:.1} of {other}",
+                this.instructions, that.instructions
+            ));
+        }
+    }
     Verdict { table, failures }
 }
 
@@ -174,6 +190,18 @@ mod tests {
         let limits = parse(&render(&counted(&[100.0]), "rustc")).unwrap();
         let verdict = judge(&counted(&[50.0]), &limits);
         assert!(verdict.failures.is_empty() && verdict.table.contains("fell"));
+    }
+
+    #[test]
+    fn a_path_may_take_so_many_times_another() {
+        let judged = |select| {
+            let count =
+                |name, instructions| Count { path: heist_micro::find(name).unwrap(), instructions };
+            let counts = [count("chan_two", 400.0), count("select_ready", select)];
+            judge(&counts, &parse(&render(&counts, "rustc")).unwrap()).failures
+        };
+        assert_eq!(judged(600.0), [""; 0]);
+        assert!(judged(601.0)[0].contains("1.5 times the 400.0 of chan_two"));
     }
 
     #[test]

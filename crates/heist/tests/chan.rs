@@ -1,31 +1,19 @@
 //! Channels: Go's behaviours, at every configuration.
 
+mod channels;
 mod matrix;
 
+use channels::{CAPACITIES, channels};
 use heist::chan::{
-    self, Receiver, RecvError, RecvTimeoutError, SendError, SendTimeoutError, Sender, TryRecvError,
+    self, Receiver, RecvError, RecvTimeoutError, SendTimeoutError, Sender, TryRecvError,
     TrySendError,
 };
+use heist::go;
 use heist::sync::WaitGroup;
-use heist::{go, yield_now};
 use std::panic::catch_unwind;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// Capacities around the corners: none, one, a few, more than a ring of goroutines.
-const CAPACITIES: [usize; 6] = [0, 1, 2, 3, 16, 199];
-
-/// Waits until so many goroutines wait for that reason.
-#[track_caller]
-fn until_parked(n: usize, reason: &str) {
-    let header = format!("[{reason}]");
-    matrix::yield_until(reason, || heist::dump_goroutines().matches(&header).count() == n);
-}
-
-fn channels<T>() -> impl Iterator<Item = (Sender<T>, Receiver<T>)> {
-    CAPACITIES.into_iter().map(chan::bounded).chain(std::iter::once_with(chan::unbounded))
-}
 
 /// CH-01: receivers of an empty channel block, the non-blocking form says so, two sends release two.
 #[test]
@@ -35,7 +23,7 @@ fn receivers_of_an_empty_channel_block() {
             let (a, b) = (rx.clone(), rx.clone());
             let a = go(move || a.recv());
             let b = go(move || b.recv());
-            until_parked(2, "chan receive");
+            matrix::until_parked(2, "chan receive");
             assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
             assert!(!a.is_finished() && !b.is_finished());
             tx.send(1).unwrap();
@@ -56,71 +44,11 @@ fn a_sender_of_a_full_channel_blocks() {
             (0..capacity).for_each(|i| tx.send(i).unwrap());
             let last = tx.clone();
             let last = go(move || last.send(capacity));
-            until_parked(1, "chan send");
+            matrix::until_parked(1, "chan send");
             assert_eq!(tx.try_send(9999), Err(TrySendError::Full(9999)));
             assert_eq!(rx.recv(), Ok(0));
             assert_eq!(last.join().unwrap(), Ok(()));
             assert!((1..=capacity).eq(rx.try_iter()));
-        }
-    });
-}
-
-/// CH-03: after close the buffered values come out in order, then the end for ever.
-#[test]
-fn what_was_sent_before_close_is_received() {
-    matrix::run(|| {
-        for (tx, rx) in channels() {
-            let n = tx.capacity().unwrap_or(100);
-            (0..n).for_each(|i| tx.send(i).unwrap());
-            assert!(tx.close());
-            assert!(tx.is_closed() && rx.is_closed());
-            assert!((0..n).all(|i| rx.recv() == Ok(i)));
-            for _ in 0..3 {
-                assert_eq!(rx.recv(), Err(RecvError));
-                assert_eq!(rx.try_recv(), Err(TryRecvError::Disconnected));
-            }
-        }
-    });
-}
-
-/// CH-04: close, from either end or by the last drop, releases a receiver that waits.
-#[test]
-fn close_releases_receivers() {
-    matrix::run(|| {
-        for way in 0..3 {
-            for (tx, rx) in channels::<u8>() {
-                let waits = rx.clone();
-                let waits = go(move || waits.recv());
-                until_parked(1, "chan receive");
-                match way {
-                    0 => assert!(tx.close()),
-                    1 => assert!(rx.close()),
-                    _ => drop(tx),
-                }
-                assert_eq!(waits.join().unwrap(), Err(RecvError));
-            }
-        }
-    });
-}
-
-/// Close, from either end or by the last drop, gives senders that wait their values back.
-#[test]
-fn close_releases_senders() {
-    matrix::run(|| {
-        for way in 0..3 {
-            for capacity in CAPACITIES {
-                let (tx, rx) = chan::bounded(capacity);
-                (0..capacity).for_each(|_| tx.send("in".to_owned()).unwrap());
-                let waits = tx.clone();
-                let waits = go(move || waits.send("back".to_owned()));
-                until_parked(1, "chan send");
-                match way {
-                    0 => assert!(tx.close()),
-                    1 => assert!(rx.close()),
-                    _ => drop(rx),
-                }
-                assert_eq!(waits.join().unwrap(), Err(SendError("back".to_owned())));
-            }
         }
     });
 }
@@ -133,32 +61,6 @@ fn one_to_one_keeps_the_order() {
             let sends = go(move || (0..100).for_each(|i| tx.send(i).unwrap()));
             assert!((0..100).eq(rx));
             sends.join().unwrap();
-        }
-    });
-}
-
-/// CH-05: four senders of a thousand values each, four receivers: every value is seen four times.
-#[test]
-fn many_to_many_loses_and_doubles_nothing() {
-    const N: usize = 1000;
-    matrix::run(|| {
-        for (tx, rx) in channels() {
-            for _ in 0..4 {
-                let tx = tx.clone();
-                go(move || (0..N).for_each(|i| tx.send(i).unwrap()));
-            }
-            drop(tx);
-            let receivers: Vec<_> = (0..4)
-                .map(|_| {
-                    let rx = rx.clone();
-                    go(move || rx.iter().collect::<Vec<_>>())
-                })
-                .collect();
-            let mut seen = [0; N];
-            for receiver in receivers {
-                receiver.join().unwrap().into_iter().for_each(|i| seen[i] += 1);
-            }
-            assert_eq!(seen, [4; N]);
         }
     });
 }
@@ -193,43 +95,6 @@ fn absurd_capacities_panic() {
         assert_eq!(payload.downcast_ref(), Some(&"makechan: size out of range"));
     }
     assert!(catch_unwind(|| chan::bounded::<()>(usize::MAX)).is_err());
-}
-
-/// CH-09: 23 workers, 271828 items through queues of 69, some yielding: count and sum match, and
-/// the iterations end after close.
-#[test]
-fn many_consumers_end_with_the_channel() {
-    const WORKERS: u64 = 23;
-    let n: u64 = if cfg!(debug_assertions) { 27_182 } else { 271_828 };
-    let primes = [2, 3, 5, 7, 11];
-    matrix::each_of(&matrix::cases_with(&[2, 4]), |_, rt| {
-        rt.run(|| {
-            let (work, todo) = chan::bounded::<u64>(69);
-            let (result, done) = chan::bounded::<u64>(69);
-            let group = WaitGroup::new();
-            for worker in 0..WORKERS {
-                group.add(1);
-                let (todo, result, group) = (todo.clone(), result.clone(), group.clone());
-                go(move || {
-                    for item in todo {
-                        if primes.contains(&(item % WORKERS.max(worker + 1))) {
-                            yield_now();
-                        }
-                        result.send(item).unwrap();
-                    }
-                    group.done();
-                });
-            }
-            drop((todo, result));
-            go(move || {
-                (0..n).for_each(|i| work.send(i * i % 7).unwrap());
-                drop(work);
-                group.wait();
-            });
-            let (count, sum) = done.iter().fold((0, 0), |(n, sum), item| (n + 1, sum + item));
-            assert_eq!((count, sum), (n, (0..n).map(|i| i * i % 7).sum()));
-        });
-    });
 }
 
 /// CH-13: ten values through a buffer in order; ten chained receivers of unbuffered channels too.
@@ -271,13 +136,13 @@ fn non_blocking_operations_meet_those_who_wait() {
             assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
             let waits = rx.clone();
             let waits = go(move || waits.recv());
-            until_parked(1, "chan receive");
+            matrix::until_parked(1, "chan receive");
             assert_eq!(tx.try_send(value), Ok(()));
             assert_eq!(waits.join().unwrap(), Ok(value));
             (0..capacity).for_each(|_| tx.send(value).unwrap());
             let waits = tx.clone();
             let waits = go(move || waits.send(value));
-            until_parked(1, "chan send");
+            matrix::until_parked(1, "chan send");
             assert_eq!(rx.try_recv(), Ok(value));
             assert_eq!(waits.join().unwrap(), Ok(()));
         }
@@ -339,41 +204,6 @@ fn the_sieve_finds_the_primes() {
     });
 }
 
-/// CH-20, SP-20: every operation on a closed channel, with leftovers and without.
-#[test]
-fn a_closed_channel_answers_everything() {
-    let now = Duration::ZERO;
-    matrix::run(|| {
-        for (tx, rx) in channels::<String>() {
-            let n = tx.capacity().unwrap_or(3);
-            (0..n).for_each(|i| tx.send(i.to_string()).unwrap());
-            assert!(rx.close());
-            assert!(!rx.close() && !tx.close(), "closing twice does no harm");
-            let x = || "x".to_owned();
-            assert_eq!(tx.send(x()), Err(SendError(x())));
-            assert_eq!(tx.try_send(x()), Err(TrySendError::Disconnected(x())));
-            assert_eq!(tx.send_timeout(x(), now), Err(SendTimeoutError::Disconnected(x())));
-            assert_eq!(rx.len(), n);
-            let mut left = (0..n).map(|i| i.to_string());
-            if let Some(first) = left.next() {
-                assert_eq!(rx.recv(), Ok(first));
-            }
-            if let Some(second) = left.next() {
-                assert_eq!(rx.try_recv(), Ok(second));
-            }
-            if let Some(third) = left.next() {
-                assert_eq!(rx.recv_timeout(now), Ok(third));
-            }
-            assert!(left.eq(&rx));
-            assert_eq!(rx.recv(), Err(RecvError));
-            assert_eq!(rx.try_recv(), Err(TryRecvError::Disconnected));
-            assert_eq!(rx.recv_timeout(now), Err(RecvTimeoutError::Disconnected));
-            assert_eq!(rx.iter().next(), None);
-            assert_eq!(rx.try_iter().next(), None);
-        }
-    });
-}
-
 /// CH-22: a real value is told from the end; a goroutine spawned inside a handshake goes on.
 #[test]
 fn a_handshake_with_a_spawn_inside_goes_on() {
@@ -398,33 +228,6 @@ fn a_handshake_with_a_spawn_inside_goes_on() {
     });
 }
 
-/// CH-23: on one P close releases receivers in the same order every time, which is Go's.
-#[test]
-fn close_releases_in_the_order_of_go() {
-    for _ in 0..10 {
-        let rt = matrix::plain(1);
-        let log = rt.run(|| {
-            let (tx, rx) = chan::bounded::<()>(0);
-            let log = Arc::new(Mutex::new(Vec::new()));
-            let group = WaitGroup::new();
-            for i in 0..6 {
-                group.add(1);
-                let (rx, log, group) = (rx.clone(), Arc::clone(&log), group.clone());
-                go(move || {
-                    rx.recv().unwrap_err();
-                    log.lock().unwrap().push(i);
-                    group.done();
-                });
-                until_parked(i + 1, "chan receive");
-            }
-            tx.close();
-            group.wait();
-            log.lock().unwrap().clone()
-        });
-        assert_eq!(log, [0, 5, 4, 3, 2, 1]);
-    }
-}
-
 /// CH-24: unbuffered hand-off on one P: the receiver goes to `run_next`, the sender goes on.
 #[test]
 fn a_hand_off_lets_the_sender_go_on() {
@@ -439,7 +242,7 @@ fn a_hand_off_lets_the_sender_go_on() {
             rx.iter().for_each(|i| theirs.lock().unwrap().push(i));
             done.done();
         });
-        until_parked(1, "chan receive");
+        matrix::until_parked(1, "chan receive");
         for i in 0..3 {
             tx.send(i).unwrap();
             log.lock().unwrap().push(100 + i);
@@ -466,8 +269,8 @@ fn nothing_comes_through_never() {
         assert!(rx.same_channel(&rx.clone()) && tx.same_channel(&tx.clone()));
         let sends = go(move || tx.send(1));
         let receives = go(move || rx.recv());
-        until_parked(1, "chan send (nil chan)");
-        until_parked(1, "chan receive (nil chan)");
+        matrix::until_parked(1, "chan send (nil chan)");
+        matrix::until_parked(1, "chan receive (nil chan)");
         sends.cancel();
         receives.cancel();
         assert!(sends.join().unwrap_err().is_cancelled());
@@ -484,7 +287,7 @@ fn values_stay_in_order_across_the_buffer() {
             let (tx, rx) = chan::bounded(capacity);
             let waits = rx.clone();
             let waits = go(move || waits.recv());
-            until_parked(1, "chan receive");
+            matrix::until_parked(1, "chan receive");
             tx.send(1000).unwrap();
             assert_eq!(tx.len(), 0, "past the buffer");
             assert_eq!(waits.join().unwrap(), Ok(1000));
@@ -493,7 +296,7 @@ fn values_stay_in_order_across_the_buffer() {
             for i in 0..5 {
                 let tx = tx.clone();
                 go(move || tx.send(capacity + i).unwrap());
-                until_parked(i + 1, "chan send");
+                matrix::until_parked(i + 1, "chan send");
             }
             for i in 0..5 {
                 assert_eq!(rx.recv(), Ok(i));
@@ -531,118 +334,6 @@ fn deadlines_are_kept() {
         go(move || tx.send_timeout(1, far));
         assert_eq!(rx.recv_timeout(far), Ok(1));
     });
-}
-
-/// A receiver that was cancelled leaves nothing behind; a sender that was takes its message along.
-#[test]
-fn cancelled_waits_leave_nothing() {
-    matrix::run(|| {
-        for capacity in [0, 1, 4] {
-            let (tx, rx) = chan::bounded(capacity);
-            let waits = rx.clone();
-            let waits = go(move || waits.recv());
-            until_parked(1, "chan receive");
-            waits.cancel();
-            assert!(waits.join().unwrap_err().is_cancelled());
-            let message = Arc::new(());
-            assert_eq!(tx.try_send(Arc::clone(&message)).is_ok(), capacity > 0);
-            drop(rx.try_recv());
-
-            (0..capacity).for_each(|_| tx.send(Arc::clone(&message)).unwrap());
-            let (waits, mine) = (tx.clone(), Arc::clone(&message));
-            let waits = go(move || waits.send(mine));
-            until_parked(1, "chan send");
-            waits.cancel();
-            assert!(waits.join().unwrap_err().is_cancelled());
-            assert_eq!(Arc::strong_count(&message), 1 + capacity);
-            assert_eq!(rx.try_iter().count(), capacity);
-            assert_eq!(Arc::strong_count(&message), 1);
-        }
-    });
-}
-
-/// Counts what is alive.
-#[derive(Clone)]
-struct Alive(Arc<AtomicUsize>);
-
-impl Alive {
-    fn another(&self) -> Self {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Messages against deadlines, cancellations and a close: each is dropped exactly once.
-#[test]
-fn every_message_is_dropped_once() {
-    matrix::run(|| {
-        for (tx, rx) in channels() {
-            let alive = Alive(Arc::new(AtomicUsize::new(1)));
-            let received = Arc::new(AtomicUsize::new(0));
-            let handles: Vec<_> = (0..8)
-                .flat_map(|i| {
-                    let (tx, alive) = (tx.clone(), alive.another());
-                    let (rx, received) = (rx.clone(), Arc::clone(&received));
-                    let patience = Duration::from_micros(20 * i);
-                    let sends = go(move || {
-                        for n in 0..50 {
-                            let message = alive.another();
-                            match n % 3 {
-                                0 => drop(tx.send_timeout(message, patience)),
-                                1 => drop(tx.try_send(message)),
-                                _ => drop(tx.send(message)),
-                            }
-                        }
-                    });
-                    let receives = go(move || {
-                        loop {
-                            let got = rx.recv_timeout(patience).map_err(|e| e.is_timeout());
-                            received.fetch_add(usize::from(got.is_ok()), Ordering::Relaxed);
-                            match got {
-                                Err(true) => yield_now(),
-                                Err(false) => return,
-                                Ok(_) => {}
-                            }
-                        }
-                    });
-                    [sends, receives]
-                })
-                .collect();
-            matrix::yield_until("a few messages", || received.load(Ordering::Relaxed) > 20);
-            handles[2].cancel();
-            handles[5].cancel();
-            tx.close();
-            drop((tx, rx));
-            for handle in handles {
-                if let Err(error) = handle.join() {
-                    assert!(error.is_cancelled());
-                }
-            }
-            assert_eq!(alive.0.load(Ordering::Relaxed), 1);
-        }
-    });
-}
-
-/// Dropping the last receiver drops what is in the buffer at once, while senders are still there.
-#[test]
-fn messages_go_with_the_last_receiver() {
-    for (tx, rx) in channels() {
-        let message = Arc::new(());
-        let n = tx.capacity().unwrap_or(100);
-        (0..n).for_each(|_| tx.send(Arc::clone(&message)).unwrap());
-        let other = rx.clone();
-        drop(rx);
-        assert_eq!(Arc::strong_count(&message), 1 + n);
-        drop(other);
-        assert_eq!(Arc::strong_count(&message), 1);
-        assert!(tx.send(message).is_err());
-    }
 }
 
 /// Plain threads and goroutines at the two ends of one channel, all of them at once.

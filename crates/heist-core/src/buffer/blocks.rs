@@ -163,7 +163,7 @@ impl<T> Buffer<T> for Blocks<T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn put(&self, message: *const T, spare: &mut Spare<T>) -> Put {
         let mut backoff = Backoff::new();
         let mut tail = self.tail.index.load(Ordering::Acquire);
@@ -213,7 +213,7 @@ impl<T> Buffer<T> for Blocks<T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn take(&self, into: *mut T, spent: &mut Spare<T>) -> Take {
         let mut backoff = Backoff::new();
         let mut head = self.head.index.load(Ordering::Acquire);

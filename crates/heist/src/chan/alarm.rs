@@ -62,6 +62,18 @@ impl Alarm {
         when_ns != NEVER && when_ns <= clock::now_ns()
     }
 
+    /// As [`take`](Self::take), from within the runtime.
+    #[inline]
+    pub(super) fn take_in(&self, rt: &mut Option<InRuntime>) -> Option<Instant> {
+        if !self.is_due() {
+            return None;
+        }
+        drop(rt.take());
+        let taken = self.take();
+        *rt = current::enter();
+        taken
+    }
+
     /// Takes the message if there is one: the time at which it was due.
     pub(super) fn take(&self) -> Option<Instant> {
         if !self.is_due() {

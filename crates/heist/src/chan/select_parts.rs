@@ -1,4 +1,6 @@
 //! What the expansion of `select!` names. Not part of the API.
 
 pub use super::select::case::{RecvCase, SendCase};
-pub use super::select::macros::{Choice, choose, choose_now, choose_within};
+pub use super::select::macros::{
+    Choice, Inside, choose, choose_now, choose_within, message, try_once, try_recv, try_send,
+};

@@ -116,7 +116,7 @@ impl<T> Drop for Parcel<T> {
 }
 
 /// What came of an attempt with the lock.
-enum Attempt {
+pub(super) enum Attempt {
     /// The message moved.
     Done,
     /// The channel was closed meanwhile.
@@ -215,7 +215,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
     /// # Safety
     /// `message` points to a message. It was moved out if the answer is `Done`, and only then.
     #[inline(never)]
-    unsafe fn send_locked(
+    pub(super) unsafe fn send_locked(
         &self,
         rt: Option<InRuntime>,
         message: *mut T,
@@ -269,7 +269,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
     /// # Safety
     /// `place` is valid for a message, and was written if the answer is `Done`.
     #[inline(never)]
-    unsafe fn recv_locked(
+    pub(super) unsafe fn recv_locked(
         &self,
         rt: Option<InRuntime>,
         place: *mut T,

@@ -217,6 +217,13 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Yields until so many goroutines wait for that reason.
+#[track_caller]
+pub fn until_parked(n: usize, reason: &str) {
+    let header = format!("[{reason}]");
+    yield_until(reason, || heist::dump_goroutines().matches(&header).count() == n);
+}
+
 /// Waits, as a goroutine, until `condition` holds.
 #[track_caller]
 pub fn yield_until(what: &str, mut condition: impl FnMut() -> bool) {

@@ -1,11 +1,12 @@
 //! The cases of a select.
 
-use super::super::error::{RecvError, SendError, TryRecvError, TrySendError};
+use super::super::error::{RecvError, SendError};
 use super::super::receiver::{self, Receiver};
 use super::super::sender::{self, Sender};
 use super::super::state::{Chan, Queues};
 use super::super::waiter::{Entry, Outcome, Wait, WaitQueue};
-use super::{Case, Handle, Interest};
+use super::{Case, Handle, Interest, attempt};
+use crate::current::InRuntime;
 use crate::sys::lock::Lock;
 use heist_core::buffer::Buffer;
 use heist_core::timer_heap::NEVER;
@@ -132,15 +133,14 @@ macro_rules! with_chan {
 }
 
 impl<T> Case for RecvCase<'_, T> {
-    #[inline]
-    fn attempt(&mut self) -> bool {
-        match self.receiver.try_recv() {
-            Ok(message) => {
+    fn attempt(&mut self, rt: &mut Option<InRuntime>) -> bool {
+        match attempt::recv(self.receiver, rt) {
+            Some(Ok(message)) => {
                 self.place.get_mut().write(message);
                 self.progress = Progress::Done;
             }
-            Err(TryRecvError::Disconnected) => self.progress = Progress::Closed,
-            Err(TryRecvError::Empty) => {}
+            Some(Err(RecvError)) => self.progress = Progress::Closed,
+            None => {}
         }
         self.is_chosen()
     }
@@ -217,23 +217,22 @@ impl<T> Case for RecvCase<'_, T> {
 }
 
 impl<T> Case for SendCase<'_, T> {
-    #[inline]
-    fn attempt(&mut self) -> bool {
+    fn attempt(&mut self, rt: &mut Option<InRuntime>) -> bool {
         if self.progress == Progress::Done {
             return false;
         }
         // SAFETY: the send is not done, so the place holds the message. It comes back if it is not sent.
-        let message = unsafe { self.place.get_mut().assume_init_read() };
-        match self.sender.try_send(message) {
-            Ok(()) => self.progress = Progress::Done,
-            Err(TrySendError::Full(message)) => {
-                self.place.get_mut().write(message);
-            }
-            Err(TrySendError::Disconnected(message)) => {
-                self.place.get_mut().write(message);
-                self.progress = Progress::Closed;
-            }
-        }
+        let mut message = Some(unsafe { self.place.get_mut().assume_init_read() });
+        // Leaving the runtime may unwind, and then the message is gone.
+        self.progress = Progress::Done;
+        let sent = attempt::send(self.sender, rt, &mut message);
+        let (message, progress) = match (sent, message) {
+            (Some(Err(SendError(message))), _) => (message, Progress::Closed),
+            (None, Some(message)) => (message, Progress::Open),
+            _ => return true,
+        };
+        self.place.get_mut().write(message);
+        self.progress = progress;
         self.is_chosen()
     }
 

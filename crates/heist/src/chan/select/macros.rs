@@ -1,12 +1,17 @@
 //! The macros `select!` and `select_biased!`, and what their expansion calls.
 //!
 //! The expansion has two parts. In the first the channels and messages are evaluated, in the order in
-//! which they are written, and become cases on the stack; one is chosen, and its result is kept. Then
-//! everything that was borrowed is released, and in the second part the expression of the case that
-//! was chosen runs, in the function of the caller: it may return, break, and use the channels again.
+//! which they are written, and each operation is tried; if none can be done, they become cases on the
+//! stack, of which one is waited for. The result is kept. Then everything that was borrowed is released,
+//! and in the second part the expression of the case that was chosen runs, in the function of the caller:
+//! it may return, break, and use the channels again.
 
+use super::super::error::{RecvError, SendError};
+use super::super::receiver::Receiver;
+use super::super::sender::Sender;
 use super::super::state::Patience;
-use super::{Handle, Preference, select};
+use super::{Handle, Preference, attempt, select_tried, try_all};
+use crate::current::InRuntime;
 use std::time::Duration;
 
 /// Which case is chosen if several are ready.
@@ -27,21 +32,61 @@ impl From<Choice> for Preference {
     }
 }
 
-/// Waits until one of the cases is done.
+/// Where an attempt is made.
+pub struct Inside<'a>(&'a mut Option<InRuntime>);
+
+/// Tries each of `N` cases once, in the order that the choice asks for.
 #[inline]
+pub fn try_once<const N: usize>(
+    choice: Choice,
+    mut attempt: impl FnMut(usize, Inside<'_>) -> bool,
+) -> bool {
+    let mut order = std::array::from_fn::<u16, N, _>(|case| case as u16);
+    try_all(&mut order, choice.into(), |case, rt| attempt(case, Inside(rt))).is_some()
+}
+
+/// A message for that sender: whatever can become one without being asked does.
+#[inline]
+pub const fn message<T>(_: &Sender<T>, message: T) -> Option<T> {
+    Some(message)
+}
+
+/// Receives, if that is possible now.
+#[inline]
+pub fn try_recv<T>(
+    receiver: &Receiver<T>,
+    inside: Inside<'_>,
+    result: &mut Option<Result<T, RecvError>>,
+) -> bool {
+    *result = attempt::recv(receiver, inside.0);
+    result.is_some()
+}
+
+/// Sends, if that is possible now.
+#[inline]
+pub fn try_send<T>(
+    sender: &Sender<T>,
+    message: &mut Option<T>,
+    inside: Inside<'_>,
+    result: &mut Option<Result<(), SendError<T>>>,
+) -> bool {
+    *result = attempt::send(sender, inside.0, message);
+    result.is_some()
+}
+
+/// Waits until one of the cases is done, all of which have been tried.
 pub fn choose(choice: Choice, cases: &mut [Handle<'_>]) {
-    select(cases, choice.into(), Patience::ENDLESS);
+    select_tried(cases, choice.into(), Patience::ENDLESS);
 }
 
-/// Does one of the cases if that is possible now.
-#[inline]
+/// Does one of the cases, all of which have been tried, if there is no moment at which none can be done.
 pub fn choose_now(choice: Choice, cases: &mut [Handle<'_>]) {
-    select(cases, choice.into(), Patience::None);
+    select_tried(cases, choice.into(), Patience::None);
 }
 
-/// Waits until one of the cases is done, but not longer than that.
+/// Waits until one of the cases is done, all of which have been tried, but not longer than that.
 pub fn choose_within(choice: Choice, cases: &mut [Handle<'_>], timeout: Duration) {
-    select(cases, choice.into(), Patience::lasting(timeout));
+    select_tried(cases, choice.into(), Patience::lasting(timeout));
 }
 
 /// Does whichever of several channel operations can be done first.
@@ -214,7 +259,8 @@ macro_rules! __select_run {
     }};
 }
 
-/// Makes a case of each, inside the one before, so that what is borrowed lives until one was chosen.
+/// Evaluates one after the other, each inside the one before, so that what is borrowed lives until one
+/// was chosen.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_choose {
@@ -222,8 +268,8 @@ macro_rules! __select_choose {
         match $receiver {
             ref receiver => {
                 let receiver: &$crate::chan::Receiver<_> = receiver;
-                let mut case = $crate::chan::select_parts::RecvCase::new(receiver);
-                $crate::__select_choose!($choice $default [$($made)* {$kept case}] $($rest)*)
+                $crate::__select_choose!(
+                    $choice $default [$($made)* {recv $kept receiver ()}] $($rest)*)
             }
         }
     };
@@ -232,18 +278,59 @@ macro_rules! __select_choose {
         match $sender {
             ref sender => {
                 let sender: &$crate::chan::Sender<_> = sender;
-                let mut case = $crate::chan::select_parts::SendCase::new(sender, $message);
-                $crate::__select_choose!($choice $default [$($made)* {$kept case}] $($rest)*)
+                let mut message = $crate::chan::select_parts::message(sender, $message);
+                $crate::__select_choose!(
+                    $choice $default [$($made)* {send $kept sender (message)}] $($rest)*)
             }
         }
     };
-    ($choice:ident $default:tt [$({$kept:ident $case:ident})*]) => {{
-        let choice = $crate::chan::select_parts::Choice::$choice;
-        $crate::__select_wait!($default choice [$($case.handle()),*]);
-        $(if $case.is_chosen() {
-            $kept = ::core::option::Option::Some($case.take());
-        })*
+    ($choice:ident $default:tt [$({$kind:ident $kept:ident $end:ident ($($message:ident)?)})*]) => {{
+        use $crate::chan::select_parts;
+        let choice = select_parts::Choice::$choice;
+        const CASES: &[&str] = &[$(::core::stringify!($kind)),*];
+        let done = select_parts::try_once::<{ CASES.len() }>(choice, |_which, _inside| {
+            let mut _case = 0;
+            $(
+                if _which == _case {
+                    return $crate::__select_try!($kind $end ($($message)?) _inside $kept);
+                }
+                _case += 1;
+            )*
+            false
+        });
+        if !done {
+            $(let mut $end = $crate::__select_case!($kind $end ($($message)?));)*
+            $crate::__select_wait!($default choice [$($end.handle()),*]);
+            $(if $end.is_chosen() {
+                $kept = ::core::option::Option::Some($end.take());
+            })*
+        }
     }};
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select_try {
+    (recv $receiver:ident () $inside:ident $kept:ident) => {
+        $crate::chan::select_parts::try_recv($receiver, $inside, &mut $kept)
+    };
+    (send $sender:ident ($message:ident) $inside:ident $kept:ident) => {
+        $crate::chan::select_parts::try_send($sender, &mut $message, $inside, &mut $kept)
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select_case {
+    (recv $receiver:ident ()) => {
+        $crate::chan::select_parts::RecvCase::new($receiver)
+    };
+    (send $sender:ident ($message:ident)) => {
+        $crate::chan::select_parts::SendCase::new(
+            $sender,
+            $message.take().expect("a message that was not sent is there"),
+        )
+    };
 }
 
 #[doc(hidden)]

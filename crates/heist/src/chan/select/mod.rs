@@ -2,7 +2,7 @@
 //!
 //! # How it goes
 //! 1. Every case is tried once without waiting, in a fresh random order (or in order, if biased). The
-//!    first that can be done is done.
+//!    first that can be done is done. The macros do this before there are any cases, only channels.
 //! 2. With a default, and no case that could be done, the default is taken, if there was a moment at
 //!    which really none could: a case may have become ready after it was tried. Each channel has a
 //!    stamp that changes when it may have become ready; the stamps are taken before the tries and
@@ -24,6 +24,7 @@
 //!
 //! GO: select.go selectgo, sellock, selparkcommit, selectnbrecv.
 
+mod attempt;
 pub(super) mod case;
 pub(super) mod dynamic;
 pub(super) mod macros;
@@ -31,7 +32,7 @@ pub(super) mod macros;
 use super::never;
 use super::state::{Patience, Queues};
 use super::waiter::{Awoken, Entry, Outcome, Wait};
-use crate::current;
+use crate::current::{self, InRuntime};
 use crate::gmp::G;
 use crate::gmp::g::WaitReason;
 use crate::sched::cancel::{self, Why};
@@ -45,8 +46,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One of the operations of a select.
 pub(super) trait Case {
-    /// Does the operation if it can be done now. True if it was, or failed for good.
-    fn attempt(&mut self) -> bool;
+    /// Does the operation if it can be done now. True if it was, or failed for good; else the caller
+    /// is still in the runtime.
+    fn attempt(&mut self, rt: &mut Option<InRuntime>) -> bool;
 
     /// Whether it could be done now, or would fail for good.
     fn is_ready(&self) -> bool;
@@ -87,10 +89,16 @@ pub struct Handle<'a>(&'a mut dyn Case, Interest);
 
 impl Handle<'_> {
     #[inline]
-    fn attempt(&mut self) -> bool {
+    fn attempt(&mut self, rt: &mut Option<InRuntime>) -> bool {
         match self.1 {
-            Interest::Do => self.0.attempt(),
-            Interest::Know => self.0.is_ready(),
+            Interest::Do => self.0.attempt(rt),
+            Interest::Know => {
+                // To look is a call of its own.
+                drop(rt.take());
+                let ready = self.0.is_ready();
+                *rt = current::enter();
+                ready
+            }
         }
     }
 }
@@ -115,44 +123,39 @@ const SMALL: usize = 8;
 /// Go's limit.
 const MAX_CASES: usize = 1 << 16;
 
+/// The order in which cases are written.
+const IN_ORDER: [u16; SMALL] = [0, 1, 2, 3, 4, 5, 6, 7];
+
 /// Does one of the operations and says which. None if the time is over before one can be done.
-#[inline]
-pub(super) fn select(
-    cases: &mut [Handle<'_>],
-    preference: Preference,
-    patience: Patience,
-) -> Option<usize> {
-    if cases.len() <= SMALL {
-        let order = &mut [0; SMALL][..cases.len()];
-        return select_in(order, cases, preference, patience);
-    }
-    assert!(cases.len() <= MAX_CASES, "select: more than 65536 cases");
-    select_in(&mut vec![0; cases.len()], cases, preference, patience)
+fn select(cases: &mut [Handle<'_>], preference: Preference, patience: Patience) -> Option<usize> {
+    let n = cases.len();
+    with_order(n, |order| {
+        try_all(order, preference, |case, rt| cases[case].attempt(rt))
+            .or_else(|| select_slow(order, cases, preference, patience))
+    })
 }
 
-/// The same, with room for the order of trying.
-#[inline]
-fn select_in(
-    order: &mut [u16],
+/// The same for cases that have been tried once.
+#[cold]
+#[inline(never)]
+fn select_tried(
     cases: &mut [Handle<'_>],
     preference: Preference,
     patience: Patience,
 ) -> Option<usize> {
-    for (case, place) in (0..).zip(&mut *order) {
-        *place = case;
+    with_order(cases.len(), |order| select_slow(order, cases, preference, patience))
+}
+
+/// The numbers of `n` cases, in the order in which they are written.
+fn with_order<R>(n: usize, use_it: impl FnOnce(&mut [u16]) -> R) -> R {
+    if n <= SMALL {
+        return use_it(&mut { IN_ORDER }[..n]);
     }
-    if preference == Preference::Any {
-        shuffle(order);
-    }
-    match try_all(cases, order) {
-        Some(done) => Some(done),
-        None => select_slow(order, cases, preference, patience),
-    }
+    assert!(n <= MAX_CASES, "select: more than 65536 cases");
+    use_it(&mut (0..=u16::MAX).take(n).collect::<Vec<_>>())
 }
 
 /// What is left to do if none could be done at first.
-#[cold]
-#[inline(never)]
 fn select_slow(
     order: &mut [u16],
     cases: &mut [Handle<'_>],
@@ -160,7 +163,7 @@ fn select_slow(
     patience: Patience,
 ) -> Option<usize> {
     let Patience::Until(deadline_ns) = patience else {
-        return try_at_one_moment(order, cases);
+        return try_at_one_moment(order, cases, preference);
     };
     loop {
         if deadline_ns != NEVER && deadline_ns <= clock::now_ns() {
@@ -171,17 +174,18 @@ fn select_slow(
         } else if let Some(done) = wait(cases, deadline_ns) {
             return Some(done);
         }
-        if preference == Preference::Any {
-            shuffle(order);
-        }
-        if let Some(done) = try_all(cases, order) {
+        if let Some(done) = try_all(order, preference, |case, rt| cases[case].attempt(rt)) {
             return Some(done);
         }
     }
 }
 
 /// Tries all cases until one was done, or there was a moment at which none could be.
-fn try_at_one_moment(order: &[u16], cases: &mut [Handle<'_>]) -> Option<usize> {
+fn try_at_one_moment(
+    order: &mut [u16],
+    cases: &mut [Handle<'_>],
+    preference: Preference,
+) -> Option<usize> {
     if cases.len() < 2 {
         // The moment at which it was tried.
         return None;
@@ -198,7 +202,7 @@ fn try_at_one_moment(order: &[u16], cases: &mut [Handle<'_>]) -> Option<usize> {
         for (stamp, case) in stamps.iter_mut().zip(&*cases) {
             *stamp = case.0.stamp();
         }
-        if let Some(done) = try_all(cases, order) {
+        if let Some(done) = try_all(order, preference, |case, rt| cases[case].attempt(rt)) {
             return Some(done);
         }
         if stamps.iter().zip(&*cases).all(|(stamp, case)| case.0.stamp() == *stamp) {
@@ -207,30 +211,42 @@ fn try_at_one_moment(order: &[u16], cases: &mut [Handle<'_>]) -> Option<usize> {
     }
 }
 
+/// Tries one case after the other. The next one is drawn when it is needed: mostly the first is ready.
 #[inline]
-fn shuffle(order: &mut [u16]) {
-    if order.len() < 2 {
-        return;
+fn try_all(
+    order: &mut [u16],
+    preference: Preference,
+    mut attempt: impl FnMut(usize, &mut Option<InRuntime>) -> bool,
+) -> Option<usize> {
+    let mut rt = current::enter();
+    for next in 0..order.len() {
+        let left = order.len() - next;
+        if preference == Preference::Any && left > 1 {
+            order.swap(next, next + draw_below(rt.as_ref(), left as u32));
+        }
+        let case = usize::from(order[next]);
+        if attempt(case, &mut rt) {
+            return Some(case);
+        }
     }
-    // SAFETY: the M of this thread is alive, and shuffling calls nobody.
-    match unsafe { current::m().as_ref() } {
-        // SAFETY: as above.
-        Some(m) => unsafe { m.draw(|rng| rng.shuffle(order)) },
-        None => thread_rng().shuffle(order),
-    }
+    None
+}
+
+#[inline]
+fn draw_below(rt: Option<&InRuntime>, bound: u32) -> usize {
+    let drawn = match rt {
+        // SAFETY: the M of this thread, and drawing calls nobody.
+        Some(rt) => unsafe { rt.m().draw(|rng| rng.below(bound)) },
+        None => draw_on_thread(bound),
+    };
+    drawn as usize
 }
 
 /// Random numbers for a thread that has no P.
 #[cold]
-fn thread_rng() -> Rng {
+fn draw_on_thread(bound: u32) -> u32 {
     static SEED: AtomicU64 = AtomicU64::new(0);
-    Rng::new(SEED.fetch_add(1, Ordering::Relaxed))
-}
-
-#[inline]
-fn try_all(cases: &mut [Handle<'_>], order: &[u16]) -> Option<usize> {
-    let mut order = order.iter().map(|case| usize::from(*case));
-    order.find(|case| cases[*case].attempt())
+    Rng::new(SEED.fetch_add(1, Ordering::Relaxed)).below(bound)
 }
 
 /// Waits until one of the operations was done, which it says; or until they should be tried again.

@@ -1,0 +1,149 @@
+//! Who owns a message: nothing is lost, doubled or leaked.
+
+mod channels;
+mod matrix;
+
+use channels::channels;
+use heist::chan::{self};
+use heist::{go, yield_now};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// CH-05: four senders of a thousand values each, four receivers: every value is seen four times.
+#[test]
+fn many_to_many_loses_and_doubles_nothing() {
+    const N: usize = 1000;
+    matrix::run(|| {
+        for (tx, rx) in channels() {
+            for _ in 0..4 {
+                let tx = tx.clone();
+                go(move || (0..N).for_each(|i| tx.send(i).unwrap()));
+            }
+            drop(tx);
+            let receivers: Vec<_> = (0..4)
+                .map(|_| {
+                    let rx = rx.clone();
+                    go(move || rx.iter().collect::<Vec<_>>())
+                })
+                .collect();
+            let mut seen = [0; N];
+            for receiver in receivers {
+                receiver.join().unwrap().into_iter().for_each(|i| seen[i] += 1);
+            }
+            assert_eq!(seen, [4; N]);
+        }
+    });
+}
+
+/// A receiver that was cancelled leaves nothing behind; a sender that was takes its message along.
+#[test]
+fn cancelled_waits_leave_nothing() {
+    matrix::run(|| {
+        for capacity in [0, 1, 4] {
+            let (tx, rx) = chan::bounded(capacity);
+            let waits = rx.clone();
+            let waits = go(move || waits.recv());
+            matrix::until_parked(1, "chan receive");
+            waits.cancel();
+            assert!(waits.join().unwrap_err().is_cancelled());
+            let message = Arc::new(());
+            assert_eq!(tx.try_send(Arc::clone(&message)).is_ok(), capacity > 0);
+            drop(rx.try_recv());
+
+            (0..capacity).for_each(|_| tx.send(Arc::clone(&message)).unwrap());
+            let (waits, mine) = (tx.clone(), Arc::clone(&message));
+            let waits = go(move || waits.send(mine));
+            matrix::until_parked(1, "chan send");
+            waits.cancel();
+            assert!(waits.join().unwrap_err().is_cancelled());
+            assert_eq!(Arc::strong_count(&message), 1 + capacity);
+            assert_eq!(rx.try_iter().count(), capacity);
+            assert_eq!(Arc::strong_count(&message), 1);
+        }
+    });
+}
+
+/// Counts what is alive.
+#[derive(Clone)]
+struct Alive(Arc<AtomicUsize>);
+
+impl Alive {
+    fn another(&self) -> Self {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Messages against deadlines, cancellations and a close: each is dropped exactly once.
+#[test]
+fn every_message_is_dropped_once() {
+    matrix::run(|| {
+        for (tx, rx) in channels() {
+            let alive = Alive(Arc::new(AtomicUsize::new(1)));
+            let received = Arc::new(AtomicUsize::new(0));
+            let handles: Vec<_> = (0..8)
+                .flat_map(|i| {
+                    let (tx, alive) = (tx.clone(), alive.another());
+                    let (rx, received) = (rx.clone(), Arc::clone(&received));
+                    let patience = Duration::from_micros(20 * i);
+                    let sends = go(move || {
+                        for n in 0..50 {
+                            let message = alive.another();
+                            match n % 3 {
+                                0 => drop(tx.send_timeout(message, patience)),
+                                1 => drop(tx.try_send(message)),
+                                _ => drop(tx.send(message)),
+                            }
+                        }
+                    });
+                    let receives = go(move || {
+                        loop {
+                            let got = rx.recv_timeout(patience).map_err(|e| e.is_timeout());
+                            received.fetch_add(usize::from(got.is_ok()), Ordering::Relaxed);
+                            match got {
+                                Err(true) => yield_now(),
+                                Err(false) => return,
+                                Ok(_) => {}
+                            }
+                        }
+                    });
+                    [sends, receives]
+                })
+                .collect();
+            matrix::yield_until("a few messages", || received.load(Ordering::Relaxed) > 20);
+            handles[2].cancel();
+            handles[5].cancel();
+            tx.close();
+            drop((tx, rx));
+            for handle in handles {
+                if let Err(error) = handle.join() {
+                    assert!(error.is_cancelled());
+                }
+            }
+            assert_eq!(alive.0.load(Ordering::Relaxed), 1);
+        }
+    });
+}
+
+/// Dropping the last receiver drops what is in the buffer at once, while senders are still there.
+#[test]
+fn messages_go_with_the_last_receiver() {
+    for (tx, rx) in channels() {
+        let message = Arc::new(());
+        let n = tx.capacity().unwrap_or(100);
+        (0..n).for_each(|_| tx.send(Arc::clone(&message)).unwrap());
+        let other = rx.clone();
+        drop(rx);
+        assert_eq!(Arc::strong_count(&message), 1 + n);
+        drop(other);
+        assert_eq!(Arc::strong_count(&message), 1);
+        assert!(tx.send(message).is_err());
+    }
+}
