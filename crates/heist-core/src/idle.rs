@@ -14,6 +14,7 @@
 //!
 //! GO: proc.go pMask, pidleput, pidleget.
 
+use crate::level_time::LevelTime;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// A bitmap over the Ps.
@@ -62,6 +63,9 @@ pub struct IdleProcs {
     stack: Vec<u32>,
     /// Those kept for the latency class.
     reserved: Vec<u32>,
+    clock: fn() -> u64,
+    /// How long they rest.
+    time: LevelTime,
 }
 
 /// What others may know about the idle Ps without the lock.
@@ -139,8 +143,25 @@ impl IdleProcs {
     /// An empty stack with room for `capacity` Ps.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
+        Self::with_clock(capacity, || 0)
+    }
+
+    /// The same, with a clock by which the time at rest is measured.
+    #[must_use]
+    pub fn with_clock(capacity: u32, clock: fn() -> u64) -> Self {
         let stack = || Vec::with_capacity(capacity as usize);
-        Self { stack: stack(), reserved: stack() }
+        Self { stack: stack(), reserved: stack(), clock, time: LevelTime::new(0, clock()) }
+    }
+
+    /// For how long Ps have rested, all taken together, until now.
+    #[must_use]
+    pub const fn rested_ns(&self, now_ns: u64) -> u64 {
+        self.time.total_ns(now_ns)
+    }
+
+    /// Somebody has begun to rest, or does not any more.
+    fn has_changed(&mut self) {
+        self.time.set((self.stack.len() + self.reserved.len()) as u32, (self.clock)());
     }
 
     /// Puts a P to rest. `has_timers` says whether its timer bit must stay.
@@ -154,6 +175,7 @@ impl IdleProcs {
         }
         view.idle.set(id);
         self.stack_of(view, id).push(id);
+        self.has_changed();
         view.counter(id).fetch_add(1, Ordering::SeqCst);
     }
 
@@ -164,7 +186,7 @@ impl IdleProcs {
     /// Takes a reserved P.
     pub fn take_reserved(&mut self, view: &IdleView) -> Option<u32> {
         let id = self.reserved.pop()?;
-        Self::woken(view, id);
+        self.woken(view, id);
         Some(id)
     }
 
@@ -177,7 +199,7 @@ impl IdleProcs {
     #[doc(alias = "pidleget")]
     pub fn take(&mut self, view: &IdleView) -> Option<u32> {
         let id = self.stack.pop()?;
-        Self::woken(view, id);
+        self.woken(view, id);
         Some(id)
     }
 
@@ -188,7 +210,7 @@ impl IdleProcs {
             return false;
         };
         stack.remove(at);
-        Self::woken(view, id);
+        self.woken(view, id);
         true
     }
 
@@ -197,7 +219,8 @@ impl IdleProcs {
         self.stack.iter().rev().copied()
     }
 
-    fn woken(view: &IdleView, id: u32) {
+    fn woken(&mut self, view: &IdleView, id: u32) {
+        self.has_changed();
         // Timers may be added as soon as the P runs: thieves must look from now on.
         view.timers.set(id);
         view.idle.clear(id);

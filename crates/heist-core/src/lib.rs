@@ -36,6 +36,7 @@ pub mod fd_lock;
 pub mod global_queue;
 pub mod idle;
 pub mod join;
+pub mod level_time;
 pub mod list;
 pub mod lock_rank;
 pub mod m_word;

@@ -35,8 +35,12 @@ pub enum Rank {
     Yielded = 9,
 }
 
-/// How many ranks there are.
-const N_RANKS: usize = 10;
+impl Rank {
+    /// How many there are.
+    pub const COUNT: usize = 10;
+}
+
+const N_RANKS: usize = Rank::COUNT;
 
 /// `(a, b)`: b may be taken while a is held. Chains follow.
 pub const ORDER: &[(Rank, Rank)] = &[

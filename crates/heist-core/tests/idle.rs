@@ -95,3 +95,33 @@ fn reserved_ps_are_kept_apart() {
     assert!(idle.take_this(&view, 1));
     assert_eq!(view.count_reserved(), 0);
 }
+
+/// MT-11: the time at rest is that of each P, added up, whichever way it comes and goes.
+#[test]
+fn time_at_rest_adds_up() {
+    use std::cell::Cell;
+    thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(50) });
+    let after = |ns: u64| NOW_NS.set(NOW_NS.get() + ns);
+    let view = IdleView::with_reserved(8, 1);
+    let mut idle = IdleProcs::with_clock(8, || NOW_NS.get());
+    let rested = |idle: &IdleProcs| idle.rested_ns(NOW_NS.get());
+    after(1000);
+    assert_eq!(rested(&idle), 0);
+    (0..3).for_each(|id| idle.put(&view, id, false));
+    after(10);
+    assert_eq!(rested(&idle), 30);
+    assert_eq!(idle.take(&view), Some(2));
+    after(100);
+    assert_eq!(rested(&idle), 30 + 200);
+    assert!(idle.take_this(&view, 1));
+    after(1000);
+    assert_eq!(idle.take_reserved(&view), Some(0));
+    after(10_000);
+    assert_eq!(rested(&idle), 30 + 200 + 1000);
+    idle.put(&view, 5, true);
+    after(7);
+    assert_eq!(idle.take_any(&view), Some(5));
+    assert_eq!(rested(&idle), 30 + 200 + 1000 + 7);
+    // A clock that is behind takes nothing back.
+    assert_eq!(idle.rested_ns(0), 30 + 200 + 1000 + 7);
+}

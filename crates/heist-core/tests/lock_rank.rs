@@ -4,7 +4,7 @@
 use heist_core::lock_rank::{Held, ORDER, Rank};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const RANKS: [Rank; 9] = [
+const RANKS: [Rank; Rank::COUNT] = [
     Rank::World,
     Rank::Sched,
     Rank::Timers,
@@ -14,6 +14,7 @@ const RANKS: [Rank; 9] = [
     Rank::WaitQueue,
     Rank::Timer,
     Rank::PollDesc,
+    Rank::Yielded,
 ];
 
 /// Whether the written order leads from `a` to `b`, found by following it.
@@ -32,9 +33,10 @@ fn throws(act: impl FnOnce()) -> bool {
     }
 }
 
-/// The order has no cycle (else the walk of `comes_before` would not end), so it is an order.
+/// DL-16: every rank is in the table once. The order has no cycle (else the walk of `comes_before` would not end), so it is an order.
 #[test]
 fn order_has_no_cycle() {
+    assert!(RANKS.iter().enumerate().all(|(at, &rank)| rank as usize == at));
     assert!(!RANKS.iter().any(|&rank| comes_before(rank, rank)));
     for (at, &(a, b)) in ORDER.iter().enumerate() {
         assert!(!comes_before(b, a), "{a:?} and {b:?}");
@@ -42,7 +44,7 @@ fn order_has_no_cycle() {
     }
 }
 
-/// Of all pairs, those along the order may be held together; the others throw, the same rank twice
+/// DL-16: the table that the check uses is what follows from the written order. Of all pairs, those along it may be held together; the others throw, the same rank twice
 /// included.
 #[test]
 fn pairs_follow_the_order() {

@@ -85,6 +85,7 @@ pub fn notify(signals: &[Signal]) -> io::Result<Signals> {
         start()?;
         table.is_started = true;
     }
+    notify::set_idle_readers(0);
     let id = table.n_asked;
     table.n_asked += 1;
     let (tx, rx) = chan::bounded(ROOM);
@@ -155,6 +156,9 @@ impl Drop for Signals {
             }
             wanted
         });
+        if others.is_empty() {
+            notify::set_idle_readers(1);
+        }
         drop(table);
         // The channel's own end is nobody else's business.
         drop(asked);

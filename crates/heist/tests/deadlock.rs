@@ -129,6 +129,61 @@ const SCENES: &[(&str, fn())] = &[
         });
         std::process::exit(7);
     }),
+    ("caught", || {
+        run(1, || {
+            let caught = std::panic::catch_unwind(|| stuck().wait());
+            std::process::exit(if caught.is_err() { 7 } else { 8 });
+        });
+    }),
+    ("signals_came_and_went", || {
+        run(2, || {
+            let user = heist::signal::notify(&[heist::signal::USER1]).unwrap();
+            let terminate = heist::signal::notify(&[heist::signal::TERMINATE]).unwrap();
+            drop((user, terminate));
+            stuck().wait();
+        });
+    }),
+    ("a_signal_may_come", || {
+        let signals = heist::signal::notify(&[heist::signal::USER1]).unwrap();
+        run(2, || {
+            let sends = go(|| {
+                heist::time::sleep(Duration::from_millis(300));
+                // SAFETY: the signal is caught.
+                unsafe { libc::raise(libc::SIGUSR1) };
+                stuck().wait();
+            });
+            assert_eq!(signals.recv(), Ok(heist::signal::USER1));
+            drop(sends);
+        });
+        std::process::exit(7);
+    }),
+    ("threads_come_and_go", || {
+        run(2, || {
+            for round in 1..6 {
+                let calls: Vec<_> = (0..3 * round)
+                    .map(|_| go(|| heist::blocking(|| std::thread::sleep(REST))))
+                    .collect();
+                calls.into_iter().for_each(|call| call.join().unwrap());
+            }
+        });
+        std::process::exit(7);
+    }),
+    ("locked_and_woken", || {
+        run(2, || {
+            use std::io::{Read, Write};
+            let _guard = heist::lock_os_thread();
+            for _ in 0..3 {
+                heist::time::sleep(REST);
+                let (mut reader, mut writer) = heist::net::pipe().unwrap();
+                go(move || {
+                    heist::blocking(|| std::thread::sleep(REST));
+                    writer.write_all(&[1]).unwrap();
+                });
+                reader.read_exact(&mut [0]).unwrap();
+            }
+        });
+        std::process::exit(7);
+    }),
     ("second_runtime", || {
         let other = matrix::start(Runtime::builder().procs(1));
         let handle = other.handle();
@@ -171,6 +226,9 @@ const SCENES: &[(&str, fn())] = &[
         std::process::exit(7);
     }),
 ];
+
+/// Longer than all Ps must rest until somebody asks whether anything can still happen.
+const REST: Duration = Duration::from_millis(80);
 
 fn run(procs: usize, main: impl FnOnce() + Send) {
     matrix::start(Runtime::builder().procs(procs)).run(main);
@@ -285,6 +343,28 @@ fn a_pending_timer_is_hope() {
 fn a_blocking_call_is_not_a_deadlock() {
     lives("blocked_in_the_kernel");
     lives("announced");
+}
+
+/// DL-14: whatever the runtime's own threads are about when it asks, made, ended, on their way back from
+/// a call or from the network with a locked goroutine, there is no false alarm.
+#[test]
+fn threads_on_their_way_are_no_deadlock() {
+    lives("threads_come_and_go");
+    lives("locked_and_woken");
+}
+
+/// DL-15: a fatal error is no panic: nobody catches it, and the exit code is 2.
+#[test]
+fn a_fatal_error_cannot_be_caught() {
+    dies("caught");
+}
+
+/// PR-20: catching signals does not hide a deadlock once nobody waits for one; while somebody does, it
+/// is none.
+#[test]
+fn signals_and_deadlocks_go_together() {
+    dies("signals_came_and_went");
+    lives("a_signal_may_come");
 }
 
 /// DL-14: whoever else could wake somebody keeps the detector silent.

@@ -20,7 +20,7 @@ fn names_are_unique_sorted_and_documented() {
     for metric in metrics.iter() {
         let name = metric.description.name;
         let (path, unit) = name.rsplit_once(':').expect("a unit");
-        let known = ["/sched/", "/sync/", "/heist/"];
+        let known = ["/cpu/", "/sched/", "/sync/", "/heist/"];
         assert!(known.iter().any(|start| path.starts_with(start)), "{name}");
         assert!(!unit.is_empty() && metric.description.unit() == unit, "{name}");
         let plain = |c: char| c.is_ascii_lowercase() || "/-:".contains(c);

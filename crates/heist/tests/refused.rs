@@ -229,6 +229,7 @@ fn goroutines_without_a_stack_get_one_in_the_end() {
 
 /// Threads that are tied up count: a program that needs more than the limit ends with a clear
 /// text, as in Go.
+/// DL-15: the exit code of fatal errors is 2.
 #[test]
 fn too_many_threads_end_the_process() {
     struct Waits(WaitGroup);

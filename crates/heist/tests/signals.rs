@@ -72,3 +72,102 @@ fn some_signals_cannot_be_asked_for() {
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{number}");
     }
 }
+
+/// SP-22: a program that a signal ends reports that signal, also while goroutines are preempted by
+/// another one.
+#[test]
+fn a_program_is_ended_by_the_signal_it_got() {
+    for number in [libc::SIGTERM, libc::SIGUSR1, libc::SIGTRAP, libc::SIGABRT] {
+        let test = "a_program_is_ended_by_the_signal_it_got";
+        let prepare = |command: &mut Command| {
+            command.env("HEIST_TEST_SIGNAL", number.to_string());
+        };
+        let ended = child::run_with(test, prepare, || {
+            let number = std::env::var("HEIST_TEST_SIGNAL").expect("a number");
+            let number: i32 = number.parse().expect("a number");
+            let rt = matrix::start(heist::Runtime::builder().procs(1));
+            rt.run(|| {
+                for _ in 0..3 {
+                    heist::go(|| {
+                        loop {
+                            std::hint::spin_loop();
+                        }
+                    });
+                }
+                matrix::yield_until("one was preempted", || {
+                    rt.metrics().get("/heist/preempt/forced:events").is_some_and(|n| n > 3)
+                });
+                // SAFETY: it ends the process.
+                unsafe { libc::kill(libc::getpid(), number) };
+                loop {
+                    std::thread::park();
+                }
+            });
+        });
+        ended.was_killed_by(number);
+    }
+}
+
+/// SP-22: a signal that the program ignores stays ignored.
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    let ended = child::run("an_ignored_signal_stays_ignored", || {
+        // SAFETY: a setting of the process.
+        unsafe { libc::signal(libc::SIGTRAP, libc::SIG_IGN) };
+        let rt = matrix::plain(2);
+        rt.run(|| {
+            for _ in 0..10 {
+                // SAFETY: it is ignored.
+                unsafe { libc::kill(libc::getpid(), libc::SIGTRAP) };
+                heist::yield_now();
+            }
+        });
+        // SAFETY: asks what is done about it.
+        assert_eq!(unsafe { libc::signal(libc::SIGTRAP, libc::SIG_DFL) }, libc::SIG_IGN);
+    });
+    ended.succeeded();
+}
+
+/// SP-22: a signal that is sent to one thread arrives on that thread, next to preemptions of the same
+/// thread by the runtime's own signal.
+#[test]
+fn a_signal_to_a_thread_arrives_there() {
+    use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+    static SEEN: AtomicI32 = AtomicI32::new(0);
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn note(_: libc::c_int) {
+        // SAFETY: asks a question.
+        SEEN.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+    let ended = child::run("a_signal_to_a_thread_arrives_there", || {
+        // SAFETY: the handler writes two words.
+        unsafe { libc::signal(libc::SIGUSR2, note as extern "C" fn(libc::c_int) as usize) };
+        let builder = heist::Runtime::builder().procs(1);
+        let rt = matrix::start(builder.quantum(std::time::Duration::from_micros(500)));
+        rt.run(|| {
+            let others: Vec<_> = (0..2)
+                .map(|_| {
+                    heist::go(|| {
+                        while COUNT.load(Ordering::Relaxed) < 100 {
+                            std::hint::spin_loop();
+                        }
+                    })
+                })
+                .collect();
+            let _guard = heist::lock_os_thread();
+            for n in 0..100 {
+                // SAFETY: asks a question, and sends a signal that is handled.
+                let own = unsafe {
+                    let own = libc::gettid();
+                    libc::syscall(libc::SYS_tgkill, libc::getpid(), own, libc::SIGUSR2);
+                    own
+                };
+                matrix::yield_until("it came", || COUNT.load(Ordering::Relaxed) == n + 1);
+                assert_eq!(SEEN.load(Ordering::Relaxed), own);
+            }
+            others.into_iter().for_each(|other| other.join().expect("ends well"));
+        });
+    });
+    ended.succeeded();
+}

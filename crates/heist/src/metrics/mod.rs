@@ -12,8 +12,10 @@
 //! println!("{}", metrics.to_prometheus());
 //! ```
 
+mod cpu;
 mod histogram;
 pub(crate) mod latency;
+mod locks;
 mod parks;
 mod per_proc;
 pub(crate) mod shard;
@@ -85,11 +87,39 @@ impl Metrics {
         let States { running, runnable, not_in_go, waiting } = States::read(sched, live);
         let spinning = u64::from(sched.spinning.n());
         let threads = u64::from(sched.lock.lock().n_ms);
-        let mut list = Vec::with_capacity(48);
+        let mut list = Vec::with_capacity(64);
         let mut add = |name, kind, help, value| {
             list.push(Metric { description: Description { name, kind, help }, value });
         };
         use Kind::{Counter, Gauge};
+        let cpu = cpu::CpuTime::read(sched);
+        add(
+            "/cpu/classes/total:cpu-nanoseconds",
+            Counter,
+            "CPU time that the program could have used: so much for each processor, and all below.",
+            cpu.total_ns,
+        );
+        add(
+            "/cpu/classes/idle:cpu-nanoseconds",
+            Counter,
+            "Of this, while a processor was at rest.",
+            cpu.idle_ns,
+        );
+        add(
+            "/cpu/classes/scavenge/total:cpu-nanoseconds",
+            Counter,
+            "Of this, for giving the memory of stacks back.",
+            cpu.scavenge_ns,
+        );
+        add(
+            "/cpu/classes/user:cpu-nanoseconds",
+            Counter,
+            "Of this, for goroutines and for the scheduler itself.",
+            cpu.user_ns(),
+        );
+        for (name, waited_ns) in locks::read() {
+            add(name, Counter, "Time that threads have waited for such a lock.", waited_ns);
+        }
         add("/sched/gomaxprocs:threads", Gauge, "Goroutines that can run at the same time.", procs);
         add("/sched/goroutines:goroutines", Gauge, "Goroutines that live.", live);
         add("/sched/goroutines/running:goroutines", Gauge, "Goroutines that run now.", running);

@@ -108,6 +108,8 @@ shard! {
     spins,
     /// Time spent looking for work.
     spin_ns,
+    /// CPU time spent giving memory back.
+    scavenge_ns,
     /// Goroutines taken from the global queue.
     global_taken,
     /// Goroutines put into the global queue.

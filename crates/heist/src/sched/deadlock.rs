@@ -14,7 +14,7 @@
 use super::Sched;
 use crate::gmp::described::Described;
 use crate::gmp::{g, pool};
-use crate::sys::{stderr, thread};
+use crate::sys::{notify, stderr, thread};
 use heist_core::policy;
 use heist_core::status::Status;
 use heist_core::sync::Ordering;
@@ -41,9 +41,14 @@ impl Sched {
         if !self.config.deadlock_detection || runners == 0 || self.poll.has_waiters() {
             return false;
         }
-        let n_ms = self.lock.lock().n_ms;
+        // Not those that are still being made: each would excuse a thread that is not ours.
+        let n_ms = {
+            let locked = self.lock.lock();
+            locked.n_ms - locked.n_starting
+        };
         let threads = thread::count();
-        if !policy::nobody_else(threads, n_ms + SYSTEM_THREADS + runners) {
+        let ours = n_ms + SYSTEM_THREADS + runners + notify::idle_readers();
+        if !policy::nobody_else(threads, ours) {
             return false;
         }
         if self.earliest_timer() != NEVER || self.idle.count_all() != self.procs() {
@@ -95,5 +100,42 @@ impl<'a> Runner<'a> {
 impl Drop for Runner<'_> {
     fn drop(&mut self) {
         self.0.runners.fetch_sub(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Runtime;
+    use crate::sync::WaitGroup;
+    use std::sync::Arc;
+
+    /// DL-14: threads that are counted but not made yet do not stand for threads that are not the
+    /// runtime's and could wake somebody, such as the one that runs this test.
+    #[test]
+    fn threads_being_made_excuse_nobody() {
+        // SAFETY: the goroutine holds nothing.
+        let rt = Arc::new(unsafe { Runtime::builder().procs(1).build() }.expect("it starts"));
+        let gate = WaitGroup::new();
+        gate.add(1);
+        let waits = {
+            let (rt, gate) = (Arc::clone(&rt), gate.clone());
+            std::thread::spawn(move || rt.run(|| gate.wait()))
+        };
+        let sched = rt.sched();
+        while sched.n_live() != 1 || sched.idle.count_all() != 1 {
+            std::thread::yield_now();
+        }
+        let make = |n: i32| {
+            let mut locked = sched.lock.lock();
+            locked.n_ms = locked.n_ms.wrapping_add_signed(n);
+            locked.n_starting = locked.n_starting.wrapping_add_signed(n);
+        };
+        for _ in 0..100 {
+            make(1000);
+            assert!(!sched.is_dead(), "this thread could wake it");
+            make(-1000);
+        }
+        gate.done();
+        waits.join().expect("it ends");
     }
 }

@@ -193,7 +193,11 @@ impl Helper {
             }
             self.collect_stacks();
             if scavenging && asked & (WORK | SPARE | PROCS) == 0 {
+                let began_ns = thread::cpu_ns(thread::id());
                 let (_, more) = stack::scavenge();
+                if let Some((began, ended)) = began_ns.zip(thread::cpu_ns(thread::id())) {
+                    sched.stats.scavenge_ns.add_shared(ended - began);
+                }
                 scavenging = more;
                 if !more {
                     sched.helper.scavenged();

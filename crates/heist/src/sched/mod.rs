@@ -50,6 +50,7 @@ use crate::sys::{clock, stderr};
 use crossbeam_utils::CachePadded;
 use heist_core::global_queue::{GlobalLen, GlobalQueue};
 use heist_core::idle::{IdleProcs, IdleView};
+use heist_core::level_time::LevelTime;
 use heist_core::list::{DoubleList, List};
 use heist_core::lock_rank::Rank;
 use heist_core::policy::{PROCS_MAX, StealPolicy};
@@ -149,6 +150,8 @@ pub(crate) struct Locked {
     pub(crate) n_ms: u32,
     /// Of these, how many have not begun to run: each of them looks for an orphan first.
     pub(crate) n_starting: u32,
+    /// How long there were how many Ps.
+    pub(crate) proc_time: LevelTime,
 }
 
 /// A runtime's scheduler.
@@ -201,7 +204,9 @@ impl Sched {
     pub(crate) fn new(config: Config) -> std::io::Result<Self> {
         let procs = config.procs;
         let idle = IdleView::with_reserved(PROCS_MAX, config.latency_procs);
-        let mut idle_ps = IdleProcs::new(PROCS_MAX);
+        // Before any of them rests: no more time at rest than there is.
+        let proc_time = LevelTime::new(procs, clock::now_ns());
+        let mut idle_ps = IdleProcs::with_clock(PROCS_MAX, clock::now_ns);
         for id in (0..procs).rev() {
             idle_ps.put(&idle, id, false);
         }
@@ -229,6 +234,7 @@ impl Sched {
                     stackless: List::new(),
                     n_ms: 0,
                     n_starting: 0,
+                    proc_time,
                 },
                 GlobalLen::new(),
             )),

@@ -10,6 +10,7 @@ use super::stop::{Reins, World};
 use super::{Locked, Sched};
 use crate::gmp::p::Stopped;
 use crate::gmp::{G, M, P};
+use crate::sys::clock;
 use crate::sys::cpu::DefaultProcs;
 use crate::sys::lock::Guard;
 use heist_core::list::List;
@@ -154,6 +155,7 @@ impl World<'_> {
         let mut locked = sched.lock.lock();
         locked.global.prepend(sched.global_len(), &mut queued);
         locked.global.prepend_stopped(sched.global_len(), &mut stopped);
+        locked.proc_time.set(n, clock::now_ns());
         drop(locked);
         sched.table.set_live(n);
         // SAFETY: thieves hold a P, and the world is stopped.

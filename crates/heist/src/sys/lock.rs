@@ -12,10 +12,11 @@
 //!
 //! GO: lock_futex.go.
 
+use super::clock;
 use super::futex::Kernel;
 use heist_core::lock_rank::Rank;
 use heist_core::note::Futex;
-use heist_core::sync::{AtomicU32, Ordering};
+use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
@@ -27,6 +28,14 @@ const CONTENDED: u32 = 2;
 /// and being woken costs a thousand times that.
 const SPINS: u32 = 200;
 
+/// How long threads have waited for locks, by rank.
+static WAITED_NS: [AtomicU64; Rank::COUNT] = [const { AtomicU64::new(0) }; Rank::COUNT];
+
+/// How long threads of this process have slept for locks of this rank.
+pub(crate) fn waited_ns(rank: Rank) -> u64 {
+    WAITED_NS[rank as usize].load(Ordering::Relaxed)
+}
+
 /// Data behind the runtime's mutex, and data beside it that needs no lock but shares its cache line,
 /// because both change together.
 #[derive(Debug)]
@@ -34,8 +43,7 @@ const SPINS: u32 = 200;
 pub(crate) struct Lock<T, B = ()> {
     word: AtomicU32,
     beside: B,
-    /// Its place in the lock order, checked in debug builds.
-    #[cfg_attr(not(debug_assertions), allow(dead_code))]
+    /// Its place in the lock order, checked in debug builds; and its name in the metrics.
     rank: Rank,
     data: UnsafeCell<T>,
 }
@@ -98,9 +106,12 @@ impl<T, B> Lock<T, B> {
                 return;
             }
         }
+        let from_ns = clock::now_ns();
         while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
             Kernel.wait(&self.word, CONTENDED, None);
         }
+        let waited_ns = clock::now_ns() - from_ns;
+        WAITED_NS[self.rank as usize].fetch_add(waited_ns, Ordering::Relaxed);
     }
 
     /// Gives back a lock whose guard was forgotten.

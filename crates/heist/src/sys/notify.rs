@@ -7,7 +7,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 pub(crate) const HANGUP: i32 = libc::SIGHUP;
 pub(crate) const INTERRUPT: i32 = libc::SIGINT;
@@ -20,6 +20,21 @@ pub(crate) const WINDOW_CHANGE: i32 = libc::SIGWINCH;
 
 /// Where the handler writes; -1: nowhere yet.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
+
+/// How many threads read the pipe for nobody.
+static IDLE_READERS: AtomicU32 = AtomicU32::new(0);
+
+/// Says whether somebody waits for what the thread reads that reads the pipe.
+pub(crate) fn set_idle_readers(n: u32) {
+    // ORDERING: SeqCst: said before somebody begins to wait for a signal.
+    IDLE_READERS.store(n, Ordering::SeqCst);
+}
+
+/// Threads that read the pipe for nobody, and so can wake nobody.
+pub(crate) fn idle_readers() -> u32 {
+    // ORDERING: see `set_idle_readers`.
+    IDLE_READERS.load(Ordering::SeqCst)
+}
 
 /// Whether a program may ask for a signal: not for those that cannot be caught, that mean a fault,
 /// or that the runtime uses itself.

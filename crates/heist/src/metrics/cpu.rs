@@ -1,0 +1,37 @@
+//! What became of the CPU time that the program could have used.
+//!
+//! A P that is there for a second is a second of CPU time, used or not. Both ends of a rest are under
+//! the scheduler lock, so the time at rest is exact and nothing is counted while a P is in use.
+//!
+//! GO: mstats.go cpuStats.
+
+use crate::sched::Sched;
+use crate::sys::clock;
+
+/// CPU time by what it was used for, in nanoseconds, at one moment.
+pub(super) struct CpuTime {
+    /// All of it.
+    pub(super) total_ns: u64,
+    /// Ps at rest.
+    pub(super) idle_ns: u64,
+    /// Giving memory back, by a thread without a P.
+    pub(super) scavenge_ns: u64,
+}
+
+impl CpuTime {
+    pub(super) fn read(sched: &Sched) -> Self {
+        let scavenge_ns = sched.stats.scavenge_ns.get();
+        let locked = sched.lock.lock();
+        let now = clock::now_ns();
+        Self {
+            total_ns: locked.proc_time.total_ns(now) + scavenge_ns,
+            idle_ns: locked.idle_ps.rested_ns(now),
+            scavenge_ns,
+        }
+    }
+
+    /// The rest: goroutines, the search for them, and the scheduler.
+    pub(super) const fn user_ns(&self) -> u64 {
+        self.total_ns.saturating_sub(self.idle_ns + self.scavenge_ns)
+    }
+}
