@@ -11,6 +11,9 @@ mod cli;
 mod contract;
 mod go_twin;
 mod hello;
+#[allow(dead_code, reason = "a hello server needs a part of it")]
+#[path = "../../crates/heist/examples/http_server/http1.rs"]
+mod http1;
 mod job;
 mod load;
 mod one;

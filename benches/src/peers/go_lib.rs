@@ -16,7 +16,6 @@ use crate::contract::blocking::{
 use crate::job::Job;
 use crate::reading::{Outcome, cannot};
 use crate::workloads::dispatch::blocking as dispatch;
-use crate::workloads::servers;
 
 pub struct GoLib;
 
@@ -200,7 +199,6 @@ impl Net for GoLib {
 
 pub fn run(job: Job<'_>) -> Outcome {
     match job.workload {
-        "http" => cannot(servers::NO_HTTP_LIBRARY),
         "start_stop" => cannot("go-lib's scheduler is global and never stops"),
         other => dispatch::tasks::<GoLib>(job)
             .or_else(|| dispatch::channels::<GoLib, GoLib>(job))

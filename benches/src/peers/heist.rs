@@ -10,9 +10,9 @@ use crate::contract::blocking::{
     Announce, Channels, Gate, Group, Locks, Select, SharedReceiver, Tasks, Timers,
 };
 use crate::job::Job;
-use crate::reading::{Outcome, cannot};
+use crate::reading::Outcome;
 use crate::workloads::dispatch::blocking as dispatch;
-use crate::workloads::{servers, start_stop};
+use crate::workloads::start_stop;
 
 pub struct Heist;
 
@@ -163,7 +163,6 @@ super::std_like_sockets!(Heist, TcpListener, TcpStream);
 
 pub fn run(job: Job<'_>) -> Outcome {
     match job.workload {
-        "http" => cannot(servers::NO_HTTP_LIBRARY),
         "start_stop" => start_stop::measure(|| runtime(job.procs).run(|| ())),
         other => dispatch::tasks::<Heist>(job)
             .or_else(|| dispatch::channels::<Heist, Heist>(job))

@@ -13,7 +13,6 @@ use crate::contract::blocking::{Channels, Gate, Group, Locks, Tasks, Timers};
 use crate::job::Job;
 use crate::reading::{Outcome, cannot};
 use crate::workloads::dispatch::blocking as dispatch;
-use crate::workloads::servers;
 
 pub struct May;
 
@@ -152,7 +151,6 @@ pub fn run(job: Job<'_>) -> Outcome {
     match job.workload {
         "chan_mpmc" | "chan_mpsc" | "chan_spsc" | "select" => cannot(UNBOUNDED),
         "blocking" => cannot("may has no way to announce a blocking call"),
-        "http" => cannot(servers::NO_HTTP_LIBRARY),
         "start_stop" => cannot("may's scheduler is global and never stops"),
         other => dispatch::tasks::<May>(job)
             .or_else(|| dispatch::channels::<May, May>(job))

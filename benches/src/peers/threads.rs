@@ -9,7 +9,7 @@ use crate::contract::blocking::{Announce, Channels, Gate, Group, Locks, Tasks, T
 use crate::job::Job;
 use crate::reading::{Figures, Outcome, cannot};
 use crate::workloads::dispatch::blocking as dispatch;
-use crate::workloads::{servers, start_stop};
+use crate::workloads::start_stop;
 
 pub struct Threads;
 
@@ -152,7 +152,6 @@ pub fn run(job: Job<'_>) -> Outcome {
         "chan_mpmc" => cannot("std's receiver cannot be shared"),
         "select" => cannot("std's channels have no select"),
         "uneven_tree" => cannot("at most 10,000 OS threads"),
-        "http" => cannot(servers::NO_HTTP_LIBRARY),
         "start_stop" => {
             let cycle = || thread::spawn(|| ()).join().expect("thread panicked");
             let one = |figures: Figures| figures.with_note(Some("one thread, there is no pool"));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -176,9 +177,12 @@ impl Announce for Tokio {
 
 super::tokio_like_sockets!(Tokio, TcpListener, TcpStream);
 
-async fn serve_with_hyper(stream: TcpStream) {
+pub async fn serve_with_hyper(stream: TcpStream) {
     async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-        Ok(Response::new(Full::new(Bytes::from_static(b"Hello, World!"))))
+        let mut response = Response::new(Full::new(Bytes::from_static(servers::HELLO)));
+        let text = HeaderValue::from_static("text/plain");
+        response.headers_mut().insert(CONTENT_TYPE, text);
+        Ok(response)
     }
     // A connection that breaks ends its task, as in any server.
     let _ = hyper::server::conn::http1::Builder::new()

@@ -2,7 +2,8 @@
 //!
 //! What a server does with its bytes is written once here and driven by tasks that block and by
 //! futures alike. `http_raw` is the same smallest server for everyone. `http` is the server that
-//! programs of that world use; only peers that have one take part.
+//! programs of that world use: a library where there is one, and for peers that block the one of
+//! heist's examples.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -10,12 +11,14 @@ use std::sync::mpsc;
 use std::thread;
 
 use crate::contract::blocking::{Net, Tasks};
+use crate::http1;
 use crate::load::{self, EchoLoad};
 use crate::reading::{Outcome, cannot};
 use crate::wrk;
 
 /// Larger than any request here; one read a request is the common case for everyone.
 pub const BUFFER_BYTES: usize = 4096;
+pub const HELLO: &[u8] = b"Hello, World!";
 const HTTP_ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\
     content-length: 13\r\n\r\nHello, World!";
 
@@ -29,7 +32,7 @@ pub enum Service {
     },
     /// The smallest server that keeps connections alive: no header is looked at.
     HttpRaw,
-    /// What the peer's world uses.
+    /// What the peer's world uses: it reads heads and writes dates.
     HttpLibrary,
 }
 
@@ -112,9 +115,13 @@ pub fn under_load(service: Service, server: impl FnOnce(Listening) + Send + 'sta
 }
 
 pub fn blocking<R: Net>(procs: usize, service: Service) -> Outcome {
-    under_load(service, move |listening| {
+    let outcome = under_load(service, move |listening| {
         R::run(procs, move || serve::<R>(service, &listening));
-    })
+    });
+    match service {
+        Service::HttpLibrary => outcome.map(|figures| figures.with_note(Some("httparse"))),
+        _ => outcome,
+    }
 }
 
 fn serve<R: Tasks + Net>(service: Service, listening: &Listening) {
@@ -124,7 +131,10 @@ fn serve<R: Tasks + Net>(service: Service, listening: &Listening) {
         let stream = R::accept(&listener).expect("cannot accept");
         // A connection that breaks ends its task, as in any server.
         R::spawn(move || {
-            let _ = converse(service, stream);
+            let _ = match service {
+                Service::HttpLibrary => http1::serve(stream, |_| http1::Response::text(HELLO)),
+                _ => converse(service, stream),
+            };
         });
     }
 }
@@ -165,16 +175,23 @@ mod stackless {
         service: Service,
         connection: impl Fn(R::Stream) -> F + Send + 'static,
     ) -> Outcome {
-        under_load(service, move |listening| {
-            R::run(procs, async move {
-                let (listener, address) = R::listen().await.expect("cannot listen");
-                listening.send(address).expect("the load generator is gone");
-                loop {
-                    let stream = R::accept(&listener).await.expect("cannot accept");
-                    R::spawn(connection(stream));
-                }
-            });
-        })
+        under_load(service, move |listening| run::<R, F>(procs, listening, connection))
+    }
+
+    /// Serves until the process ends.
+    pub fn run<R: Net, F: Future<Output = ()> + Send + 'static>(
+        procs: usize,
+        listening: Listening,
+        connection: impl Fn(R::Stream) -> F + Send + 'static,
+    ) {
+        R::run(procs, async move {
+            let (listener, address) = R::listen().await.expect("cannot listen");
+            listening.send(address).expect("the load generator is gone");
+            loop {
+                let stream = R::accept(&listener).await.expect("cannot accept");
+                R::spawn(connection(stream));
+            }
+        });
     }
 
     async fn converse<R: Net>(service: Service, mut stream: R::Stream) -> io::Result<()> {
@@ -225,6 +242,54 @@ mod tests {
         assert_eq!(answers(Service::HttpRaw, &[&two]), HTTP_ANSWER.repeat(2));
         assert_eq!(answers(Service::HttpRaw, &[&two[..20]]), b"");
         assert_eq!(answers(Service::HttpRaw, &[&two[..20], &two[20..]]), HTTP_ANSWER.repeat(2));
+    }
+
+    /// The status and the names of the headers of what a server says to a GET, and its body.
+    fn hello_of(server: impl FnOnce(Listening) + Send + 'static) -> (u16, Vec<String>, Vec<u8>) {
+        let (listening, address) = mpsc::channel();
+        thread::spawn(move || server(listening));
+        let mut stream = std::net::TcpStream::connect(address.recv().unwrap()).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(HELLO) {
+            let mut piece = [0; 512];
+            let n = stream.read(&mut piece).unwrap();
+            assert!(n > 0, "{}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&piece[..n]);
+        }
+        let mut headers = [httparse::EMPTY_HEADER; 16];
+        let mut parsed = httparse::Response::new(&mut headers);
+        let httparse::Status::Complete(head) = parsed.parse(&answer).unwrap() else {
+            panic!("the head is cut off");
+        };
+        let code = parsed.code.unwrap();
+        let mut names: Vec<_> =
+            parsed.headers.iter().map(|header| header.name.to_lowercase()).collect();
+        names.sort();
+        (code, names, answer[head..].to_vec())
+    }
+
+    fn hello() -> (u16, Vec<String>, Vec<u8>) {
+        let names = ["content-length", "content-type", "date"].map(str::to_owned).to_vec();
+        (200, names, HELLO.to_vec())
+    }
+
+    #[test]
+    fn http_says_what_every_peer_says() {
+        use crate::peers::heist::Heist;
+        let served = hello_of(|listening| {
+            Heist::run(2, move || serve::<Heist>(Service::HttpLibrary, &listening));
+        });
+        assert_eq!(served, hello());
+    }
+
+    #[cfg(feature = "peer-tokio")]
+    #[test]
+    fn hyper_says_what_every_peer_says() {
+        use crate::peers::tokio::{Tokio, serve_with_hyper};
+        let served =
+            hello_of(|listening| stackless::run::<Tokio, _>(2, listening, serve_with_hyper));
+        assert_eq!(served, hello());
     }
 
     #[test]

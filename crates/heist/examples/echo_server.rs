@@ -21,7 +21,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn echo(mut stream: TcpStream) -> io::Result<()> {
+/// Sends back what comes, until the end.
+pub fn echo(mut stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = [0; 4096];
     loop {

@@ -1,7 +1,8 @@
 //! TLS on goroutines: rustls's blocking streams work on our sockets as they are.
 //!
 //! Both ends are in this program, with a certificate that is made for tests and good for nothing
-//! else.
+//! else. With an address it is only the server: `cargo run --release --example tls_echo --
+//! 127.0.0.1:7003`, then `openssl s_client -quiet -connect 127.0.0.1:7003`.
 
 use heist::net::{TcpListener, TcpStream};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -25,9 +26,10 @@ fn main() -> Result<(), AnyError> {
         .with_single_cert(vec![certificate.clone()], key)?;
     let config = Arc::new(config);
 
-    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let wanted = std::env::args().nth(1);
+    let listener = TcpListener::bind(wanted.as_deref().unwrap_or("127.0.0.1:0"))?;
     let address = listener.local_addr()?;
-    heist::go(move || {
+    let server = heist::go(move || {
         for stream in listener.incoming().flatten() {
             let config = Arc::clone(&config);
             heist::go(move || {
@@ -37,6 +39,11 @@ fn main() -> Result<(), AnyError> {
             });
         }
     });
+
+    if wanted.is_some() {
+        println!("listening at {address}");
+        return server.join().map_err(|error| error.to_string().into());
+    }
 
     let mut roots = RootCertStore::empty();
     roots.add(certificate)?;

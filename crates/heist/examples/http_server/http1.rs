@@ -1,0 +1,313 @@
+//! HTTP/1.1 on any stream, in blocking style: heads are read by httparse, connections are kept alive,
+//! and requests that come together are answered together.
+//!
+//! Bodies are read whole, with a length in front; chunked ones are refused.
+
+use std::io::{self, Read, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Heads may be so long.
+const HEAD_MAX: usize = 16 << 10;
+const HEADERS_MAX: usize = 64;
+/// Bodies may be so long.
+const BODY_MAX: usize = 1 << 20;
+/// Answers are sent at the latest when there is so much of them.
+const OUTGOING_MAX: usize = 64 << 10;
+
+/// A request that came whole.
+#[derive(Debug)]
+pub struct Request<'a> {
+    pub method: &'a str,
+    pub target: &'a str,
+    pub body: &'a [u8],
+}
+
+/// What to say to it.
+#[derive(Debug)]
+pub struct Response<'a> {
+    pub status: &'static str,
+    pub content_type: &'static str,
+    pub body: &'a [u8],
+}
+
+impl<'a> Response<'a> {
+    pub const fn text(body: &'a [u8]) -> Self {
+        Self { status: "200 OK", content_type: "text/plain", body }
+    }
+}
+
+/// Serves a connection until either side ends it.
+///
+/// # Errors
+/// What the stream answers; `UnexpectedEof` if it ends within a request.
+pub fn serve<S: Read + Write>(
+    mut stream: S,
+    answer: impl for<'a> Fn(&Request<'a>) -> Response<'a>,
+) -> io::Result<()> {
+    let mut incoming = Incoming::new();
+    let mut outgoing = Outgoing::new();
+    let mut told_to_continue = false;
+    loop {
+        match incoming.next() {
+            Next::Request(request, head) => {
+                told_to_continue = false;
+                let ends = if head.keep_alive { Ends::No } else { Ends::AfterThis };
+                outgoing.push(&answer(&request), head.wants_body, ends);
+                let n = head.len + head.body_len;
+                incoming.settle(n);
+                if ends == Ends::AfterThis {
+                    return outgoing.send(&mut stream);
+                }
+                if outgoing.bytes.len() < OUTGOING_MAX {
+                    continue;
+                }
+            }
+            Next::Partial { expects_continue: true } if !told_to_continue => {
+                told_to_continue = true;
+                outgoing.bytes.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            }
+            Next::Partial { .. } => {}
+            Next::Refused(status) => {
+                let refusal = Response { status, content_type: "text/plain", body: b"" };
+                outgoing.push(&refusal, true, Ends::AfterThis);
+                return outgoing.send(&mut stream);
+            }
+        }
+        outgoing.send(&mut stream)?;
+        if incoming.read(&mut stream)? == 0 {
+            return if incoming.is_empty() {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            };
+        }
+    }
+}
+
+/// What has come and is not answered.
+struct Incoming {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+/// What a head says about its request.
+struct Head {
+    len: usize,
+    body_len: usize,
+    keep_alive: bool,
+    expects_continue: bool,
+    /// Whether the answer has a body: not for HEAD.
+    wants_body: bool,
+}
+
+enum Next<'a> {
+    Request(Request<'a>, Head),
+    Partial { expects_continue: bool },
+    Refused(&'static str),
+}
+
+impl Incoming {
+    fn new() -> Self {
+        Self { buffer: vec![0; 4096], start: 0, end: 0 }
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// The first request of what has come.
+    fn next(&self) -> Next<'_> {
+        let bytes = &self.buffer[self.start..self.end];
+        if bytes.is_empty() {
+            return Next::Partial { expects_continue: false };
+        }
+        let mut headers = [const { std::mem::MaybeUninit::uninit() }; HEADERS_MAX];
+        let mut request = httparse::Request::new(&mut []);
+        let len = match request.parse_with_uninit_headers(bytes, &mut headers) {
+            Ok(httparse::Status::Complete(len)) => len,
+            Ok(httparse::Status::Partial) if bytes.len() < HEAD_MAX => {
+                return Next::Partial { expects_continue: false };
+            }
+            Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+                return Next::Refused("431 Request Header Fields Too Large");
+            }
+            Err(_) => return Next::Refused("400 Bad Request"),
+        };
+        let head = match Head::of(&request, len) {
+            Ok(head) => head,
+            Err(status) => return Next::Refused(status),
+        };
+        let Some(body) = bytes.get(len..len + head.body_len) else {
+            return Next::Partial { expects_continue: head.expects_continue };
+        };
+        let (Some(method), Some(target)) = (request.method, request.path) else {
+            return Next::Refused("400 Bad Request");
+        };
+        Next::Request(Request { method, target, body }, head)
+    }
+
+    /// So many bytes are answered.
+    fn settle(&mut self, n: usize) {
+        self.start += n;
+        if self.is_empty() {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Reads more. Makes room for it first: what is left of a request moves to the front.
+    fn read(&mut self, stream: &mut impl Read) -> io::Result<usize> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        if self.end == self.buffer.len() {
+            // `next` refuses what is longer than a head and a body may be.
+            self.buffer.resize(self.buffer.len() * 2, 0);
+        }
+        let n = stream.read(&mut self.buffer[self.end..])?;
+        self.end += n;
+        Ok(n)
+    }
+}
+
+impl Head {
+    fn of(request: &httparse::Request<'_, '_>, len: usize) -> Result<Self, &'static str> {
+        const BAD: &str = "400 Bad Request";
+        let is_1_1 = request.version == Some(1);
+        let mut head = Self {
+            len,
+            body_len: 0,
+            keep_alive: is_1_1,
+            expects_continue: false,
+            wants_body: request.method != Some("HEAD"),
+        };
+        let (mut has_host, mut body_len) = (false, None);
+        for header in &*request.headers {
+            let (name, value) = (header.name, header.value);
+            // Most headers are none of these; their lengths tell.
+            match name.len() {
+                4 if name.eq_ignore_ascii_case("host") => has_host = true,
+                6 if name.eq_ignore_ascii_case("expect") => {
+                    head.expects_continue = value.eq_ignore_ascii_case(b"100-continue");
+                }
+                10 if name.eq_ignore_ascii_case("connection") => {
+                    if has_token(value, b"close") {
+                        head.keep_alive = false;
+                    } else if has_token(value, b"keep-alive") {
+                        head.keep_alive = true;
+                    }
+                }
+                14 if name.eq_ignore_ascii_case("content-length") => {
+                    let n = parse_length(value).ok_or(BAD)?;
+                    if body_len.replace(n).is_some_and(|other| other != n) {
+                        return Err(BAD);
+                    }
+                }
+                17 if name.eq_ignore_ascii_case("transfer-encoding") => {
+                    return Err("501 Not Implemented");
+                }
+                _ => {}
+            }
+        }
+        if is_1_1 && !has_host {
+            return Err(BAD);
+        }
+        head.body_len = body_len.unwrap_or(0);
+        if head.body_len > BODY_MAX {
+            return Err("413 Content Too Large");
+        }
+        Ok(head)
+    }
+}
+
+fn has_token(list: &[u8], token: &[u8]) -> bool {
+    list.split(|&byte| byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
+}
+
+/// Digits and nothing else: no sign, which `parse` would take.
+fn parse_length(value: &[u8]) -> Option<usize> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// Whether the connection ends after an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    No,
+    AfterThis,
+}
+
+/// Answers that are not sent yet.
+struct Outgoing {
+    bytes: Vec<u8>,
+    date: Date,
+}
+
+impl Outgoing {
+    fn new() -> Self {
+        Self { bytes: Vec::with_capacity(512), date: Date::new() }
+    }
+
+    fn push(&mut self, response: &Response<'_>, with_body: bool, ends: Ends) {
+        let Response { status, content_type, body } = response;
+        let out = &mut self.bytes;
+        for part in ["HTTP/1.1 ", status, "\r\ncontent-type: ", content_type] {
+            out.extend_from_slice(part.as_bytes());
+        }
+        out.extend_from_slice(b"\r\ncontent-length: ");
+        push_number(out, body.len());
+        out.extend_from_slice(b"\r\ndate: ");
+        out.extend_from_slice(self.date.now().as_bytes());
+        if ends == Ends::AfterThis {
+            out.extend_from_slice(b"\r\nconnection: close");
+        }
+        out.extend_from_slice(b"\r\n\r\n");
+        if with_body {
+            out.extend_from_slice(body);
+        }
+    }
+
+    fn send(&mut self, stream: &mut impl Write) -> io::Result<()> {
+        if !self.bytes.is_empty() {
+            stream.write_all(&self.bytes)?;
+            self.bytes.clear();
+        }
+        Ok(())
+    }
+}
+
+fn push_number(out: &mut Vec<u8>, mut n: usize) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// The time of day as HTTP writes it. Written anew once a second.
+struct Date {
+    second: u64,
+    text: String,
+}
+
+impl Date {
+    const fn new() -> Self {
+        Self { second: 0, text: String::new() }
+    }
+
+    fn now(&mut self) -> &str {
+        let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        if second != self.second || self.text.is_empty() {
+            self.second = second;
+            self.text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+        }
+        &self.text
+    }
+}
