@@ -92,6 +92,7 @@ pub struct Builder {
     on_panic: PanicPolicy,
     shutdown_timeout: Duration,
     quantum: Duration,
+    exact_quantum: bool,
     wake_up_bound: Duration,
     forced_preemption: bool,
     deadlock_detection: bool,
@@ -117,6 +118,7 @@ impl Default for Builder {
             on_panic: PanicPolicy::Isolate,
             shutdown_timeout: SHUTDOWN_TIMEOUT,
             quantum: Duration::from_nanos(QUANTUM_NS),
+            exact_quantum: false,
             wake_up_bound: Duration::from_nanos(WAKE_UP_NS),
             forced_preemption: true,
             deadlock_detection: true,
@@ -215,6 +217,14 @@ impl Builder {
         self
     }
 
+    /// The same, and the environment does not change it. For tests about slices, or about an order
+    /// that the end of one would disturb.
+    #[doc(hidden)]
+    pub const fn exact_quantum(mut self, quantum: Duration) -> Self {
+        self.exact_quantum = true;
+        self.quantum(quantum)
+    }
+
     /// How long a goroutine whose timer is due, or whose socket is ready, waits while every
     /// processor runs something that does not let go; 1 ms unless told otherwise. Then the one that
     /// has run longest gives way.
@@ -302,6 +312,7 @@ impl Builder {
                     Err(_) => return wrong("chaos=SEED with a number"),
                 },
                 ("quantum", text) => match duration(text) {
+                    Some(_) if self.exact_quantum => {}
                     Some(quantum) => self.quantum = quantum,
                     None => {
                         return wrong("quantum=DURATION with a unit, such as 500us, 10ms or 1s");

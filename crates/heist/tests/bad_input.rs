@@ -35,7 +35,7 @@ fn options_without_sense_are_refused() {
         let text = refusal(builder().stack_size(bytes));
         assert!(text.starts_with("stack_size: ") && text.contains("1073741824"), "{text}");
     }
-    assert!(refusal(builder().quantum(std::time::Duration::ZERO)).starts_with("quantum: "));
+    assert!(refusal(builder().exact_quantum(std::time::Duration::ZERO)).starts_with("quantum: "));
     assert!(refusal(builder().max_threads(0)).starts_with("max_threads: "));
     assert!(refusal(builder().name("a\0b")).starts_with("name: "));
     let policy = StealPolicy::go().with_tries(0);

@@ -149,8 +149,10 @@ fn a_spinner_sees_the_flag() {
 /// longer if the machine is busy, so the longest of a few tries decides; it is never shorter.
 #[test]
 fn hogs_take_turns_of_ten_milliseconds() {
+    const SLICE: Duration = Duration::from_millis(10);
     let good = (0..10).any(|_| {
-        let turns = runtime(1).run(|| {
+        let rt = matrix::start(Runtime::builder().procs(1).exact_quantum(SLICE));
+        let turns = rt.run(|| {
             let turn = Arc::new(AtomicU64::new(u64::MAX));
             let from = Instant::now();
             let hogs: Vec<_> = (0..2)

@@ -82,7 +82,7 @@ impl Log {
 fn one_processor(policy: StealPolicy) -> Runtime {
     // No slice ends in the middle of an order.
     let quantum = std::time::Duration::from_secs(3600);
-    matrix::start(Runtime::builder().procs(1).steal_policy(policy).quantum(quantum))
+    matrix::start(Runtime::builder().procs(1).steal_policy(policy).exact_quantum(quantum))
 }
 
 /// Spawns `n` from the calling goroutine, blocks, and returns the order in which they ran.

@@ -334,7 +334,7 @@ fn latencies_are_sampled() {
 #[test]
 fn a_latency_is_the_time_in_the_queue() {
     const HELD: Duration = Duration::from_millis(20);
-    let rt = matrix::plain(1);
+    let rt = matrix::start(heist::Runtime::builder().procs(1).exact_quantum(10 * HELD));
     rt.run(|| {
         // More than eight, so that at least one of them is measured.
         let handles: Vec<_> = (0..16).map(|_| go(|| ())).collect();

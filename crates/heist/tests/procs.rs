@@ -99,7 +99,7 @@ fn with_a_hog_on_p0(rt: &Runtime, on_last: impl FnOnce(&AtomicBool) + Send) {
 /// it was, goes on with the first one.
 #[test]
 fn shrinking_keeps_the_order() {
-    let rt = matrix::plain(2);
+    let rt = matrix::whole_slices(2);
     let order = Arc::new(Mutex::new(Vec::new()));
     with_a_hog_on_p0(&rt, |stop| {
         let say = |what: &'static str| {
@@ -249,7 +249,7 @@ fn goroutines_that_call_are_stopped() {
 /// GM-02: goroutines that run when the world stops go on with the same thread and processor.
 #[test]
 fn running_goroutines_keep_their_thread_and_processor() {
-    let rt = matrix::plain(4);
+    let rt = matrix::whole_slices(4);
     let stop = Arc::new(AtomicBool::new(false));
     let moved = Arc::new(AtomicU64::new(0));
     let looked: Arc<[AtomicU64; 2]> = Arc::default();

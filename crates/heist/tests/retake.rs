@@ -198,7 +198,7 @@ fn a_p_that_is_handed_off_runs_what_it_would_find() {
 #[test]
 fn a_slice_does_not_begin_before_a_rest() {
     const SLICE: Duration = Duration::from_millis(50);
-    let rt = matrix::start(Runtime::builder().procs(1).quantum(SLICE));
+    let rt = matrix::start(Runtime::builder().procs(1).exact_quantum(SLICE));
     let asked = || rt.metrics().get("/heist/preempt/asked:events").unwrap();
     let forced = || rt.metrics().get("/heist/preempt/forced:events").unwrap();
     let mut valid = 0;

@@ -66,7 +66,7 @@ impl Case {
     }
 }
 
-/// No slice ends within a test.
+/// No slice ends within a test, unless the environment asks for shorter ones.
 const LONG_QUANTUM: Duration = Duration::from_secs(3600);
 
 /// Starts a runtime.
@@ -78,6 +78,12 @@ pub fn start(builder: Builder) -> Runtime {
 /// A runtime without chaos.
 pub fn plain(procs: usize) -> Runtime {
     start(Runtime::builder().procs(procs).quantum(LONG_QUANTUM))
+}
+
+/// A runtime without chaos in which no slice ends, whatever the environment says: for tests that would
+/// see it.
+pub fn whole_slices(procs: usize) -> Runtime {
+    start(Runtime::builder().procs(procs).exact_quantum(LONG_QUANTUM))
 }
 
 fn fresh_seed() -> u64 {
@@ -116,8 +122,17 @@ pub fn each(body: impl Fn(&Case, &Runtime)) {
 
 /// Runs `body` with a runtime of each given configuration.
 pub fn each_of(cases: &[Case], body: impl Fn(&Case, &Runtime)) {
+    each_built(cases, Case::builder, body);
+}
+
+/// The same with whole slices; see [`whole_slices`].
+pub fn each_whole(cases: &[Case], body: impl Fn(&Case, &Runtime)) {
+    each_built(cases, |case| case.builder().exact_quantum(LONG_QUANTUM), body);
+}
+
+fn each_built(cases: &[Case], build: impl Fn(&Case) -> Builder, body: impl Fn(&Case, &Runtime)) {
     for case in cases {
-        let rt = Arc::new(case.runtime());
+        let rt = Arc::new(start(build(case)));
         let watched = Arc::clone(&rt);
         let watchdog = Watchdog::new(PATIENCE, move || format!("{:#?}", testing::sample(&watched)));
         named(case, || body(case, &rt));

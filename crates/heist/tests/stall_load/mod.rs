@@ -4,12 +4,15 @@
 //! Two test programs share it: the same load on two allocators. A second each by default, longer
 //! with `HEIST_STRESS_SECS`. The seed is printed; the threads do what they like all the same.
 
+mod talk;
+
 use heist::goroutine::Builder;
 use heist::{JoinHandle, Runtime, go, lock_os_thread, no_preempt, testing, yield_now};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{PipeReader, PipeWriter, Read, Write as _};
+use std::net::SocketAddr;
 use std::panic::{catch_unwind, resume_unwind};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -92,6 +95,7 @@ pub fn run(procs: usize) {
 fn load(shared: &Arc<Shared>, until: Instant, seed: u64) -> u64 {
     let mut spawned = 0;
     let blocked: Vec<_> = (0..N_BLOCKED).map(|_| block_in_reads(shared)).collect();
+    let (echo, server) = talk::start_echo();
     let mut workers: Vec<(u64, JoinHandle<u64>)> = Vec::new();
     let mut random = seed;
     for round in 0.. {
@@ -113,12 +117,14 @@ fn load(shared: &Arc<Shared>, until: Instant, seed: u64) -> u64 {
         workers.push((
             n,
             go(move || {
-                work(&task, n);
+                work(&task, n, echo);
                 task.ended.fetch_add(1, Ordering::SeqCst);
                 n
             }),
         ));
     }
+    server.cancel();
+    assert!(server.join().unwrap_err().is_cancelled());
     for (writer, handle) in blocked {
         drop(writer);
         handle.join().expect("the pipe ends");
@@ -141,9 +147,9 @@ fn block_in_reads(shared: &Arc<Shared>) -> (PipeWriter, JoinHandle<()>) {
 }
 
 /// What a goroutine does: one of everything.
-fn work(shared: &Arc<Shared>, n: u64) {
+fn work(shared: &Arc<Shared>, n: u64, echo: SocketAddr) {
     let short = Duration::from_micros(n % 1000);
-    match n % 14 {
+    match n % 19 {
         0 => allocate(n),
         1 => {
             let mut held = shared.lock.lock().unwrap();
@@ -155,13 +161,18 @@ fn work(shared: &Arc<Shared>, n: u64) {
         3 => panic_and_catch(n),
         4 => use_thread_locals(n),
         5 => assert_eq!(thread::spawn(move || n).join().unwrap(), n),
-        6 if n % PROGRAM_EVERY < 14 => assert!(Command::new("true").status().unwrap().success()),
+        6 if n % PROGRAM_EVERY < 19 => assert!(Command::new("true").status().unwrap().success()),
         6 | 7 => thread::sleep(short),
         8 => heist::time::sleep(short),
         9 => talk_through_a_pipe(n as u8),
         10 => compute(Duration::from_micros(700)),
         11 => stay_on_the_thread(n),
         12 => heist::blocking(|| thread::sleep(short)),
+        13 => talk::through_a_channel(n / 19),
+        14 => talk::through_a_select(n / 19),
+        15 => talk::with_timers(n / 19),
+        16 => talk::over_a_socket(n / 19, echo),
+        17 => talk::cancelled(n / 19),
         _ => {
             let _guard = no_preempt();
             compute(short);
@@ -253,7 +264,7 @@ fn stay_on_the_thread(n: u64) {
             assert_eq!(std::mem::take(owner), n, "somebody else was here");
         });
     };
-    if n % 28 < 14 {
+    if (n / 19).is_multiple_of(2) {
         Builder::new().os_thread().spawn(stay).unwrap().join().unwrap();
     } else {
         let _guard = lock_os_thread();
