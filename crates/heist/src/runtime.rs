@@ -7,6 +7,7 @@ use crate::goroutine::{self, JoinError, JoinHandle, SpawnError};
 use crate::metrics::{Metrics, ProcStats};
 use crate::procs;
 use crate::sched::deadlock::Runner;
+use crate::sched::guest::Guest;
 use crate::sched::helper::Helper;
 use crate::sched::shutdown::Closed;
 use crate::sched::sysmon::Sysmon;
@@ -88,6 +89,50 @@ impl Runtime {
         }
     }
 
+    /// As [`run`](Self::run), on the calling thread: the goroutine is locked to it from beginning to
+    /// end, as by [`lock_os_thread`](crate::lock_os_thread).
+    ///
+    /// For what must happen on one thread, above all on the first thread of a process: many GUI and
+    /// graphics libraries ask for that.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run); and on a goroutine, whose thread is not its own.
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().build() }?;
+    /// let own = std::thread::current().id();
+    /// rt.run_here(|| {
+    ///     heist::go(|| heist::yield_now()).join().unwrap();
+    ///     assert_eq!(std::thread::current().id(), own);
+    /// });
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    #[track_caller]
+    #[doc(alias = "LockOSThread")]
+    pub fn run_here<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        assert!(current::goroutine().is_none(), "heist::Runtime::run_here: called on a goroutine");
+        let runner = Runner::new(&self.sched);
+        let guest = Guest::new(&self.sched);
+        let site = Location::caller();
+        // SAFETY: the goroutine has ended when the join returns, and this function does not return
+        // or unwind before.
+        match unsafe { goroutine::spawn_on(&self.sched, f, site, Some(guest.m())) } {
+            Ok(handle) => {
+                guest.run();
+                drop(guest);
+                let outcome = handle.join_shielded();
+                drop(runner);
+                outcome.unwrap_or_else(|error| resume(error))
+            }
+            Err(error) => panic!("heist::Runtime::run_here: {error}"),
+        }
+    }
+
     /// Runs `f` as a goroutine and waits for its end.
     fn outcome_of<F, T>(&self, f: F, site: &'static Location<'static>) -> Result<T, JoinError>
     where
@@ -99,7 +144,7 @@ impl Runtime {
         // SAFETY: the goroutine has ended when the join returns, and this function does not return
         // or unwind before: a caller that is a goroutine itself and is cancelled meanwhile would,
         // so it is shielded.
-        match unsafe { goroutine::spawn_on(&self.sched, f, site) } {
+        match unsafe { goroutine::spawn_on(&self.sched, f, site, None) } {
             Ok(handle) => {
                 let outcome = handle.join_shielded();
                 drop(runner);
@@ -307,7 +352,7 @@ impl Handle {
         T: Send + 'static,
     {
         // SAFETY: everything is `'static`.
-        unsafe { goroutine::spawn_on(&self.sched, f, Location::caller()) }
+        unsafe { goroutine::spawn_on(&self.sched, f, Location::caller(), None) }
     }
 
     /// What the scheduler has counted so far.

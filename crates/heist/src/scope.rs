@@ -143,7 +143,7 @@ impl<'scope> Scope<'scope, '_> {
         // SAFETY: the scope does not end before `task` is dropped, which is the last that the
         // goroutine does with what it borrows; the result stays out of its record. The runtime of
         // the calling goroutine outlives it.
-        let handle = unsafe { goroutine::spawn_on(&*sched, move || task.run(), site) }?;
+        let handle = unsafe { goroutine::spawn_on(&*sched, move || task.run(), site, None) }?;
         Ok(ScopedJoinHandle { handle, result, data: Arc::clone(&self.data), _scope: PhantomData })
     }
 }

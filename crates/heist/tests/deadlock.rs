@@ -129,6 +129,37 @@ const SCENES: &[(&str, fn())] = &[
         });
         std::process::exit(7);
     }),
+    ("first_thread", || {
+        let is_first = || {
+            // SAFETY: asks two questions.
+            unsafe { libc::gettid() == libc::getpid() }
+        };
+        assert!(is_first());
+        let rt = matrix::start(Runtime::builder().procs(2));
+        for round in 0..3 {
+            let hogs = [(); 3].map(|()| rt.handle().spawn(|| hog_for(REST)));
+            let n = rt.run_here(|| {
+                for _ in 0..20 {
+                    assert!(is_first());
+                    heist::yield_now();
+                    assert!(!go(is_first).join().unwrap());
+                    heist::time::sleep(Duration::from_micros(100));
+                    heist::blocking(|| assert!(is_first()));
+                }
+                hog_for(REST);
+                assert!(is_first());
+                round
+            });
+            assert_eq!(n, round);
+            hogs.into_iter().for_each(|hog| hog.join().unwrap());
+        }
+        // It is a plain thread again.
+        assert!(!rt.run(is_first));
+        std::process::exit(7);
+    }),
+    ("first_thread_waits_for_ever", || {
+        matrix::start(Runtime::builder().procs(2)).run_here(|| stuck().wait());
+    }),
     ("caught", || {
         run(1, || {
             let caught = std::panic::catch_unwind(|| stuck().wait());
@@ -226,6 +257,13 @@ const SCENES: &[(&str, fn())] = &[
         std::process::exit(7);
     }),
 ];
+
+fn hog_for(time: Duration) {
+    let from = Instant::now();
+    while from.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
 
 /// Longer than all Ps must rest until somebody asks whether anything can still happen.
 const REST: Duration = Duration::from_millis(80);
@@ -351,6 +389,15 @@ fn a_blocking_call_is_not_a_deadlock() {
 fn threads_on_their_way_are_no_deadlock() {
     lives("threads_come_and_go");
     lives("locked_and_woken");
+}
+
+/// LT-08: a main goroutine that is run on the first thread of the process stays there, whatever it does
+/// and however often it is preempted; when it has ended, the thread is as before. Waiting there for
+/// ever is a deadlock as anywhere.
+#[test]
+fn main_stays_on_the_first_thread() {
+    lives("first_thread");
+    dies("first_thread_waits_for_ever");
 }
 
 /// DL-15: a fatal error is no panic: nobody catches it, and the exit code is 2.

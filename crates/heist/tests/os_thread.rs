@@ -359,3 +359,56 @@ fn a_huge_thread_limit_saturates() {
         rt.run(|| Builder::new().os_thread().spawn(|| ()).unwrap().join().unwrap());
     }
 }
+
+/// A goroutine on the calling thread: its result, its panic, its cancellation, its overflow and what it
+/// borrows are those of any other, in every configuration, and the thread serves again and again.
+#[test]
+fn a_goroutine_on_the_calling_thread() {
+    matrix::each(|_, rt| {
+        let own = std::thread::current().id();
+        let is_here = || std::thread::current().id() == own;
+        let words = ["a".to_owned(), "b".to_owned()];
+        for _ in 0..3 {
+            let joined = rt.run_here(|| {
+                let others: Vec<_> = (0..10).map(|n| go(move || n)).collect();
+                let sum: u64 = others.into_iter().map(|other| other.join().unwrap()).sum();
+                assert!(is_here() && sum == 45);
+                yield_now();
+                assert!(is_here());
+                words.concat()
+            });
+            assert_eq!(joined, "ab");
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                rt.run_here(|| std::panic::resume_unwind(Box::new(7)));
+            }));
+            assert_eq!(*panicked.unwrap_err().downcast::<i32>().unwrap(), 7);
+        }
+        let inside = rt
+            .run(|| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| rt.run_here(|| ()))));
+        assert!(inside.is_err(), "a goroutine has no thread of its own");
+    });
+}
+
+/// Several threads at once do, next to each other and to plain ones.
+#[test]
+fn goroutines_on_several_calling_threads() {
+    let rt = matrix::plain(2);
+    std::thread::scope(|threads| {
+        for n in 0..4_u64 {
+            let rt = &rt;
+            threads.spawn(move || {
+                let own = std::thread::current().id();
+                for round in 0..50 {
+                    let got = rt.run_here(move || {
+                        let (tx, rx) = heist::chan::bounded(0);
+                        go(move || tx.send(n * round).unwrap());
+                        let got = rx.recv().unwrap();
+                        assert_eq!(std::thread::current().id(), own);
+                        got
+                    });
+                    assert_eq!(got, n * round);
+                }
+            });
+        }
+    });
+}

@@ -41,8 +41,10 @@ impl Func {
         let Some(body) = self.take() else { return };
         // A runtime that has shut down runs nothing any more.
         match &self.home {
-            // SAFETY: everything is `'static`.
-            Some(home) => drop(unsafe { goroutine::spawn_on(home, body, Location::caller()) }),
+            Some(home) => {
+                // SAFETY: everything is `'static`.
+                drop(unsafe { goroutine::spawn_on(home, body, Location::caller(), None) });
+            }
             None if current::goroutine().is_some() => drop(goroutine::try_go(body)),
             None => drop(std::thread::spawn(body)),
         }

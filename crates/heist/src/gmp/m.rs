@@ -54,22 +54,36 @@ pub(crate) enum Seal {
 /// or publishes the waiter. False: do not wait after all.
 pub(crate) type Commit = unsafe fn(gp: NonNull<G>, arg: *mut ()) -> bool;
 
-/// All records of a runtime, the newest first. Only the helper adds one, nobody takes one out.
+/// All records of a runtime, the newest first. Nobody takes one out.
 #[doc(alias = "allm")]
-pub(crate) struct AllMs(AtomicPtr<M>);
+pub(crate) struct AllMs {
+    newest: AtomicPtr<M>,
+    n_ids: AtomicU32,
+}
 
 impl AllMs {
     pub(crate) fn new() -> Self {
-        Self(AtomicPtr::new(null_mut()))
+        Self { newest: AtomicPtr::new(null_mut()), n_ids: AtomicU32::new(0) }
     }
 
-    /// Adds a record. For the helper alone.
+    /// A number for a record.
+    pub(crate) fn next_id(&self) -> u32 {
+        self.n_ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Adds a record.
     pub(crate) fn add(&self, m: Box<M>) -> NonNull<M> {
-        m.made_before.set(self.0.load(Ordering::Relaxed));
-        let m = NonNull::from(Box::leak(m));
-        // ORDERING: Release pairs with `iter`: who finds the record sees what is in it.
-        self.0.store(m.as_ptr(), Ordering::Release);
-        m
+        let m = Box::leak(m);
+        let mut newest = self.newest.load(Ordering::Relaxed);
+        loop {
+            m.made_before.set(newest);
+            // ORDERING: Release pairs with `iter`: who finds the record sees what is in it.
+            match self.newest.compare_exchange_weak(newest, m, Ordering::Release, Ordering::Relaxed)
+            {
+                Ok(_) => return NonNull::from(m),
+                Err(now) => newest = now,
+            }
+        }
     }
 
     /// All of them.
@@ -80,7 +94,7 @@ impl AllMs {
     /// From `m` on, which is one of them, or null for all.
     pub(crate) fn iter_from(&self, m: *const M) -> impl Iterator<Item = &M> {
         // ORDERING: see `add`.
-        let first = if m.is_null() { self.0.load(Ordering::Acquire) } else { m.cast_mut() };
+        let first = if m.is_null() { self.newest.load(Ordering::Acquire) } else { m.cast_mut() };
         // SAFETY: records are freed with this list.
         let first = unsafe { first.as_ref() };
         // SAFETY: as above.
@@ -90,7 +104,7 @@ impl AllMs {
 
 impl Drop for AllMs {
     fn drop(&mut self) {
-        let mut next = self.0.load(Ordering::Relaxed).cast_const();
+        let mut next = self.newest.load(Ordering::Relaxed).cast_const();
         while !next.is_null() {
             // SAFETY: from a box; every thread that used it held a share of the runtime, which is
             // being dropped.

@@ -5,6 +5,7 @@ use super::join::JoinHandle;
 use super::payload::{Code, Staged};
 use crate::coro::stack;
 use crate::current;
+use crate::gmp::M;
 use crate::gmp::g::Extras;
 use crate::sched::Sched;
 use crate::sched::spawn::{self, Recipe, Refused};
@@ -243,7 +244,8 @@ where
     }
 }
 
-/// Spawns on a given runtime from any thread. The closure and the result need not be `'static`.
+/// Spawns on a given runtime from any thread; bound to `m`, if a plain thread gives it. The closure
+/// and the result need not be `'static`.
 ///
 /// # Safety
 /// What `f` and `T` borrow outlives the goroutine.
@@ -251,6 +253,7 @@ pub(crate) unsafe fn spawn_on<F, T>(
     sched: &Sched,
     f: F,
     site: &'static Location<'static>,
+    m: Option<&M>,
 ) -> Result<JoinHandle<T>, SpawnError>
 where
     F: FnOnce() -> T + Send,
@@ -263,7 +266,7 @@ where
     let write = |place: *mut u8| unsafe { staged.write(place) };
     let spawned = match &rt {
         Some(rt) if std::ptr::eq(rt.sched(), sched) => spawn::spawn(rt, recipe, write),
-        _ => spawn::spawn_from_outside(sched, recipe, write),
+        _ => spawn::spawn_from_outside(sched, recipe, write, m),
     };
     drop(rt);
     match spawned {

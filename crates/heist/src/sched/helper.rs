@@ -332,8 +332,8 @@ impl Helper {
             unsafe { m.as_ref() }.reset();
             return m;
         }
-        let id = self.threads.len() as u32;
-        self.threads.push(None);
+        let id = self.sched.all_ms.next_id();
+        self.threads.resize_with(id as usize + 1, || None);
         // ALLOC: helper thread
         self.sched.all_ms.add(Box::new(M::new(NonNull::from(&*self.sched), id)))
     }
@@ -399,7 +399,7 @@ impl Sched {
 }
 
 /// A panic of the scheduler itself must not end just its thread, with a P in its hands.
-struct NoUnwinding;
+pub(super) struct NoUnwinding;
 
 impl Drop for NoUnwinding {
     fn drop(&mut self) {

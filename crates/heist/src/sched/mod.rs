@@ -18,6 +18,7 @@ pub(crate) mod cancel;
 pub(crate) mod class;
 pub(crate) mod deadlock;
 pub(crate) mod find_runnable;
+pub(crate) mod guest;
 pub(crate) mod helper;
 pub(crate) mod idle;
 pub(crate) mod inject;
@@ -140,6 +141,8 @@ pub(crate) struct Locked {
     pub(crate) idle_ms: DoubleList<M>,
     /// Records whose threads have ended, for the helper to give to others.
     pub(crate) gone_ms: DoubleList<M>,
+    /// Records of threads that were Ms for a while and are the runtime's no more.
+    pub(crate) free_guests: DoubleList<M>,
     /// Ps that got work but no M yet: the helper makes one for each.
     pub(crate) orphans: helper::Orphans,
     /// Goroutines of the idle class.
@@ -229,6 +232,7 @@ impl Sched {
                     idle_ps,
                     idle_ms: DoubleList::new(),
                     gone_ms: DoubleList::new(),
+                    free_guests: DoubleList::new(),
                     orphans: helper::Orphans::new(PROCS_MAX),
                     idle_work: List::new(),
                     stackless: List::new(),

@@ -40,6 +40,15 @@ pub(crate) fn run(m: &M) {
     current::set_m(std::ptr::null());
 }
 
+/// The life of an M that has a goroutine already and runs nothing else: until that has ended.
+pub(crate) fn run_bound(m: &M) {
+    current::set_m(m);
+    while let Some(next) = m.sched().wait_for_bound(m) {
+        execute(m, next);
+    }
+    current::set_m(std::ptr::null());
+}
+
 impl Sched {
     /// What this M runs next. A bound M runs its goroutine and nothing else.
     #[inline]

@@ -5,10 +5,10 @@
 //!
 //! GO: proc.go newproc, gfget.
 
-use super::{Phase, Sched};
+use super::{Phase, Sched, bound};
 use crate::current::{self, InRuntime};
 use crate::gmp::g::{self, Extras, Outcome, Vtable};
-use crate::gmp::{G, pool};
+use crate::gmp::{G, M, pool};
 use crate::sched::park;
 use heist_core::policy;
 use heist_core::run_queue::Slot;
@@ -75,11 +75,12 @@ pub(crate) fn spawn(
     Ok(gp)
 }
 
-/// Spawns from a thread that is not one of the runtime's.
+/// Spawns from a thread that is not one of the runtime's; bound to `m`, if it is given.
 pub(crate) fn spawn_from_outside(
     sched: &Sched,
     recipe: Recipe,
     write: impl FnOnce(*mut u8),
+    m: Option<&M>,
 ) -> Result<NonNull<G>, Refused> {
     // Counted first: a runtime that closes meanwhile either sees the count and waits for this
     // goroutine, or is seen to be closing. Nothing else keeps it from closing under this thread.
@@ -103,7 +104,11 @@ pub(crate) fn spawn_from_outside(
     // ORDERING: Release pairs with the closer's look.
     sched.unborn.fetch_sub(1, Ordering::Release);
     // SAFETY: records are never unmapped, and this one is still this thread's.
-    sched.maybe_sample_outside(n, unsafe { gp.as_ref() });
+    let g = unsafe { gp.as_ref() };
+    sched.maybe_sample_outside(n, g);
+    if let Some(m) = m {
+        bound::bind(m, g);
+    }
     sched.stats.global_put.add_shared(1);
     // SAFETY: runnable, new, in no queue.
     unsafe { sched.push_global(gp) };

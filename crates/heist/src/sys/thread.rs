@@ -153,6 +153,8 @@ pub(crate) fn interrupt(tid: u32) {
 #[derive(Debug)]
 pub(crate) struct AltStack {
     base: NonNull<u8>,
+    /// What the thread had before, which it gets back.
+    before: libc::stack_t,
 }
 
 /// Room for a handler, for the unwinder and for a report.
@@ -164,22 +166,21 @@ impl AltStack {
         let base = memory::map(ALT_STACK_BYTES)?;
         let stack =
             libc::stack_t { ss_sp: base.as_ptr().cast(), ss_flags: 0, ss_size: ALT_STACK_BYTES };
+        let mut before = stack;
         // SAFETY: `stack` describes memory that stays mapped until this value is dropped.
-        if unsafe { libc::sigaltstack(&raw const stack, std::ptr::null_mut()) } != 0 {
+        if unsafe { libc::sigaltstack(&raw const stack, &raw mut before) } != 0 {
             return Err(std::io::Error::last_os_error());
         }
-        Ok(Self { base })
+        Ok(Self { base, before })
     }
 }
 
 impl Drop for AltStack {
     fn drop(&mut self) {
-        let off =
-            libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
         // SAFETY: the thread drops its own alternate stack outside of any handler, then nothing
-        // uses the memory.
+        // uses the memory; what it had before is its own still.
         unsafe {
-            libc::sigaltstack(&raw const off, std::ptr::null_mut());
+            libc::sigaltstack(&raw const self.before, std::ptr::null_mut());
             memory::unmap(self.base, ALT_STACK_BYTES);
         }
     }

@@ -1,0 +1,58 @@
+//! A thread that is not the runtime's becomes an M for the time of one goroutine.
+//!
+//! The goroutine is bound to it from the beginning, so the thread runs nothing else, and when the
+//! goroutine has ended it is a plain thread again. It is not among the threads that the runtime counts
+//! and limits; who looks for a deadlock counts it as one that waits in `run`, as it would be otherwise.
+
+use super::{Sched, schedule};
+use crate::gmp::M;
+use crate::sys::{stderr, thread};
+use std::ptr::NonNull;
+
+/// The record of a thread that is not the runtime's.
+pub(crate) struct Guest<'a> {
+    sched: &'a Sched,
+    m: NonNull<M>,
+}
+
+impl<'a> Guest<'a> {
+    /// A record for the calling thread, which is a plain one.
+    pub(crate) fn new(sched: &'a Sched) -> Self {
+        let free = sched.lock.lock().free_guests.pop();
+        let m = free.unwrap_or_else(|| {
+            // ALLOC: on a plain thread.
+            sched.all_ms.add(Box::new(M::new(NonNull::from(sched), sched.all_ms.next_id())))
+        });
+        let guest = Self { sched, m };
+        guest.m().reset();
+        guest.m().set_tid(thread::id());
+        guest
+    }
+
+    /// The record.
+    pub(crate) const fn m(&self) -> &M {
+        // SAFETY: records live as long as the runtime.
+        unsafe { self.m.as_ref() }
+    }
+
+    /// Runs the goroutine that was bound to this M until it has ended.
+    pub(crate) fn run(&self) {
+        let alt_stack = thread::AltStack::install();
+        if alt_stack.is_err() {
+            stderr::report(format_args!("heist: no memory for a signal stack\n"));
+            stderr::exit_now(2);
+        }
+        let unwinding = super::helper::NoUnwinding;
+        schedule::run_bound(self.m());
+        std::mem::forget(unwinding);
+        drop(alt_stack);
+    }
+}
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        let mut locked = self.sched.lock.lock();
+        // SAFETY: the record lives as long as the runtime, and is in no other list.
+        unsafe { locked.free_guests.push(self.m) };
+    }
+}
