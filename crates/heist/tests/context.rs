@@ -504,3 +504,31 @@ impl WaitForEver for Context {
         let Err(_) = self.done().recv();
     }
 }
+
+/// LK-10: a tree of contexts starts no goroutine: not to watch the parents, not for deadlines, and not to
+/// tell the children.
+#[test]
+fn cancel_trees_start_no_goroutine() {
+    matrix::each(|_, rt| {
+        let handle = rt.handle();
+        let created = || handle.metrics().get("/sched/goroutines-created:goroutines").unwrap();
+        rt.run(|| {
+            let before = (created(), heist::num_goroutines());
+            let mut level = vec![context::background().with_cancel()];
+            let mut all = Vec::new();
+            for _ in 0..4 {
+                let below = |(ctx, _): &(Context, Canceller)| {
+                    [ctx.with_cancel(), ctx.with_cancel_cause(), ctx.with_timeout(HOUR)]
+                };
+                let next = level.iter().flat_map(below).collect();
+                all.append(&mut std::mem::replace(&mut level, next));
+            }
+            all.append(&mut level);
+            assert_eq!(all.len(), 1 + 3 + 9 + 27 + 81);
+            assert_eq!((created(), heist::num_goroutines()), before, "made");
+            all[0].1.cancel();
+            all.iter().for_each(|(ctx, _)| assert_done(ctx, ContextError::Canceled));
+            assert_eq!((created(), heist::num_goroutines()), before, "cancelled");
+        });
+    });
+}

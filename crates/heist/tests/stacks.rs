@@ -5,10 +5,11 @@ mod matrix;
 
 use heist::goroutine::{Builder, SpawnError};
 use heist::sync::WaitGroup;
-use heist::{Runtime, go, yield_now};
+use heist::{Runtime, chan, context, go, time, yield_now};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Recurses and checks on the way back that no frame was changed meanwhile.
 fn intact(n: u64, park_at: u64) -> u64 {
@@ -51,6 +52,29 @@ fn deep_recursion_on_a_locked_thread_keeps_every_frame() {
         assert_eq!(intact(300, 100), 300);
         drop(guard);
     });
+}
+
+/// SP-02: the same in functions that the runtime calls: when their time has come, and when a context is
+/// cancelled.
+#[test]
+fn deep_recursion_in_callbacks_keeps_every_frame() {
+    for case in matrix::cases_with(&[1, 4]) {
+        let rt = matrix::start(case.builder().stack_size(1 << 20));
+        rt.run(|| {
+            let (tx, rx) = chan::unbounded();
+            let (ctx, cancel) = context::background().with_cancel();
+            for i in 0..4 {
+                let (by_clock, by_context) = (tx.clone(), tx.clone());
+                time::after_func(Duration::from_micros(i), move || {
+                    by_clock.send(intact(1 << 10, 100 + i)).unwrap();
+                });
+                ctx.after_func(move || by_context.send(intact(1 << 10, 90 + i)).unwrap());
+            }
+            cancel.cancel();
+            drop(tx);
+            assert_eq!(rx.iter().collect::<Vec<_>>(), [1 << 10; 8], "{case}");
+        });
+    }
 }
 
 /// SP-02: in a goroutine of 64 MiB, very deep.

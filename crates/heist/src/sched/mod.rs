@@ -32,6 +32,8 @@ pub(crate) mod schedule;
 pub(crate) mod shutdown;
 pub(crate) mod spawn;
 pub(crate) mod steal;
+#[cfg(test)]
+mod steal_tests;
 pub(crate) mod stop;
 pub(crate) mod syscall;
 pub(crate) mod sysmon;

@@ -227,3 +227,26 @@ pub(crate) fn chaos_point(rt: InRuntime) -> InRuntime {
     };
     if disturb { yield_now(rt) } else { rt }
 }
+
+/// IN-12: a goroutine whose commit function refuses goes on at once, on the same slice, before whoever
+/// waits.
+#[test]
+fn a_refused_park_goes_on_at_once() {
+    unsafe fn refuse(_: NonNull<G>, _: *mut ()) -> bool {
+        false
+    }
+    // SAFETY: the goroutines keep nothing across a park that is bound to a thread.
+    let rt = unsafe { crate::Runtime::builder().procs(1).build() }.expect("the runtime starts");
+    rt.run(|| {
+        let other = crate::go(|| ());
+        let rt = crate::current::enter().expect("a goroutine");
+        let (m, tick) = (rt.m().id, rt.m().p().tick());
+        // SAFETY: the function uses nothing.
+        let (rt, woken) =
+            unsafe { park(rt, WaitReason::Sleep, Seal::Open, refuse, std::ptr::null_mut()) };
+        let same = (rt.m().id, rt.m().p().tick()) == (m, tick);
+        drop(rt);
+        assert_eq!((woken, same, other.is_finished()), (Woken::Ready, true, false));
+        other.join().expect("it does not panic");
+    });
+}

@@ -3,13 +3,29 @@
 //! GO: proc.go stealWork.
 
 use super::Sched;
-use super::find_runnable::{Found, Next, take_batch};
-use crate::gmp::{G, M};
+use super::find_runnable::{Found, Next, next_local, take_batch};
+use crate::gmp::{G, M, P};
 use crate::sys::clock;
+use heist_core::m_word::Place;
 use heist_core::policy::{self, RunNextTheft};
 use heist_core::run_queue::{RunNext, Stolen};
 use heist_core::timer_heap::NEVER;
 use std::ptr::NonNull;
+
+/// A pass over the other Ps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Early,
+    /// This one also runs timers and may take `run_next`.
+    Last,
+}
+
+/// Whether somebody runs with this P and so may be about to run its `run_next`. Who is in a blocking
+/// call will not soon.
+pub(super) fn is_running(pp: &P) -> bool {
+    // SAFETY: an M lives as long as its runtime.
+    unsafe { pp.m().as_ref() }.is_some_and(|m| m.word.stamp().place() != Place::Blocked)
+}
 
 impl Sched {
     /// Looks for work at the other Ps, if not enough Ms do so already.
@@ -21,58 +37,67 @@ impl Sched {
             self.become_spinning(m);
         }
         let steal = &self.config.steal;
+        let mut timer_ran = false;
         for attempt in 1..=steal.tries {
-            let last = attempt == steal.tries;
-            let run_next = match steal.run_next {
-                RunNextTheft::LastTry if last => RunNext::Take,
-                _ => RunNext::Leave,
-            };
-            if let Some(gp) = self.steal_once(m, run_next) {
+            let pass = if attempt == steal.tries { Pass::Last } else { Pass::Early };
+            match self.steal_once(m, pass, &mut timer_ran) {
+                Found::Nothing if self.global_len().get() != 0 => return Found::Retry,
+                Found::Nothing => {}
+                found => return found,
+            }
+        }
+        // Whom it woke may be anywhere.
+        if timer_ran { Found::Retry } else { Found::Nothing }
+    }
+
+    /// One visit to every other P. Those at rest have no goroutines, but may have timers.
+    fn steal_once(&self, m: &M, pass: Pass, timer_ran: &mut bool) -> Found {
+        let pp = m.p();
+        // SAFETY: this M holds its P, and no other reference to its data is alive.
+        let seed = unsafe { pp.local() }.rng.next_u32();
+        let run_next = match self.config.steal.run_next {
+            RunNextTheft::LastTry if pass == Pass::Last => RunNext::Take,
+            _ => RunNext::Leave,
+        };
+        // SAFETY: this M holds its P.
+        for id in unsafe { self.steal_order() }.walk(self.config.steal.order, seed) {
+            if self.stop.pending() {
+                return Found::Retry;
+            }
+            if id == pp.id {
+                continue;
+            }
+            if pass == Pass::Last && self.steal_timers(m, id) {
+                *timer_ran = true;
+                if let Some(next) = next_local(m) {
+                    return Found::Run(next);
+                }
+            }
+            if !self.idle.idle.contains(id)
+                && let Some(gp) = self.rob(m, id, run_next)
+            {
                 return Found::Run(Next::fresh(gp));
-            }
-            if last && self.steal_timers(m) {
-                return Found::Retry;
-            }
-            if self.global_len().get() != 0 || self.stop.pending() {
-                return Found::Retry;
             }
         }
         Found::Nothing
     }
 
-    /// One visit to every other P.
-    fn steal_once(&self, m: &M, run_next: RunNext) -> Option<NonNull<G>> {
-        let pp = m.p();
-        // SAFETY: this M holds its P, and no other reference to its data is alive.
-        let seed = unsafe { pp.local() }.rng.next_u32();
-        // SAFETY: this M holds its P.
-        for id in unsafe { self.steal_order() }.walk(self.config.steal.order, seed) {
-            if id == pp.id || self.idle.idle.contains(id) {
-                continue;
-            }
-            if let Some(gp) = self.rob(m, id, run_next) {
-                return Some(gp);
-            }
-        }
-        None
-    }
-
-    /// Runs what is due at other Ps, those at rest included. True if that woke somebody.
-    fn steal_timers(&self, m: &M) -> bool {
-        let mut any = false;
-        for id in 0..self.procs() {
-            let pp = self.p(id);
-            if self.idle.timers.contains(id) && pp.timers.earliest() != NEVER {
-                any |= self.run_timers_of(m, pp);
-            }
-        }
-        any
+    /// Runs what is due at another P. True if that woke somebody.
+    fn steal_timers(&self, m: &M, victim: u32) -> bool {
+        let pp = self.p(victim);
+        self.idle.timers.contains(victim)
+            && pp.timers.earliest() != NEVER
+            && self.run_timers_of(m, pp)
     }
 
     fn rob(&self, m: &M, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
         let pp = m.p();
         pp.stats.steal_attempts.bump();
-        let back_off = || clock::spin_for_ns(policy::RUN_NEXT_BACK_OFF_NS);
+        let back_off = || {
+            if is_running(self.p(victim)) {
+                clock::spin_for_ns(policy::RUN_NEXT_BACK_OFF_NS);
+            }
+        };
         // SAFETY: this M holds its P.
         let own = unsafe { pp.owner() };
         let stolen = self.p(victim).queue.thief().steal_into(
