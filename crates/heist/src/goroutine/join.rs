@@ -8,7 +8,7 @@ use crate::gmp::m::Seal;
 use crate::gmp::{G, pool};
 use crate::sched::cancel::{self, Why};
 use crate::sched::waiter::{ThreadWaiter, Waiter};
-use crate::sched::{park, schedule};
+use crate::sched::{body, park, schedule};
 use heist_core::join::Dropped;
 use heist_core::status::Ticket;
 use std::any::Any;
@@ -96,12 +96,20 @@ impl<T> JoinHandle<T> {
         if !g.status.claim(ticket) {
             return false;
         }
+        if let Some(rt) = rt
+            && std::ptr::eq(rt.sched(), g.sched.get())
+        {
+            drop(rt);
+            body::end_unborn(g);
+            return true;
+        }
+        // Nothing keeps its runtime from closing under this thread but the goroutine itself.
         g.set_flag(g::CANCELLED);
         g.woken.set(Woken::Cancelled);
         // SAFETY: a goroutine's runtime outlives it; it was just claimed.
         unsafe {
             (*g.sched.get()).bear_one(g);
-            park::ready_anywhere(rt.as_ref(), self.gp);
+            park::ready_from_outside(&*g.sched.get(), self.gp);
         }
         true
     }

@@ -7,11 +7,13 @@ use super::cancel::{Ending, Why};
 use super::{PanicPolicy, Sched};
 use crate::coro::overflow::StackOverflow;
 use crate::current::{self, InRuntime};
-use crate::gmp::g::{self, Extras, Outcome};
+use crate::gmp::g::{self, Extras, Outcome, Vtable};
 use crate::gmp::{G, M};
 use crate::sched::waiter::Waiter;
 use crate::sys::stderr;
 use heist_core::join::Finished;
+use heist_core::status::Status;
+use heist_core::sync::Ordering;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -51,22 +53,50 @@ pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
     }
 }
 
-fn run_closure(g: &G) -> Outcome {
+/// Ends a goroutine that was to begin later, and that the caller, of the same runtime, has claimed: it
+/// never runs. In user code.
+pub(crate) fn end_unborn(g: &G) {
+    drop_closure(g, vtable_of(g));
+    drop_extras(g);
+    g.clear_flag(g::UNBORN);
+    g.outcome.set(Outcome::Cancelled);
+    g.status.transition(Status::Runnable, Status::Running);
+    g.status.transition(Status::Running, Status::Dead);
+    // SAFETY: a goroutine's runtime outlives it, and the caller's lives on.
+    let sched = unsafe { &*g.sched.get() };
+    if g.join.finish() != Finished::Published || g.join.release_runtime() {
+        heist_core::throw!("end_unborn: the goroutine has lost its handle");
+    }
+    // ORDERING: Release pairs with the closer's look.
+    sched.unborn.fetch_sub(1, Ordering::Release);
+    sched.after_finish();
+}
+
+fn vtable_of(g: &G) -> &'static Vtable {
     let Some(vtable) = g.vtable.get() else {
         heist_core::throw!("goroutine_main: a goroutine without a closure");
     };
+    vtable
+}
+
+fn drop_closure(g: &G, vtable: &Vtable) {
+    // SAFETY: a goroutine runs its closure once, or drops it once.
+    let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { (vtable.drop_closure)(g) }));
+    if let Err(payload) = dropped {
+        std::mem::forget(payload);
+    }
+}
+
+fn run_closure(g: &G) -> Outcome {
+    let vtable = vtable_of(g);
     if g.is_cancelled() {
-        // SAFETY: a goroutine runs its closure once, or drops it once.
-        let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { (vtable.drop_closure)(g) }));
-        if let Err(payload) = dropped {
-            std::mem::forget(payload);
-        }
+        drop_closure(g, vtable);
         return Outcome::Cancelled;
     }
     // Through a pointer the compiler knows nothing of the callee, so this frame can always be
     // unwound into.
     let result = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: as above.
+        // SAFETY: a goroutine runs its closure once, or drops it once.
         unsafe { (vtable.run)(g) };
     }));
     match result {
