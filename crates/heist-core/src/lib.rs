@@ -55,3 +55,4 @@ pub mod sync;
 pub mod throw;
 pub mod time_histogram;
 pub mod timer_heap;
+pub mod wait_queue;

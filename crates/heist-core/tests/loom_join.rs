@@ -15,10 +15,12 @@
 //!   sleeps for ever).
 #![cfg(loom)]
 
+mod race;
+
 use heist_core::join::{Dropped, Finished, JoinWord, WAITER_ALIGN};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
-use loom::thread;
+use race::{Starts, race};
 use std::num::NonZeroUsize;
 // Not loom's: they count for the check at the end and are no part of the protocol.
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -131,38 +133,6 @@ impl Record {
 
 fn waiter_address() -> NonZeroUsize {
     NonZeroUsize::new(5 * WAITER_ALIGN).unwrap()
-}
-
-/// Which side of a race loom tries first.
-///
-/// Loom goes back only to the last access of an atomic, so a load before a CAS in one thread hides
-/// the CAS from the loads of the other. Starting from the other side finds those orders.
-#[derive(Clone, Copy)]
-enum Starts {
-    Left,
-    Right,
-}
-
-fn race<L, R>(
-    starts: Starts,
-    left: impl FnOnce() -> L + 'static,
-    right: impl FnOnce() -> R + 'static,
-) -> (L, R)
-where
-    L: 'static,
-    R: 'static,
-{
-    match starts {
-        Starts::Left => {
-            let right = thread::spawn(right);
-            (left(), right.join().unwrap())
-        }
-        Starts::Right => {
-            let left = thread::spawn(left);
-            let right = right();
-            (left.join().unwrap(), right)
-        }
-    }
 }
 
 /// Runs the goroutine against `handle` and checks what must hold when both are gone.

@@ -10,11 +10,14 @@
 //! - a timeout that stores CLEAR instead of the CAS (the wake-up at that moment is forgotten).
 #![cfg(loom)]
 
+mod race;
+
 use heist_core::note::{Futex, Note, Woken};
 use heist_core::sync::{AtomicU32, Ordering};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex, mpsc};
 use loom::thread;
+use race::{check, race};
 use std::time::Duration;
 
 /// The kernel's promise: the word is compared and the thread queued in one step.
@@ -67,46 +70,6 @@ impl World {
     fn handed(&self) -> u32 {
         // SAFETY: called after the wake-up; loom checks.
         self.handed.with(|place| unsafe { *place })
-    }
-}
-
-/// Which side of a race loom tries first.
-///
-/// Loom goes back only to the last access of an atomic, so a load before a CAS in one thread hides
-/// the CAS from the loads of the other. Starting from the other side finds those orders.
-#[derive(Clone, Copy)]
-enum Starts {
-    Left,
-    Right,
-}
-
-fn race<L, R>(
-    starts: Starts,
-    left: impl FnOnce() -> L + 'static,
-    right: impl FnOnce() -> R + 'static,
-) -> (L, R)
-where
-    L: 'static,
-    R: 'static,
-{
-    match starts {
-        Starts::Left => {
-            let right = thread::spawn(right);
-            (left(), right.join().unwrap())
-        }
-        Starts::Right => {
-            let left = thread::spawn(left);
-            let right = right();
-            (left.join().unwrap(), right)
-        }
-    }
-}
-
-/// Runs `model` from both sides.
-fn check(model: impl Fn(Starts) + Clone + Send + Sync + 'static) {
-    for starts in [Starts::Left, Starts::Right] {
-        let model = model.clone();
-        loom::model(move || model(starts));
     }
 }
 

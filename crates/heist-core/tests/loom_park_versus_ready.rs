@@ -8,11 +8,14 @@
 //! - `enter_waiting` or `waiting` without SeqCst (park and cancel miss each other).
 #![cfg(loom)]
 
+mod race;
+
 use heist_core::status::{Status, StatusWord, Ticket};
 use heist_core::sync::{AtomicU32, Ordering};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
+use race::{check, race};
 
 /// A goroutine that runs, and the queue of what it will wait for.
 struct World {
@@ -62,46 +65,6 @@ impl World {
     fn ready(&self) -> Option<bool> {
         let ticket = *self.queue.lock().unwrap();
         ticket.map(|ticket| self.claim(ticket))
-    }
-}
-
-/// Which side of a race loom tries first.
-///
-/// Loom goes back only to the last access of an atomic, so a load before a CAS in one thread hides
-/// the CAS from the loads of the other. Starting from the other side finds those orders.
-#[derive(Clone, Copy)]
-enum Starts {
-    Left,
-    Right,
-}
-
-fn race<L, R>(
-    starts: Starts,
-    left: impl FnOnce() -> L + 'static,
-    right: impl FnOnce() -> R + 'static,
-) -> (L, R)
-where
-    L: 'static,
-    R: 'static,
-{
-    match starts {
-        Starts::Left => {
-            let right = thread::spawn(right);
-            (left(), right.join().unwrap())
-        }
-        Starts::Right => {
-            let left = thread::spawn(left);
-            let right = right();
-            (left.join().unwrap(), right)
-        }
-    }
-}
-
-/// Runs `model` from both sides.
-fn check(model: impl Fn(Starts) + Clone + Send + Sync + 'static) {
-    for starts in [Starts::Left, Starts::Right] {
-        let model = model.clone();
-        loom::model(move || model(starts));
     }
 }
 

@@ -15,6 +15,8 @@
 //!   or the one before the other (Go's order, which needs a rare delay to lose a wake-up).
 #![cfg(loom)]
 
+mod race;
+
 use heist_core::global_queue::{GlobalLen, GlobalQueue};
 use heist_core::idle::{IdleProcs, IdleView};
 use heist_core::list::{Link, Linked};
@@ -24,6 +26,7 @@ use heist_core::spinning::Spinning;
 use heist_core::sync::{Ordering::SeqCst, fence};
 use loom::sync::Mutex;
 use loom::thread;
+use race::{Starts, race};
 use std::ptr::NonNull;
 // Not loom's: they hold the world together and count for the check at the end; neither is part of
 // the protocol.
@@ -262,38 +265,6 @@ impl M {
         self.spins = true;
         self.pp = pp;
         true
-    }
-}
-
-/// Which side of a race loom tries first.
-///
-/// Loom goes back only to the last access of an atomic, so a load before a CAS in one thread hides
-/// the CAS from the loads of the other. Starting from the other side finds those orders.
-#[derive(Clone, Copy)]
-enum Starts {
-    Left,
-    Right,
-}
-
-fn race<L, R>(
-    starts: Starts,
-    left: impl FnOnce() -> L + 'static,
-    right: impl FnOnce() -> R + 'static,
-) -> (L, R)
-where
-    L: 'static,
-    R: 'static,
-{
-    match starts {
-        Starts::Left => {
-            let right = thread::spawn(right);
-            (left(), right.join().unwrap())
-        }
-        Starts::Right => {
-            let left = thread::spawn(left);
-            let right = right();
-            (left.join().unwrap(), right)
-        }
     }
 }
 

@@ -14,7 +14,7 @@
 //! GO: time.go timer.maybeRunChan, needsAdd, blockTimerChan.
 
 use super::state::{Patience, Queues};
-use super::waiter::{Awoken, Entry, Outcome, Wait, WaitQueue};
+use super::waiter::{Awoken, Entry, Outcome, Wait, WaitQueue, idle_entry};
 use crate::current::{self, InRuntime};
 use crate::gmp::g::WaitReason;
 use crate::sched::cancel::{self, Why};
@@ -110,7 +110,7 @@ impl Alarm {
     fn wait(&self, deadline_ns: u64) {
         let rt = current::enter().map(|rt| cancel::check(park::chaos_point(rt)));
         let wait = Wait::new(rt.as_ref());
-        let entry = Entry::idle();
+        let entry = idle_entry();
         entry.assign(&raw const wait, std::ptr::null_mut());
         let mut queues = self.queues.lock();
         // SAFETY: the entry stays on this stack until it is taken out.

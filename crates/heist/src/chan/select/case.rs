@@ -4,7 +4,7 @@ use super::super::error::{RecvError, SendError};
 use super::super::receiver::{self, Receiver};
 use super::super::sender::{self, Sender};
 use super::super::state::{Chan, Queues};
-use super::super::waiter::{Entry, Outcome, Wait, WaitQueue};
+use super::super::waiter::{Entry, Outcome, Wait, WaitQueue, idle_entry};
 use super::{Case, Handle, Interest, attempt};
 use crate::current::InRuntime;
 use crate::sys::lock::Lock;
@@ -52,7 +52,7 @@ impl<'a, T> RecvCase<'a, T> {
     #[inline]
     pub fn new(receiver: &'a Receiver<T>) -> Self {
         let place = UnsafeCell::new(MaybeUninit::uninit());
-        Self { receiver, entry: Entry::idle(), place, progress: Progress::Open }
+        Self { receiver, entry: idle_entry(), place, progress: Progress::Open }
     }
 
     /// Whether this case was chosen.
@@ -90,7 +90,7 @@ impl<'a, T> SendCase<'a, T> {
     #[inline]
     pub fn new(sender: &'a Sender<T>, message: T) -> Self {
         let place = UnsafeCell::new(MaybeUninit::new(message));
-        Self { sender, entry: Entry::idle(), place, progress: Progress::Open }
+        Self { sender, entry: idle_entry(), place, progress: Progress::Open }
     }
 
     /// Whether this case was chosen.

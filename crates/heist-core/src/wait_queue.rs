@@ -1,0 +1,287 @@
+//! Who waits at a channel: a queue from which anybody can be taken out, and whose members can wait in
+//! several queues at once.
+//!
+//! A wait has one [`Entry`] for each queue it waits in, all on the waiter's own stack. Entries are queued
+//! and taken out with the lock of their queue held.
+//!
+//! # The claim
+//! Several may want to end a wait at the same time: two channels of a select, a deadline, a canceller.
+//! Whoever claims it owns the outcome. Claiming comes first, moving a message after it, waking last: until
+//! it is woken the waiter cannot run, so its stack is the claimer's to write to. Whoever fails to claim has
+//! moved nothing.
+//!
+//! # How long an entry lives
+//! An entry that is found in a queue, with the lock held, is valid: its owner takes the same lock before it
+//! leaves, to take it out or to see that it is out. Without the lock it is valid for the claimer only,
+//! until it wakes the waiter. The entry at which a wait was claimed is not looked at by its owner again.
+//!
+//! The model `loom_select_claim` runs a wait in two queues against those who want to end it.
+//!
+//! GO: runtime2.go sudog, chan.go waitq, select.go selectgo.
+
+use crate::sync::UnsafeCell;
+use std::fmt;
+use std::ptr::{NonNull, null};
+
+/// A wait that one of several can end.
+pub trait Claim {
+    /// True for one caller only, who must then wake the waiter.
+    fn claim(&self) -> bool;
+}
+
+struct Fields<W> {
+    next: *const Entry<W>,
+    prev: *const Entry<W>,
+    listed: bool,
+    wait: *const W,
+    place: *mut (),
+}
+
+/// The place of a wait in a queue.
+pub struct Entry<W>(UnsafeCell<Fields<W>>);
+
+impl<W> Entry<W> {
+    /// In no queue. `place` is where the message is or goes to; null for one who only wants to know.
+    #[inline]
+    #[must_use]
+    #[cfg(not(loom))]
+    pub const fn new(wait: *const W, place: *mut ()) -> Self {
+        Self(UnsafeCell::new(Fields { next: null(), prev: null(), listed: false, wait, place }))
+    }
+
+    /// In no queue. `place` is where the message is or goes to; null for one who only wants to know.
+    #[must_use]
+    #[cfg(loom)]
+    pub fn new(wait: *const W, place: *mut ()) -> Self {
+        Self(UnsafeCell::new(Fields { next: null(), prev: null(), listed: false, wait, place }))
+    }
+
+    /// Makes an entry that is in no queue one of another wait.
+    pub fn assign(&self, wait: *const W, place: *mut ()) {
+        self.change(|fields| {
+            fields.wait = wait;
+            fields.place = place;
+        });
+    }
+
+    /// Whether it is in a queue. The lock is held.
+    #[inline]
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        self.look(|fields| fields.listed)
+    }
+
+    #[inline]
+    fn look<R>(&self, look: impl FnOnce(&Fields<W>) -> R) -> R {
+        // SAFETY: used under the lock of the queue, or by the one who has claimed the wait, or by the
+        // owner while it is in no queue. The reference ends with the call.
+        self.0.with(|fields| look(unsafe { &*fields }))
+    }
+
+    #[inline]
+    fn change<R>(&self, change: impl FnOnce(&mut Fields<W>) -> R) -> R {
+        // SAFETY: as above.
+        self.0.with_mut(|fields| change(unsafe { &mut *fields }))
+    }
+}
+
+impl<W> fmt::Debug for Entry<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Entry { .. }")
+    }
+}
+
+/// A wait that the holder of this has claimed and must wake.
+#[must_use]
+#[derive(Debug)]
+pub struct Claimed<W> {
+    entry: NonNull<Entry<W>>,
+}
+
+impl<W> Claimed<W> {
+    /// The entry at which it was claimed.
+    #[inline]
+    #[must_use]
+    pub const fn entry(&self) -> *const Entry<W> {
+        self.entry.as_ptr()
+    }
+
+    /// Where its message is or goes to.
+    #[inline]
+    #[must_use]
+    pub fn place(&self) -> *mut () {
+        // SAFETY: the waiter sleeps until the holder of this wakes it.
+        unsafe { self.entry.as_ref() }.look(|fields| fields.place)
+    }
+
+    /// The wait. It is not used any more once it is woken.
+    #[inline]
+    #[must_use]
+    pub fn wait(&self) -> NonNull<W> {
+        // SAFETY: as above; the wait of an entry that is queued is not null.
+        unsafe { NonNull::new_unchecked(self.entry.as_ref().look(|fields| fields.wait).cast_mut()) }
+    }
+}
+
+/// A queue of entries, first come first served. Lives inside the lock of its channel.
+#[doc(alias = "waitq")]
+pub struct WaitQueue<W> {
+    first: *const Entry<W>,
+    last: *const Entry<W>,
+}
+
+// SAFETY: the entries are used under the lock of the queue, or by who has claimed their waits.
+unsafe impl<W: Sync> Send for WaitQueue<W> {}
+
+impl<W> WaitQueue<W> {
+    /// Nobody waits.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { first: null(), last: null() }
+    }
+
+    /// Whether nobody waits.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.first.is_null()
+    }
+
+    /// Whether somebody is there who has or wants a message. Others only want to know.
+    #[must_use]
+    pub fn has_operation(&self) -> bool {
+        let mut at = self.first;
+        // SAFETY: queued entries are valid.
+        while let Some(entry) = unsafe { at.as_ref() } {
+            if !entry.look(|fields| fields.place).is_null() {
+                return true;
+            }
+            at = entry.look(|fields| fields.next);
+        }
+        false
+    }
+
+    /// Appends an entry.
+    ///
+    /// # Safety
+    /// It is in no queue, and stays where it is until it was taken out.
+    #[inline]
+    pub unsafe fn push(&mut self, entry: &Entry<W>) {
+        let last = self.last;
+        entry.change(|fields| {
+            if fields.listed {
+                crate::throw!("WaitQueue::push: the entry is queued already");
+            }
+            fields.listed = true;
+            fields.next = null();
+            fields.prev = last;
+        });
+        // SAFETY: queued entries are valid.
+        match unsafe { last.as_ref() } {
+            Some(last) => last.change(|fields| fields.next = entry),
+            None => self.first = entry,
+        }
+        self.last = entry;
+    }
+
+    /// Takes `entry` out, wherever it is.
+    ///
+    /// # Safety
+    /// It is in this queue.
+    #[inline]
+    pub unsafe fn remove(&mut self, entry: &Entry<W>) {
+        let (prev, next) = entry.change(|fields| {
+            if !fields.listed {
+                crate::throw!("WaitQueue::remove: the entry is not queued");
+            }
+            fields.listed = false;
+            (fields.prev, fields.next)
+        });
+        // SAFETY: neighbours of a queued entry are queued, and queued entries are valid.
+        match unsafe { prev.as_ref() } {
+            Some(prev) => prev.change(|fields| fields.next = next),
+            None => self.first = next,
+        }
+        // SAFETY: as above.
+        match unsafe { next.as_ref() } {
+            Some(next) => next.change(|fields| fields.prev = prev),
+            None => self.last = prev,
+        }
+    }
+
+    fn pop(&mut self) -> Option<NonNull<Entry<W>>> {
+        let first = NonNull::new(self.first.cast_mut())?;
+        // SAFETY: it is the first of this queue.
+        unsafe { self.remove(first.as_ref()) };
+        Some(first)
+    }
+}
+
+impl<W: Claim> WaitQueue<W> {
+    /// Takes out the first one that can be claimed.
+    #[inline]
+    fn pop_claimed(&mut self) -> Option<Claimed<W>> {
+        while let Some(entry) = self.pop() {
+            // SAFETY: it was queued until now and the lock is held; the wait lives as long as its entries.
+            if unsafe { &*entry.as_ref().look(|fields| fields.wait) }.claim() {
+                return Some(Claimed { entry });
+            }
+        }
+        None
+    }
+
+    /// Takes out the first who has or wants a message and can be claimed. Those before it are out too:
+    /// somebody else ended their wait, or they only wanted to know, and go to `tell`.
+    #[inline]
+    pub fn claim_first(&mut self, mut tell: impl FnMut(Claimed<W>)) -> Option<Claimed<W>> {
+        while let Some(claimed) = self.pop_claimed() {
+            if !claimed.place().is_null() {
+                return Some(claimed);
+            }
+            tell(claimed);
+        }
+        None
+    }
+
+    /// Takes everybody out, to be woken once the lock is released.
+    pub fn claim_all(&mut self) -> AllClaimed<W> {
+        let mut all = AllClaimed { last: null() };
+        while let Some(claimed) = self.pop_claimed() {
+            // SAFETY: the waiter sleeps until it is woken.
+            unsafe { claimed.entry.as_ref() }.change(|fields| fields.prev = all.last);
+            all.last = claimed.entry();
+        }
+        all
+    }
+}
+
+impl<W> Default for WaitQueue<W> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<W> fmt::Debug for WaitQueue<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitQueue").field("is_empty", &self.is_empty()).finish()
+    }
+}
+
+/// Waits that the holder of this has claimed and must wake, the last one first: so the first is the one
+/// that runs next, and the others follow from the last to the second, as in Go.
+#[must_use]
+#[derive(Debug)]
+pub struct AllClaimed<W> {
+    last: *const Entry<W>,
+}
+
+impl<W> Iterator for AllClaimed<W> {
+    type Item = Claimed<W>;
+
+    fn next(&mut self) -> Option<Claimed<W>> {
+        let entry = NonNull::new(self.last.cast_mut())?;
+        // SAFETY: claimed, and not woken yet.
+        self.last = unsafe { entry.as_ref() }.look(|fields| fields.prev);
+        Some(Claimed { entry })
+    }
+}
