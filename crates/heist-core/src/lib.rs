@@ -35,6 +35,7 @@ pub mod buffer;
 pub mod fd_lock;
 pub mod global_queue;
 pub mod idle;
+pub mod idle_ms;
 pub mod join;
 pub mod level_time;
 pub mod list;

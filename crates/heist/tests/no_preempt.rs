@@ -76,12 +76,11 @@ fn a_guard_belongs_to_its_goroutine() {
             let stop = Arc::clone(&stop);
             go(move || while !stop.load(Ordering::Relaxed) {})
         };
-        // Comes back only if the hog is stopped.
-        heist::yield_now();
+        // Comes back only if the hog gives way: by force, unless it was asked before it began.
+        matrix::yield_until("it was stopped", || forced(&rt) > 0);
         stop.store(true, Ordering::Relaxed);
         hog.join().unwrap();
     });
-    assert!(forced(&rt) > 0);
 }
 
 /// Without forced preemption no signal is sent.

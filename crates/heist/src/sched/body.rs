@@ -32,8 +32,14 @@ pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
     drop(rt);
     let outcome = run_closure(g);
     g.outcome.set(outcome);
-    if outcome == Outcome::Panicked {
-        on_panic(g);
+    // Before anybody can take the outcome away.
+    match outcome {
+        Outcome::Panicked => on_panic(g),
+        Outcome::Overflowed => {
+            // SAFETY: a goroutine's runtime outlives it.
+            unsafe { &*g.sched.get() }.stats.overflowed.add_shared(1);
+        }
+        _ => {}
     }
     match g.join.finish() {
         Finished::Published => {}

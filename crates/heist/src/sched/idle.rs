@@ -12,7 +12,6 @@ use crate::gmp::p::Stopped;
 use crate::gmp::{M, P};
 use crate::sys::clock;
 use crate::sys::futex::Kernel;
-use heist_core::list::DoublyLinked;
 use heist_core::m_word::STOP;
 use heist_core::note::Woken;
 use heist_core::policy;
@@ -135,19 +134,13 @@ impl Sched {
         }
         // SAFETY: this M is in no list and stays where it is until its thread ends.
         unsafe { locked.idle_ms.push(NonNull::from(m)) };
-        let surplus = self.has_surplus(&locked);
+        let surplus = locked.idle_ms.has_surplus(self.procs());
         drop(locked);
         let asleep_ns = clock::now_ns();
         if surplus && self.waits_in_vain(m, asleep_ns + policy::IDLE_M_NS) {
             return Found::Leave;
         }
         self.sleep_since(m, asleep_ns)
-    }
-
-    /// Whether there are more idle Ms than are kept. They are a stack, so those at the bottom are
-    /// not needed, and those on top of them are the ones to wait for a time only.
-    fn has_surplus(&self, locked: &Locked) -> bool {
-        locked.idle_ms.len() > policy::idle_ms_kept(self.procs())
     }
 
     /// Sleeps as an M too many. True if nobody needed it until then and it is off the list.
@@ -159,14 +152,8 @@ impl Sched {
         if m.note.sleep_while(&Kernel, left) == Woken::Noted {
             return false;
         }
-        let mut locked = self.lock.lock();
-        // Who took it off the list is about to wake it.
-        let in_vain = m.double_link().is_listed() && self.has_surplus(&locked);
-        if in_vain {
-            // SAFETY: it is in a list, and an M with a thread can be in no other.
-            unsafe { locked.idle_ms.remove(NonNull::from(m)) };
-        }
-        in_vain
+        // SAFETY: an M with a thread can be in no other list.
+        unsafe { self.lock.lock().idle_ms.give_up(NonNull::from(m), self.procs()) }
     }
 
     /// Sleeps until somebody hands a P over. The M is where they find it.

@@ -53,6 +53,7 @@ use crate::sys::{clock, stderr};
 use crossbeam_utils::CachePadded;
 use heist_core::global_queue::{GlobalLen, GlobalQueue};
 use heist_core::idle::{IdleProcs, IdleView};
+use heist_core::idle_ms::IdleMs;
 use heist_core::level_time::LevelTime;
 use heist_core::list::{DoubleList, List};
 use heist_core::lock_rank::Rank;
@@ -140,7 +141,7 @@ pub(crate) enum Phase {
 pub(crate) struct Locked {
     pub(crate) global: GlobalQueue<G>,
     pub(crate) idle_ps: IdleProcs,
-    pub(crate) idle_ms: DoubleList<M>,
+    pub(crate) idle_ms: IdleMs<M>,
     /// Records whose threads have ended, for the helper to give to others.
     pub(crate) gone_ms: DoubleList<M>,
     /// Records of threads that were Ms for a while and are the runtime's no more.
@@ -232,7 +233,7 @@ impl Sched {
                 Locked {
                     global: GlobalQueue::new(),
                     idle_ps,
-                    idle_ms: DoubleList::new(),
+                    idle_ms: IdleMs::new(),
                     gone_ms: DoubleList::new(),
                     free_guests: DoubleList::new(),
                     orphans: helper::Orphans::new(PROCS_MAX),

@@ -7,7 +7,7 @@ use super::{Sched, body, park};
 use crate::coro::stack;
 use crate::coro::switch::Switched;
 use crate::current;
-use crate::gmp::g::{self, Outcome, Woken};
+use crate::gmp::g::{self, Woken};
 use crate::gmp::m::{Commit, Request, Seal};
 use crate::gmp::{G, M, pool};
 use crate::sys::membarrier::light_fence;
@@ -232,9 +232,6 @@ fn finish(m: &M, gp: NonNull<G>) {
     // SAFETY: it returned, and its stack was not taken yet.
     let stack = unsafe { g.coro.take_stack() };
     pp.stats.stacks_detached.bump();
-    if g.outcome.get() == Outcome::Overflowed {
-        pp.stats.overflowed.bump();
-    }
     if g.has_flag(g::RESERVE_OPEN | g::CANARY) {
         stack.clean_up(g.coro.stack_top());
     }

@@ -228,8 +228,9 @@ impl<'a> Sysmon<'a> {
         if let Some((period_ns, detail)) = self.sched.config.trace
             && now >= self.next_trace_ns
         {
-            self.next_trace_ns = now + period_ns;
             (self.print)(self.sched, detail);
+            // Two lines are never closer than that, also if this one came late.
+            self.next_trace_ns = clock::now_ns() + period_ns;
         }
     }
 
