@@ -2,6 +2,7 @@
 
 mod count;
 mod limits;
+mod stalls;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,12 @@ enum Command {
         #[arg(long)]
         update: bool,
     },
+    /// Measure what it costs that nobody stalls: entering the runtime, sysmon, preemption, pauses.
+    Stalls {
+        /// How long each of the measurements takes.
+        #[arg(long, default_value_t = 10)]
+        secs: u64,
+    },
     /// Walk all paths between marks, for the counter to see.
     #[command(hide = true)]
     Walk,
@@ -38,6 +45,12 @@ fn main() -> ExitCode {
             Ok(())
         }
         Command::Check { update } => check(update),
+        Command::Stalls { secs } => {
+            if cfg!(debug_assertions) {
+                eprintln!("heist-micro: this is a debug build, its figures mean nothing");
+            }
+            stalls::measure(secs)
+        }
         Command::Walk => {
             count::walk();
             Ok(())
