@@ -1,6 +1,5 @@
 //! TCP connections of goroutines: data in both directions, half close, resets, many at once.
 
-mod child;
 mod matrix;
 mod wire;
 
@@ -284,91 +283,6 @@ fn no_poll_waiter_is_left_over() {
         });
         assert_eq!(heist::testing::poll_waiters(rt), 0);
     });
-}
-
-/// Many short connections leave no descriptor behind.
-#[test]
-fn short_connections_leave_nothing_behind() {
-    let ended = child::run("short_connections_leave_nothing_behind", || {
-        let rounds: u64 = if matrix::stress_time().is_some() { 1_000_000 } else { 3000 };
-        matrix::each_of(&matrix::cases_with(&[2])[..2], |_, rt| {
-            let listener = Arc::new(TcpListener::bind("127.0.0.1:0").expect("listens"));
-            let address = listener.local_addr().expect("an address");
-            let serving = Arc::clone(&listener);
-            let server = rt.handle().spawn(move || wire::echo_server(&serving));
-            matrix::eventually("the server waits", || heist::testing::poll_waiters(rt) == 1);
-            let before = wire::open_descriptors();
-            rt.run(|| {
-                let clients: Vec<_> = (0..8)
-                    .map(|_| heist::go(move || (0..rounds / 8).for_each(|_| connect_once(address))))
-                    .collect();
-                for client in clients {
-                    client.join().expect("ends well");
-                }
-            });
-            matrix::eventually("the server's ends are closed", || {
-                wire::open_descriptors() <= before
-            });
-            listener.close().expect("closes");
-            server.join().expect("ends well");
-            assert_eq!(heist::testing::poll_waiters(rt), 0);
-        });
-    });
-    ended.succeeded();
-}
-
-fn connect_once(address: std::net::SocketAddr) {
-    let mut stream = TcpStream::connect(address).expect("connects");
-    // Without this every port would rest for a minute after its connection.
-    stream.set_linger(Some(Duration::ZERO)).expect("an option");
-    stream.write_all(b"ping").expect("writes");
-    stream.read_exact(&mut [0; 4]).expect("reads");
-}
-
-/// IN-21: hundreds of connections at once, thousands in the long run, as far as the limits go. That
-/// two threads never poll at the same time is checked by the poller itself.
-#[test]
-fn many_connections_at_once() {
-    let ended = child::run("many_connections_at_once", || {
-        let wanted = if matrix::stress_time().is_some() { 10_000 } else { 400 };
-        let limit = child::descriptor_limit();
-        let n = wanted.min((limit as usize).saturating_sub(100) / 2);
-        let rt = matrix::plain(2);
-        rt.run(|| {
-            let listener = Arc::new(TcpListener::bind("127.0.0.1:0").expect("listens"));
-            let address = listener.local_addr().expect("an address");
-            let serving = Arc::clone(&listener);
-            let server = heist::go(move || wire::echo_server(&serving));
-            let all = heist::sync::WaitGroup::new();
-            all.add(n);
-            let clients: Vec<_> = (0..n)
-                .map(|i| {
-                    let all = all.clone();
-                    heist::go(move || {
-                        let mut stream = TcpStream::connect(address).expect("connects");
-                        let message = (i as u64).to_le_bytes();
-                        for round in 0..5 {
-                            stream.write_all(&message).expect("writes");
-                            let mut answer = [0; 8];
-                            stream.read_exact(&mut answer).expect("reads");
-                            assert_eq!(answer, message);
-                            if round == 0 {
-                                // All are connected before anyone goes on.
-                                all.done();
-                                all.wait();
-                            }
-                        }
-                    })
-                })
-                .collect();
-            for client in clients {
-                client.join().expect("ends well");
-            }
-            listener.close().expect("closes");
-            server.join().expect("ends well");
-        });
-    });
-    ended.succeeded();
 }
 
 /// From a plain thread everything works as well, and blocks the thread.

@@ -53,7 +53,8 @@ pub fn run(test: &str, body: impl FnOnce()) -> Ended {
 /// As [`run`], with a say in how the child is started.
 pub fn run_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnce()) -> Ended {
     if std::env::var_os(ROLE).is_some_and(|role| role == test) {
-        let watchdog = crate::matrix::Watchdog::new(Duration::from_secs(300), String::new);
+        let patience = crate::matrix::patience() + Duration::from_secs(180);
+        let watchdog = crate::matrix::Watchdog::new(patience, String::new);
         body();
         drop(watchdog);
         std::process::exit(0);
@@ -64,6 +65,28 @@ pub fn run_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnc
     prepare(&mut command);
     let output = command.output().expect("the child starts");
     Ended { status: output.status, stderr: String::from_utf8_lossy(&output.stderr).into_owned() }
+}
+
+/// As [`run`], in a child that may have so many descriptors.
+pub fn run_with_descriptors(test: &str, n: u32, body: impl FnOnce()) -> Ended {
+    let limited = |command: &mut Command| {
+        let program = command.get_program().to_owned();
+        let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let limit = format!("ulimit -S -n {n} && exec \"$0\" \"$@\"");
+        *command = Command::new("bash");
+        command.args(["-c", &limit]).arg(program).args(args).env(ROLE, test);
+    };
+    run_with(test, limited, body)
+}
+
+/// A second process for the body of a test: the same test, which finds `value` in `variable`. It may
+/// have as many descriptors as the system allows.
+pub fn partner(test: &str, variable: &str, value: &str) -> std::process::Child {
+    let program = std::env::current_exe().expect("a test knows its own program");
+    let mut command = Command::new("bash");
+    command.args(["-c", "ulimit -S -n $(ulimit -H -n) && exec \"$0\" \"$@\""]).arg(program);
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    command.env_remove(ROLE).env(variable, value).spawn().expect("the partner starts")
 }
 
 /// A number of `/proc/self/status`, in KiB where it is a size.

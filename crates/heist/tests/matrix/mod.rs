@@ -22,6 +22,11 @@ static ALLOCATOR: testing::CheckedAllocator = testing::CheckedAllocator::new(std
 /// idle machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The same, with the time that stress tests are given.
+pub fn patience() -> Duration {
+    PATIENCE + stress_time().unwrap_or_default()
+}
+
 /// One configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
@@ -134,11 +139,12 @@ fn each_built(cases: &[Case], build: impl Fn(&Case) -> Builder, body: impl Fn(&C
     for case in cases {
         let rt = Arc::new(start(build(case)));
         let watched = Arc::clone(&rt);
-        let watchdog = Watchdog::new(PATIENCE, move || format!("{:#?}", testing::sample(&watched)));
+        let watchdog =
+            Watchdog::new(patience(), move || format!("{:#?}", testing::sample(&watched)));
         named(case, || body(case, &rt));
         drop(watchdog);
         let rt = Arc::into_inner(rt).expect("the watchdog has ended");
-        let watchdog = Watchdog::new(PATIENCE, || "in the drop of the runtime".into());
+        let watchdog = Watchdog::new(patience(), || "in the drop of the runtime".into());
         named(case, || drop(rt));
         drop(watchdog);
     }
@@ -225,7 +231,7 @@ pub fn stress(rounds: u64, mut round: impl FnMut(u64)) {
 /// Waits, as a plain thread, until `condition` holds.
 #[track_caller]
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + patience();
     while !condition() {
         assert!(Instant::now() < until, "never happened: {what}");
         std::thread::yield_now();
@@ -242,7 +248,7 @@ pub fn until_parked(n: usize, reason: &str) {
 /// Waits, as a goroutine, until `condition` holds.
 #[track_caller]
 pub fn yield_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + patience();
     while !condition() {
         assert!(Instant::now() < until, "never happened: {what}");
         heist::yield_now();
