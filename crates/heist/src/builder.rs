@@ -67,6 +67,7 @@ impl Error for BuildError {
 /// `quantum=DURATION`, such as `500us` or `10ms`, is how long a goroutine may run while others wait;
 /// `schedtrace=MS` prints a line about the scheduler every so many milliseconds, with
 /// `scheddetail=1` also one for each processor, thread and goroutine, see `docs/OPERATING.md`;
+/// `shortturns=1` has the threads ask the kernel for short turns;
 /// `chaos=SEED` disturbs the scheduling on purpose, `guard=protect` and `guard=canary` use the ways
 /// of older kernels to guard stacks; the last three for tests).
 ///
@@ -98,6 +99,7 @@ pub struct Builder {
     deadlock_detection: bool,
     seed: Option<u64>,
     chaos: Option<u64>,
+    short_turns: bool,
     trace_ms: u64,
     trace_detail: Detail,
 }
@@ -124,6 +126,7 @@ impl Default for Builder {
             deadlock_detection: true,
             seed: None,
             chaos: None,
+            short_turns: false,
             trace_ms: 0,
             trace_detail: Detail::Summary,
         }
@@ -331,12 +334,15 @@ impl Builder {
                 ("scheddetail", "0") => self.trace_detail = Detail::Summary,
                 ("scheddetail", "1") => self.trace_detail = Detail::All,
                 ("scheddetail", _) => return wrong("scheddetail=0 or scheddetail=1"),
+                ("shortturns", "0") => self.short_turns = false,
+                ("shortturns", "1") => self.short_turns = true,
+                ("shortturns", _) => return wrong("shortturns=0 or shortturns=1"),
                 ("guard", way) if stack::protect_by(way) => {}
                 ("guard", _) => return wrong("guard=protect or guard=canary"),
                 _ => {
                     return wrong(
                         "a list of chaos=SEED, guard=WAY, quantum=DURATION, schedtrace=MS, \
-                         scheddetail=1, containermaxprocs=0 and updatemaxprocs=0",
+                         scheddetail=1, shortturns=1, containermaxprocs=0 and updatemaxprocs=0",
                     );
                 }
             }
@@ -415,6 +421,7 @@ impl Builder {
             deadlock_detection: self.deadlock_detection,
             seed: self.seed.unwrap_or_else(crate::sys::clock::now_ns),
             chaos: self.chaos,
+            short_turns: self.short_turns,
             trace: (self.trace_ms != 0)
                 .then(|| (self.trace_ms.saturating_mul(1_000_000), self.trace_detail)),
         })

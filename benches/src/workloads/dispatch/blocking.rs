@@ -76,6 +76,5 @@ pub fn announced<R: Timers + Announce>(job: Job<'_>) -> Option<Outcome> {
 }
 
 pub fn servers<R: Net>(job: Job<'_>) -> Option<Outcome> {
-    let service = Service::of(job.workload).filter(|service| *service != Service::HttpLibrary)?;
-    Some(servers::blocking::<R>(job.procs, service))
+    Some(servers::blocking::<R>(job.procs, Service::of(job.workload)?))
 }

@@ -377,6 +377,9 @@ fn m_main(sched: Arc<Sched>, m: Owned) {
         stderr::report(format_args!("heist: no memory for a signal stack\n"));
         stderr::exit_now(2);
     }
+    if sched.config.short_turns {
+        thread::short_turns();
+    }
     let unwinding = NoUnwinding;
     schedule::run(m);
     std::mem::forget(unwinding);

@@ -114,6 +114,8 @@ pub(crate) struct Config {
     pub(crate) seed: u64,
     /// Chaos mode: the seed of its disturbances.
     pub(crate) chaos: Option<u64>,
+    /// Whether the threads ask the kernel for short turns.
+    pub(crate) short_turns: bool,
     /// How often sysmon prints a line about the scheduler, and how much; never if None.
     pub(crate) trace: Option<(u64, Detail)>,
 }

@@ -4,8 +4,11 @@
 //! whether it sleeps too long for them. Everybody else polls without waiting, one at a time.
 //!
 //! # The gate
-//! `last_ns` is zero while somebody waits in the poller; who swaps zero in is that one. `busy` is
-//! set while anybody is inside, because the poller's events have one place.
+//! `last_ns` is zero while somebody waits in the poller; who swaps zero in is that one. `busy` says
+//! whether anybody is inside, because the poller's events have one place. Who wants to wait may find
+//! somebody who looks. That takes a microsecond, unless the kernel has given the CPU to another
+//! thread meanwhile: then it takes until that one's turn is over, and whoever is not needed sleeps.
+//! Only one wants to wait at a time, so at most one sleeps here.
 //!
 //! # Why no timer is missed
 //! A waiter publishes `until_ns`, fences and computes the earliest timer; if that is earlier than
@@ -19,10 +22,22 @@ use super::{Phase, Sched};
 use crate::gmp::{G, M, g};
 use crate::netpoll::poller::{Poller, Wait};
 use crate::sys::clock;
+use crate::sys::futex::Kernel;
 use heist_core::list::List;
+use heist_core::note::Futex;
 use heist_core::policy;
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use heist_core::timer_heap::NEVER;
+
+/// Nobody is inside.
+const FREE: u32 = 0;
+/// Somebody is.
+const INSIDE: u32 = 1;
+/// Somebody is, and somebody sleeps until that one leaves.
+const AWAITED: u32 = 2;
+
+/// Looks at the gate before sleeping: as long as a look into the poller takes.
+const SPINS: u32 = 100;
 
 /// The poller of a runtime, and who is in it.
 pub(crate) struct PollGate {
@@ -44,7 +59,7 @@ impl PollGate {
             poller: Poller::new()?,
             last_ns: AtomicU64::new(clock::now_ns()),
             until_ns: AtomicU64::new(0),
-            busy: AtomicU32::new(0),
+            busy: AtomicU32::new(FREE),
             grain_ns: AtomicU64::new(0),
             short_waits: AtomicU32::new(0),
         })
@@ -72,12 +87,44 @@ impl PollGate {
 
     pub(super) fn enter(&self) -> bool {
         // ORDERING: Acquire: whoever was inside before has left its events alone.
-        self.busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.busy.compare_exchange(FREE, INSIDE, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Claims the wait. False if somebody else has.
+    pub(super) fn claim(&self) -> bool {
+        // ORDERING: SeqCst: it is claimed before the timers are looked at again.
+        self.last_ns.swap(0, Ordering::SeqCst) != 0
+    }
+
+    /// Somebody has looked, who found `last` in `last_ns` before. A claim that was made meanwhile
+    /// stays: otherwise a second one could be made while the first one waits.
+    pub(super) fn looked(&self, last: u64) {
+        let now = clock::now_ns();
+        // Whoever looked before this one left may have been faster; that is as good.
+        let _ = self.last_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Enters as soon as whoever looks has left. For who has claimed the wait.
+    pub(super) fn enter_to_wait(&self) {
+        for _ in 0..SPINS {
+            if self.enter() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        // ORDERING: as in `enter`.
+        while self.busy.swap(AWAITED, Ordering::Acquire) != FREE {
+            Kernel.wait(&self.busy, AWAITED, None);
+        }
+        // Nobody else sleeps here: there is one claim.
+        self.busy.store(INSIDE, Ordering::Relaxed);
     }
 
     pub(super) fn leave(&self) {
-        // ORDERING: see `enter`.
-        self.busy.store(0, Ordering::Release);
+        // ORDERING: Release: see `enter`.
+        if self.busy.swap(FREE, Ordering::Release) == AWAITED {
+            Kernel.wake(&self.busy);
+        }
     }
 }
 
@@ -107,12 +154,13 @@ impl Sched {
     pub(crate) fn poll_without_waiting(&self) -> List<G> {
         let gate = &self.poll;
         let mut woken = List::new();
-        if !gate.has_waiters() || gate.last_ns().is_none() || !gate.enter() {
+        if !gate.has_waiters() {
             return woken;
         }
+        let Some(last) = gate.last_ns().filter(|_| gate.enter()) else { return woken };
         // SAFETY: this thread is through the gate.
         let delta = unsafe { gate.poller.poll(Wait::No, &mut woken) };
-        gate.last_ns.store(clock::now_ns(), Ordering::Relaxed);
+        gate.looked(last);
         gate.leave();
         gate.poller.waiters_gone(delta);
         woken
@@ -128,8 +176,7 @@ impl Sched {
         if until == NEVER && !gate.has_waiters() {
             return None;
         }
-        // ORDERING: SeqCst: claims the wait before it looks at the timers again.
-        if gate.last_ns.swap(0, Ordering::SeqCst) == 0 {
+        if !gate.claim() {
             self.break_poller_after(until);
             return None;
         }
@@ -140,10 +187,7 @@ impl Sched {
     fn wait_inside(&self, mut until: u64) -> List<G> {
         let gate = &self.poll;
         let mut woken = List::new();
-        // Somebody may be looking without waiting; that takes a microsecond.
-        while !gate.enter() {
-            std::thread::yield_now();
-        }
+        gate.enter_to_wait();
         let grain = self.timer_grain(until);
         gate.grain_ns.store(grain, Ordering::Relaxed);
         until = until.max(grain);

@@ -237,3 +237,47 @@ fn one_looks_into_the_poller_at_a_time() {
     assert!(gate.enter());
     gate.leave();
 }
+
+/// IN-21: whoever looks while another claims the wait leaves the claim alone.
+#[test]
+fn a_look_does_not_end_a_claim() {
+    let gate = PollGate::new().expect("a poller");
+    let last = gate.last_ns().expect("nobody waits");
+    assert!(gate.enter());
+    assert!(gate.claim());
+    gate.looked(last);
+    gate.leave();
+    assert_eq!(gate.last_ns(), None, "the claim is gone");
+    assert!(!gate.claim(), "a second one was made");
+}
+
+/// Who wants to wait while somebody looks sleeps until that one has left, whoever is faster.
+#[test]
+fn one_who_wants_to_wait_is_let_in() {
+    let gate = PollGate::new().expect("a poller");
+    let n_inside = AtomicU32::new(0);
+    let inside = || {
+        assert_eq!(n_inside.fetch_add(1, Ordering::Relaxed), 0, "two are inside");
+        std::thread::yield_now();
+        n_inside.fetch_sub(1, Ordering::Relaxed);
+        gate.leave();
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    if gate.enter() {
+                        inside();
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..2_000 {
+                gate.enter_to_wait();
+                inside();
+            }
+        });
+    });
+    assert!(gate.enter(), "somebody is left inside");
+}
