@@ -1,5 +1,6 @@
 //! What operations cost, in allocations.
 
+use heist::sync::{once_fn, once_value};
 use heist::{chan, context, select};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -120,6 +121,16 @@ fn spawns_allocate_nothing() {
         let figures = (fewest(joined), fewest(detached));
         println!("allocations of 100 spawns: {} joined, {} detached", figures.0, figures.1);
         assert_eq!(figures, (0, 0));
+    });
+}
+
+/// SY-24: a function that runs once allocates nothing, neither when it is made nor when it is called.
+#[test]
+fn once_functions_allocate_nothing() {
+    alone(|| {
+        assert_eq!(fewest(|| once_fn(|| ())), 0);
+        let value = once_value(|| 7);
+        assert_eq!(fewest(&value), 0);
     });
 }
 

@@ -2,7 +2,7 @@
 
 mod matrix;
 
-use heist::sync::{LazyLock, Once, OnceLock, WaitGroup};
+use heist::sync::{LazyLock, Once, OnceLock, WaitGroup, once_fn, once_value};
 use heist::{go, yield_now};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -111,6 +111,62 @@ fn a_cell_that_is_empty_stays_usable() {
     drop(OnceLock::from(Arc::clone(&value)));
     assert_eq!(OnceLock::from(Arc::clone(&value)).into_inner(), Some(Arc::clone(&value)));
     assert_eq!(Arc::strong_count(&value), 1);
+}
+
+/// SY-24: a function runs once, whoever calls it, and its value is kept.
+#[test]
+fn once_functions_keep_their_value() {
+    matrix::run(|| {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&runs);
+        let value = Arc::new(once_value(move || {
+            heist::yield_now();
+            counted.fetch_add(1, Ordering::SeqCst);
+            (String::from("made"), 7)
+        }));
+        let callers: Vec<_> = (0..10)
+            .map(|_| {
+                let value = Arc::clone(&value);
+                go(move || value())
+            })
+            .collect();
+        for caller in callers {
+            assert_eq!(caller.join().unwrap(), (String::from("made"), 7));
+        }
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
+    });
+}
+
+/// SY-24: a panic is repeated at each call, with its message; the first call has the very payload.
+#[test]
+fn once_functions_repeat_their_panic() {
+    let runs = AtomicUsize::new(0);
+    let formatted = once_fn(|| panic!("number {}", runs.fetch_add(1, Ordering::SeqCst)));
+    let literal = once_value(|| -> u8 { panic!("a literal") });
+    let other = once_fn(|| std::panic::panic_any(7u8));
+    for call in 0..3 {
+        let payload = catch_unwind(AssertUnwindSafe(&formatted)).unwrap_err();
+        assert_eq!(payload.downcast_ref::<String>().unwrap(), "number 0");
+        let payload = catch_unwind(AssertUnwindSafe(&literal)).unwrap_err();
+        assert_eq!(payload.downcast_ref::<&str>(), Some(&"a literal"));
+        let payload = catch_unwind(AssertUnwindSafe(&other)).unwrap_err();
+        match call {
+            0 => assert_eq!(payload.downcast_ref::<u8>(), Some(&7)),
+            _ => assert!(payload.downcast_ref::<&str>().unwrap().contains("did not return")),
+        }
+    }
+}
+
+/// SY-24: a function whose goroutine exits has run: it ends that goroutine, and later calls panic.
+#[test]
+fn once_functions_that_exit_have_run() {
+    matrix::run(|| {
+        let exits = Arc::new(once_fn(|| heist::exit_current()));
+        let first = Arc::clone(&exits);
+        assert!(go(move || first()).join().unwrap_err().is_exited());
+        let second = Arc::clone(&exits);
+        assert!(go(move || second()).join().unwrap_err().is_panic());
+    });
 }
 
 /// SY-24: a lazy value is made at the first use and kept; a panic is repeated to everybody.
