@@ -146,6 +146,23 @@ pub fn allocate_in(place: Place) {
     }
 }
 
+/// Recurses for ever on the scheduler's own stack.
+pub fn overflow_the_scheduler() {
+    #[expect(unconditional_recursion, reason = "that is what it is for")]
+    fn deeper(frame: [u64; 32]) -> u64 {
+        let below = deeper(std::hint::black_box(frame.map(|n| n.wrapping_add(1))));
+        std::hint::black_box(frame)[0] + below
+    }
+    unsafe fn commit(_: std::ptr::NonNull<crate::gmp::G>, _: *mut ()) -> bool {
+        deeper([1; 32]) == 0
+    }
+    if let Some(rt) = current::enter() {
+        let (reason, seal) = (crate::gmp::g::WaitReason::Sleep, crate::gmp::m::Seal::Sealed);
+        // SAFETY: the function uses nothing but its stack.
+        drop(unsafe { crate::sched::park::park(rt, reason, seal, commit, std::ptr::null_mut()) });
+    }
+}
+
 /// Where nobody may use the allocator.
 #[derive(Clone, Copy, Debug)]
 pub enum Place {

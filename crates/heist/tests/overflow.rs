@@ -377,3 +377,16 @@ fn main_may_overflow() {
     });
     ended.succeeded();
 }
+
+/// SP-23: the scheduler's own stack has a guard too: running over it is reported, once, with the thread's
+/// name, and ends the process.
+#[test]
+fn overflow_of_a_scheduler_stack_is_reported() {
+    let ended = child::run("overflow_of_a_scheduler_stack_is_reported", || {
+        matrix::plain(2).run(heist::testing::overflow_the_scheduler);
+    });
+    ended.was_killed_by(libc::SIGABRT);
+    let reports = ended.stderr.matches("has overflowed its stack").count();
+    assert_eq!(reports, 1, "{}", ended.stderr);
+    ended.said("heist-m");
+}

@@ -281,3 +281,39 @@ fn a_guard_is_done_although_its_goroutine_panics() {
         assert!(heist::JoinHandle::<()>::join(handle).unwrap_err().is_panic());
     });
 }
+
+/// SP-19: main ends while another goroutine crashes: the crash is reported, with its text and where the
+/// goroutine was spawned, at least once in ten runs, and the exit code then says so.
+#[test]
+fn a_crash_that_races_with_the_end_of_main_is_reported() {
+    struct Done(WaitGroup);
+    impl Drop for Done {
+        fn drop(&mut self) {
+            self.0.done();
+        }
+    }
+    let mut reported = 0;
+    for _ in 0..10 {
+        let ended = child::run("a_crash_that_races_with_the_end_of_main_is_reported", || {
+            let rt = matrix::start(Runtime::builder().procs(2).panic_policy(PanicPolicy::Abort));
+            rt.run(|| {
+                let group = WaitGroup::new();
+                group.add(1);
+                let done = Done(group.clone());
+                go(move || {
+                    let _done = done;
+                    panic!("crash");
+                });
+                group.wait();
+            });
+        });
+        if ended.status.success() {
+            continue;
+        }
+        ended.exited(2);
+        ended.said("panic: crash");
+        ended.said("panics.rs:");
+        reported += 1;
+    }
+    assert!(reported > 0, "main was faster ten times");
+}

@@ -74,6 +74,11 @@ fn series(body: impl FnOnce(Source) -> Result<(), Over> + Send + 'static) -> Ser
 }
 
 impl Source {
+    /// Whether nobody will ask any more.
+    fn is_over(&self) -> bool {
+        self.asked.is_closed() && self.asked.is_empty()
+    }
+
     /// Waits until somebody asks, and only then computes the answer.
     fn put(&self, coefficient: impl FnOnce() -> Result<Ratio, Over>) -> Result<(), Over> {
         self.asked.recv().map_err(|_| Over)?;
@@ -118,8 +123,7 @@ fn split(from: Series) -> (Series, Series) {
                     return;
                 }
             }
-            let gone = |side: &Source| side.answer.is_closed();
-            if sides.iter().all(gone) {
+            if sides.iter().all(Source::is_over) {
                 return;
             }
             select! {
@@ -136,13 +140,9 @@ fn split(from: Series) -> (Series, Series) {
     (one, other)
 }
 
-/// Where a side asks; never, if it is gone.
+/// Where a side asks; never, if it does not any more.
 fn side(source: &Source) -> Receiver<()> {
-    if source.asked.is_closed() && source.asked.is_empty() {
-        chan::never()
-    } else {
-        source.asked.clone()
-    }
+    if source.is_over() { chan::never() } else { source.asked.clone() }
 }
 
 /// The coefficients by their number.
