@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use heist::goroutine::{Builder, Class};
 use heist::{JoinHandle, Runtime};
 use heist_micro::find;
 
@@ -13,6 +14,8 @@ pub fn measure(secs: u64) -> Result<(), String> {
     println!("enter + exit            {:8.2} ns", enter_and_exit());
     let (sysmon, hogs) = sysmon_next_to_hogs(length)?;
     println!("sysmon next to hogs     {:8.3} % of a core ({hogs:.2} cores used by hogs)", sysmon);
+    ticker("a ticker next to hogs", Class::Normal, length);
+    ticker("of the latency class", Class::Latency, length);
     throughput(length);
     pauses(length);
     Ok(())
@@ -103,6 +106,40 @@ fn sysmon_next_to_hogs(length: Duration) -> Result<(f64, f64), String> {
     hogs.end();
     let share = |time: Duration| time.as_secs_f64() / took.as_secs_f64();
     Ok((100.0 * share(after.0 - before.0), share(after.1 - before.1)))
+}
+
+/// How late a ticker of 1 ms is next to twice as many hogs as there are CPUs; of the latency class, with
+/// one of the Ps reserved for it.
+fn ticker(name: &str, class: Class, length: Duration) {
+    const PERIOD: Duration = Duration::from_millis(1);
+    let reserved = usize::from(class == Class::Latency);
+    let builder = Runtime::builder().procs(cpus()).latency_procs(reserved.min(cpus() - 1));
+    // SAFETY: the goroutines keep nothing that is bound to a thread.
+    let rt = unsafe { builder.build() }.expect("the runtime starts");
+    let hogs = Hogs::start(&rt, 2 * cpus());
+    let mut late = rt.run(|| {
+        let ticks = Builder::new().class(class).spawn(move || {
+            let from = Instant::now();
+            let n = (length.as_nanos() / PERIOD.as_nanos()) as u32;
+            let tick = |i| {
+                let due = from + i * PERIOD;
+                heist::time::sleep_until(due);
+                due.elapsed()
+            };
+            (1..=n).map(tick).collect::<Vec<_>>()
+        });
+        ticks.expect("there is memory").join().expect("it ends")
+    });
+    hogs.end();
+    late.sort();
+    let at = |q: f64| late[((late.len() - 1) as f64 * q) as usize].as_secs_f64() * 1e3;
+    println!(
+        "{name:23} {:8.3} ms late p50  {:.3} p95  {:.3} p99  {:.3} max",
+        at(0.5),
+        at(0.95),
+        at(0.99),
+        at(1.0)
+    );
 }
 
 /// How much hogs get done when they are preempted, against when they are not: the same goroutines on

@@ -150,6 +150,8 @@ pub(crate) struct M {
     /// What sysmon alone remembers of a thread in user code without a P: the word, and the CPU time
     /// at that moment.
     pub(crate) pless: Cell<(Stamp, u64)>,
+    /// Whether the kernel was asked for short turns of its thread; see `Sched::suit_turns`.
+    pub(crate) short_turns: Cell<bool>,
     /// The record made before this one: the list of all.
     made_before: Cell<*const M>,
     tid: AtomicU32,
@@ -191,6 +193,7 @@ impl M {
             rng: UnsafeCell::new(Rng::new(id.into())),
             idle_link: DoubleLink::new(),
             pless: Cell::new((Stamp::NONE, 0)),
+            short_turns: Cell::new(false),
             made_before: Cell::new(null()),
             tid: AtomicU32::new(0),
         }
@@ -208,6 +211,7 @@ impl M {
         self.ends.set(false);
         self.new_timer_ns.set(NEVER);
         self.stopped_p.set(null());
+        self.short_turns.set(false);
         self.note.clear();
     }
 

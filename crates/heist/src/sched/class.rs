@@ -19,7 +19,7 @@ use super::wake::Start;
 use super::{Locked, Sched};
 use crate::gmp::g::{self, G};
 use crate::gmp::{M, P};
-use crate::sys::clock;
+use crate::sys::{clock, thread};
 use heist_core::sync::{Ordering, fence};
 use std::ptr::NonNull;
 
@@ -132,6 +132,19 @@ impl Sched {
         self.bell.ring();
         self.stats.wake_ups.add_shared(1);
         self.start_m(self.p(id), Start::Working);
+    }
+
+    /// Asks the kernel for short turns of a thread that serves the latency class, and for the usual
+    /// ones again when it does not. Next to threads that compute, one that wakes up waits for the end
+    /// of their turns, some milliseconds, unless its own are shorter.
+    ///
+    /// Who serves the class is woken by the poller or with a reserved P, so it costs nothing where no
+    /// P is reserved, and a system call only where a thread changes sides.
+    #[inline]
+    pub(crate) fn suit_turns(&self, m: &M, latency: bool) {
+        if self.idle.n_reserved() != 0 && m.short_turns.replace(latency) != latency {
+            if latency { thread::short_turns() } else { thread::normal_turns() }
+        }
     }
 
     /// The search of an M that holds a reserved P.

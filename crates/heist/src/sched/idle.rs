@@ -177,6 +177,7 @@ impl Sched {
             return Found::Leave;
         };
         m.acquire_p(pp);
+        self.suit_turns(m, self.is_reserved(pp));
         if m.wake_spinning.get() {
             self.begin_spin(m);
         }

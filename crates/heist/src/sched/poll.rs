@@ -180,6 +180,8 @@ impl Sched {
             self.break_poller_after(until);
             return None;
         }
+        // It is the one to wake up for the latency class.
+        self.suit_turns(m, true);
         let woken = self.wait_inside(until);
         Some(self.come_back(m, woken))
     }
@@ -251,6 +253,7 @@ impl Sched {
         };
         m.acquire_p(self.p(id));
         drop(locked);
+        self.suit_turns(m, self.idle.is_reserved(id));
         self.bell.ring();
         if latency {
             // Who runs first, and where, its class decides.

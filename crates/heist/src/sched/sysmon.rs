@@ -389,7 +389,8 @@ impl<'a> Sysmon<'a> {
         self.next_slice_ns = self.next_slice_ns.min(now + late);
     }
 
-    /// The goroutine that has run longest gives way.
+    /// The goroutine that has run longest gives way; one that was asked to lately comes last: the kernel
+    /// does not let its thread run, so that it cannot.
     fn preempt_longest(&mut self, now: u64) {
         let sched = self.sched;
         let in_user = |id: &u32| {
@@ -401,8 +402,11 @@ impl<'a> Sysmon<'a> {
                 .is_some_and(|m| m.word.stamp().place() == Place::User)
         };
         let known = sched.procs().min(self.watches.len() as u32);
-        let oldest =
-            (0..known).filter(in_user).min_by_key(|&id| self.watches[id as usize].slice.since_ns());
+        let lately = now.saturating_sub(2 * FORCE_PERIOD_NS);
+        let oldest = (0..known).filter(in_user).min_by_key(|&id| {
+            let watch = &self.watches[id as usize];
+            (watch.forced_ns > lately, watch.slice.since_ns())
+        });
         let Some(id) = oldest else { return };
         // SAFETY: as above.
         if let Some(m) = unsafe { sched.p(id).m().as_ref() } {

@@ -33,6 +33,15 @@ pub(crate) fn precise_naps() {
 pub(crate) fn short_turns() {
     /// The shortest turn that can be asked for.
     const TURN_NS: u64 = 100_000;
+    set_turns(TURN_NS);
+}
+
+/// Undoes [`short_turns`].
+pub(crate) fn normal_turns() {
+    set_turns(0);
+}
+
+fn set_turns(turn_ns: u64) {
     #[repr(C)]
     struct Attributes {
         size: u32,
@@ -50,7 +59,7 @@ pub(crate) fn short_turns() {
         flags: 0,
         nice: nice(),
         priority: 0,
-        runtime: TURN_NS,
+        runtime: turn_ns,
         deadline: 0,
         period: 0,
     };
