@@ -12,6 +12,7 @@ use crate::sched::helper::Helper;
 use crate::sched::shutdown::Closed;
 use crate::sched::sysmon::Sysmon;
 use crate::sched::{Config, Sched};
+use crate::sys::thread_state::ThreadStates;
 use crate::sys::{membarrier, signal, stderr, thread};
 use crate::throw;
 use crate::{panic_report, preempt, schedtrace};
@@ -50,7 +51,9 @@ impl Runtime {
         let helper = thread::spawn(name, move || helper.run())?;
         let watched = Arc::clone(&sched);
         let name = format!("{}-sysmon", sched.config.name);
-        let sysmon = thread::spawn(name, move || Sysmon::new(&watched, schedtrace::print).run());
+        let states = ThreadStates::new();
+        let watch = move || Sysmon::new(&watched, states, schedtrace::print).run();
+        let sysmon = thread::spawn(name, watch);
         let mut rt = Self { sched, helper: Some(helper), sysmon: None };
         // If it cannot be started, dropping the runtime stops the helper.
         rt.sysmon = Some(sysmon?);

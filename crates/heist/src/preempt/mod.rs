@@ -12,13 +12,20 @@ pub(crate) mod signal;
 use crate::gmp::M;
 use crate::sched::Sched;
 use crate::sys::thread;
+use crate::sys::thread_state::ThreadStates;
 use heist_core::m_word::PREEMPT;
 use heist_core::policy::FORCE_PERIOD_NS;
 
 /// Asks the goroutine on `m` to let others run, and forces it if it does not listen. True if
 /// something was done.
 #[doc(alias = "preemptone")]
-pub(crate) fn request(sched: &Sched, m: &M, now: u64, forced_ns: &mut u64) -> bool {
+pub(crate) fn request(
+    sched: &Sched,
+    m: &M,
+    now: u64,
+    forced_ns: &mut u64,
+    states: &mut ThreadStates,
+) -> bool {
     m.word.call_attention(PREEMPT);
     if !sched.config.forced_preemption || now - *forced_ns < FORCE_PERIOD_NS {
         return true;
@@ -30,7 +37,7 @@ pub(crate) fn request(sched: &Sched, m: &M, now: u64, forced_ns: &mut u64) -> bo
         return true;
     }
     // Not one that sleeps in a system call: it would be interrupted, and it uses no CPU.
-    if thread::is_running(m.tid()) {
+    if states.is_running(m.tid()) {
         *forced_ns = now;
         sched.stats.signals.add_shared(1);
         thread::interrupt(m.tid());

@@ -19,6 +19,7 @@ use crate::gmp::{M, P, g};
 use crate::preempt;
 use crate::sys::futex::Kernel;
 use crate::sys::membarrier::heavy_fence;
+use crate::sys::thread_state::ThreadStates;
 use crate::sys::{clock, thread};
 use heist_core::list::List;
 use heist_core::m_word::{PREEMPT, Place, Stamp};
@@ -135,6 +136,7 @@ pub(crate) struct Sysmon<'a> {
     sched: &'a Sched,
     watches: Vec<Watch>,
     naps: Naps,
+    states: ThreadStates,
     /// When all Ps were first seen at rest, or the world stopped.
     rest_since_ns: Option<u64>,
     /// Whether all Ps were seen at rest in the last round.
@@ -158,7 +160,7 @@ pub(crate) struct Sysmon<'a> {
 pub(crate) type Print = fn(&Sched, Detail);
 
 impl<'a> Sysmon<'a> {
-    pub(crate) fn new(sched: &'a Sched, print: Print) -> Self {
+    pub(crate) fn new(sched: &'a Sched, states: ThreadStates, print: Print) -> Self {
         let period = sched.config.trace.map(|(period_ns, _)| period_ns);
         Self {
             sched,
@@ -168,6 +170,7 @@ impl<'a> Sysmon<'a> {
             // ALLOC: when the thread starts, for all Ps there can be.
             watches: Vec::with_capacity(PROCS_MAX as usize),
             naps: Naps::new(),
+            states,
             rest_since_ns: None,
             at_rest: false,
             urgent_since_ns: None,
@@ -294,7 +297,8 @@ impl<'a> Sysmon<'a> {
             let (seen, since_ns) = m.pless.get();
             if seen != stamp {
                 m.pless.set((stamp, cpu_ns));
-            } else if cpu_ns.saturating_sub(since_ns) >= PLESS_CPU_NS && thread::is_running(m.tid())
+            } else if cpu_ns.saturating_sub(since_ns) >= PLESS_CPU_NS
+                && self.states.is_running(m.tid())
             {
                 m.word.call_attention(PREEMPT);
                 self.sched.stats.signals.add_shared(1);
@@ -330,13 +334,13 @@ impl<'a> Sysmon<'a> {
                 if unmoved {
                     watch.cpu_ns = thread::cpu_ns(m.tid());
                     let slept = before.is_some() && before == watch.cpu_ns;
-                    if slept && thread::is_asleep(m.tid()) && sched.take_p(m, pp, stamp) {
+                    if slept && self.states.is_asleep(m.tid()) && sched.take_p(m, pp, stamp) {
                         sched.stats.unannounced.add_shared(1);
                         return true;
                     }
                 }
                 if now >= ends_ns {
-                    preempt::request(sched, m, now, &mut watch.forced_ns);
+                    preempt::request(sched, m, now, &mut watch.forced_ns, &mut self.states);
                     self.next_slice_ns = self.next_slice_ns.min(now + FORCE_PERIOD_NS);
                 } else {
                     self.next_slice_ns = self.next_slice_ns.min(ends_ns);
@@ -411,7 +415,8 @@ impl<'a> Sysmon<'a> {
         // SAFETY: as above.
         if let Some(m) = unsafe { sched.p(id).m().as_ref() } {
             sched.stats.gave_way.add_shared(1);
-            preempt::request(sched, m, now, &mut self.watches[id as usize].forced_ns);
+            let forced_ns = &mut self.watches[id as usize].forced_ns;
+            preempt::request(sched, m, now, forced_ns, &mut self.states);
         }
     }
 }

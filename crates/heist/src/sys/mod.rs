@@ -16,5 +16,6 @@ pub(crate) mod poll;
 pub(crate) mod signal;
 pub(crate) mod stderr;
 pub(crate) mod thread;
+pub(crate) mod thread_state;
 pub(crate) mod timer_fd;
 pub(crate) mod unwind;

@@ -88,11 +88,6 @@ pub(crate) fn is_asleep(tid: u32) -> bool {
     matches!(state(tid), Some(b'S' | b'D'))
 }
 
-/// Whether a thread of this process runs or could.
-pub(crate) fn is_running(tid: u32) -> bool {
-    matches!(state(tid), Some(b'R'))
-}
-
 /// How many threads this process has. No allocation: it is asked by sysmon.
 pub(crate) fn count() -> Option<u32> {
     let mut text = [0u8; 512];
@@ -103,18 +98,43 @@ pub(crate) fn count() -> Option<u32> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
-/// The state letter of a thread, as in `ps`. No allocation: it is asked by sysmon.
+/// The state letter of a thread, as in `ps`. No allocation.
 fn state(tid: u32) -> Option<u8> {
-    let mut path = PathBuffer { bytes: [0; 48], len: 0 };
-    // A number and two words fit.
-    let _ = std::fmt::Write::write_fmt(&mut path, format_args!("/proc/self/task/{tid}/stat"));
-    let mut text = [0u8; 64];
-    // The path ends with a zero byte, because the buffer began with zeroes.
-    let n = read_start(path.bytes.as_ptr().cast(), &mut text)?;
-    let text = &text[..n];
-    // The name stands in brackets and may contain anything, brackets too.
-    let end = text.iter().rposition(|&byte| byte == b')')?;
-    text.get(end + 2).copied()
+    StatFile::open(tid)?.state()
+}
+
+/// The file in which the kernel tells what a thread of this process does.
+pub(crate) struct StatFile(libc::c_int);
+
+impl StatFile {
+    /// Opens it. No allocation: it is asked by sysmon.
+    pub(crate) fn open(tid: u32) -> Option<Self> {
+        let mut path = PathBuffer { bytes: [0; 48], len: 0 };
+        // A number and two words fit.
+        let _ = std::fmt::Write::write_fmt(&mut path, format_args!("/proc/self/task/{tid}/stat"));
+        // SAFETY: the path ends with a zero byte, because the buffer began with zeroes.
+        let file =
+            unsafe { libc::open(path.bytes.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        (file >= 0).then_some(Self(file))
+    }
+
+    /// The state letter, as in `ps`, unless the thread is gone.
+    pub(crate) fn state(&self) -> Option<u8> {
+        let mut text = [0u8; 64];
+        // SAFETY: the descriptor is open, and `text` is valid for its length.
+        let n = unsafe { libc::pread(self.0, text.as_mut_ptr().cast(), text.len(), 0) };
+        let text = &text[..usize::try_from(n).ok()?];
+        // The name stands in brackets and may contain anything, brackets too.
+        let end = text.iter().rposition(|&byte| byte == b')')?;
+        text.get(end + 2).copied()
+    }
+}
+
+impl Drop for StatFile {
+    fn drop(&mut self) {
+        // SAFETY: opened by this and used by nobody else.
+        unsafe { libc::close(self.0) };
+    }
 }
 
 /// Reads the beginning of a file, whose path ends with a zero byte.
