@@ -1,48 +1,16 @@
 //! What operations cost, in allocations.
 
+mod counting;
+
+use counting::fewest;
 use heist::sync::{once_fn, once_value};
 use heist::{chan, context, select};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: everything is the system's allocator; counting is on the side.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: passed on.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 struct Number;
 
 impl context::Key for Number {
     type Value = u32;
-}
-
-/// The fewest allocations that `body` takes: other threads may allocate meanwhile.
-fn fewest<T>(mut body: impl FnMut() -> T) -> usize {
-    let count = |_| {
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
-        let made = body();
-        let after = ALLOCATIONS.load(Ordering::Relaxed);
-        drop(made);
-        after - before
-    };
-    (0..20).map(count).min().expect("twenty rounds")
 }
 
 fn alone(body: impl FnOnce() + Send) {

@@ -5,7 +5,8 @@ mod matrix;
 use heist::sync::WaitGroup;
 use heist::{go, yield_now};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// RQ-11: chains in which every goroutine spawns the next, one chain and one per processor.
 #[test]
@@ -137,6 +138,31 @@ fn recursive_fork_join_multiplies_matrices() {
             }
         }
     });
+}
+
+/// RQ-12: recursive halving sets every processor to work: each keeps its first block until all the others have
+/// one, so that one without work is a hang.
+#[test]
+fn recursive_fork_join_reaches_every_processor() {
+    fn halve(levels: u32, all: u32, seen: &Arc<AtomicU32>) {
+        if levels > 0 {
+            let theirs = Arc::clone(seen);
+            let half = go(move || halve(levels - 1, all, &theirs));
+            halve(levels - 1, all, seen);
+            return half.join().unwrap();
+        }
+        let (_, p) = heist::testing::m_and_p().unwrap();
+        seen.fetch_or(1 << p, Ordering::Relaxed);
+        let until = Instant::now() + Duration::from_secs(60);
+        while seen.load(Ordering::Relaxed) != all {
+            assert!(Instant::now() < until, "idle: {:#b}", all & !seen.load(Ordering::Relaxed));
+            std::hint::spin_loop();
+        }
+    }
+    for procs in [1, 2, 4, 16] {
+        let all = (1 << procs) - 1;
+        matrix::plain(procs).run(move || halve(8, all, &Arc::new(AtomicU32::new(0))));
+    }
 }
 
 /// RQ-12: a very uneven tree, which only stealing can spread.

@@ -1,32 +1,11 @@
 //! What a request costs besides its system calls: no allocation.
 
+mod counting;
 mod wire;
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use counting::allocations;
 use std::io::{Read, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: passed on.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// NP-21: reads and writes, with deadlines and with waits, allocate nothing.
 #[test]
@@ -46,9 +25,9 @@ fn requests_allocate_nothing() {
             }
         };
         ask(100);
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = allocations();
         ask(1000);
-        let after = ALLOCATIONS.load(Ordering::Relaxed);
+        let after = allocations();
         // There are two reads and two writes in a request. A thread that the scheduler starts
         // meanwhile allocates as well, a few times.
         assert!(after - before < 250, "{} allocations in 1000 requests", after - before);

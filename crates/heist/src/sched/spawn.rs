@@ -82,20 +82,7 @@ pub(crate) fn spawn_from_outside(
     write: impl FnOnce(*mut u8),
     m: Option<&M>,
 ) -> Result<NonNull<G>, Refused> {
-    // Counted first: a runtime that closes meanwhile either sees the count and waits for this
-    // goroutine, or is seen to be closing. Nothing else keeps it from closing under this thread.
-    sched.unborn.fetch_add(1, Ordering::Relaxed);
-    // ORDERING: pairs with the closer, which sets the phase, fences and adds the counts up.
-    heist_core::sync::fence(Ordering::SeqCst);
-    let taken = sched.may_spawn().and_then(|()| pool::take_one().map_err(|_| Refused::NoMemory));
-    let gp = match taken {
-        Ok(gp) => gp,
-        Err(refused) => {
-            sched.unborn.fetch_sub(1, Ordering::Relaxed);
-            sched.after_finish();
-            return Err(refused);
-        }
-    };
+    let gp = sched.take_unborn()?;
     let id = sched.reserve_ids(1);
     // SAFETY: the record is free, so nobody else uses it.
     unsafe { fill(gp, sched, recipe, id, 0, write) }.transition(DEAD, RUNNABLE);
@@ -129,19 +116,7 @@ pub(crate) fn spawn_later(
 ) -> Result<(NonNull<G>, Ticket), Refused> {
     let m = rt.m();
     let sched = m.sched();
-    sched.unborn.fetch_add(1, Ordering::Relaxed);
-    // ORDERING: as in `spawn_from_outside`: a runtime that closes meanwhile sees the count, or is
-    // seen to be closing.
-    heist_core::sync::fence(Ordering::SeqCst);
-    let taken = sched.may_spawn().and_then(|()| pool::take_one().map_err(|_| Refused::NoMemory));
-    let gp = match taken {
-        Ok(gp) => gp,
-        Err(refused) => {
-            sched.unborn.fetch_sub(1, Ordering::Relaxed);
-            sched.after_finish();
-            return Err(refused);
-        }
-    };
+    let gp = sched.take_unborn()?;
     let parent = rt.goroutine().id.get();
     // SAFETY: the record is free, so nobody else uses it.
     let status = unsafe { fill(gp, sched, recipe, sched.reserve_ids(1), parent, write) };
@@ -203,6 +178,22 @@ impl Sched {
             return Err(Refused::NoMemory);
         }
         Ok(())
+    }
+
+    /// A free record for a goroutine that is counted as unborn.
+    ///
+    /// It is counted first: a runtime that closes meanwhile either sees the count and waits for the
+    /// goroutine, or is seen to be closing. Nothing else keeps it from closing under a thread of others.
+    fn take_unborn(&self) -> Result<NonNull<G>, Refused> {
+        self.unborn.fetch_add(1, Ordering::Relaxed);
+        // ORDERING: pairs with the closer, which sets the phase, fences and adds the counts up.
+        heist_core::sync::fence(Ordering::SeqCst);
+        let taken = self.may_spawn().and_then(|()| pool::take_one().map_err(|_| Refused::NoMemory));
+        if taken.is_err() {
+            self.unborn.fetch_sub(1, Ordering::Relaxed);
+            self.after_finish();
+        }
+        taken
     }
 
     /// The runtime may have begun to close between the check and the push; then its walk over all
