@@ -79,7 +79,8 @@ pub fn steal_one() -> Repeat {
         let (owner, taker) = unsafe { (victim.owner(), thief.owner()) };
         for _ in 0..n {
             owner.push(black_box(gp), Slot::Tail, no_overflow);
-            let stolen = victim.thief().steal_into(&taker, Share::CeilHalf, RunNext::Leave, || ());
+            let stolen =
+                victim.thief().steal_into(&taker, Share::CeilHalf, RunNext::Leave, || true);
             assert!(matches!(stolen, Stolen::Batch { n: 1, .. }));
         }
     })
@@ -96,7 +97,8 @@ pub fn steal_half() -> Repeat {
         // SAFETY: nobody else uses these queues.
         let (owner, taker) = unsafe { (victim.owner(), thief.owner()) };
         for _ in 0..n.div_ceil(BATCH) {
-            let stolen = victim.thief().steal_into(&taker, Share::CeilHalf, RunNext::Leave, || ());
+            let stolen =
+                victim.thief().steal_into(&taker, Share::CeilHalf, RunNext::Leave, || true);
             let Stolen::Batch { run, n: 128 } = stolen else { panic!("not half of the ring") };
             owner.push(run, Slot::Tail, no_overflow);
             while let Some(popped) = taker.pop() {

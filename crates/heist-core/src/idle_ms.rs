@@ -70,14 +70,23 @@ impl<M: DoublyLinked> IdleMs<M> {
     /// `m` is in this list or in none.
     #[must_use]
     pub unsafe fn give_up(&mut self, m: NonNull<M>, procs: u32) -> bool {
+        // SAFETY: passed on.
+        self.has_surplus(procs) && unsafe { self.remove(m) }
+    }
+
+    /// Takes `m` off, if it is still here. False: somebody has taken it and is about to wake it.
+    ///
+    /// # Safety
+    /// `m` is in this list or in none.
+    #[must_use]
+    pub unsafe fn remove(&mut self, m: NonNull<M>) -> bool {
         // SAFETY: valid, by the caller's promise.
         let listed = unsafe { m.as_ref() }.double_link().is_listed();
-        let gives_up = listed && self.has_surplus(procs);
-        if gives_up {
+        if listed {
             // SAFETY: it is in a list, so in this one.
             unsafe { self.0.remove(m) };
         }
-        gives_up
+        listed
     }
 }
 

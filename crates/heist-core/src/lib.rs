@@ -12,6 +12,7 @@
 //! | [`list`] | intrusive lists: single (queues) and double (idle Ms) |
 //! | [`steal_order`] | the random walks over the Ps |
 //! | [`idle`] | the idle-P stack and the bitmaps that let thieves skip Ps |
+//! | [`watch`] | who need not be woken for what its P most likely runs itself |
 //! | [`spinning`] | the count of Ms that look for work, and who must wake whom |
 //! | [`status`] | the life of a goroutine as checked transitions |
 //! | [`m_word`] | whether an M is in the runtime or in user code, and who has its P |
@@ -57,3 +58,4 @@ pub mod throw;
 pub mod time_histogram;
 pub mod timer_heap;
 pub mod wait_queue;
+pub mod watch;

@@ -30,8 +30,19 @@ pub const GLOBAL_CHECK_TICKS: u32 = 61;
 pub const STEAL_TRIES: u32 = 4;
 
 /// How long a thief waits before it takes a running P's `run_next`: the owner is most likely just
-/// about to block and run it itself.
+/// about to block and run it itself. The thief takes it only if the owner has run nothing meanwhile,
+/// at which Go does not look.
 pub const RUN_NEXT_BACK_OFF_NS: u64 = 3_000;
+
+/// How long a watcher sleeps between two looks. Long against the microsecond that a look disturbs
+/// its victim, short against what a goroutine may wait for its turn anyway.
+pub const WATCH_NS: u64 = 100_000;
+/// A watch goes on if at least so many goroutines became runnable meanwhile: if there are fewer, to
+/// wake somebody for each of them costs less than to watch.
+pub const WATCH_MIN_READIED: u64 = 32;
+/// An M that looked for work and found nothing at all watches nevertheless if at least so many became
+/// runnable meanwhile.
+pub const BUSY_MIN_READIED: u64 = 8;
 
 /// The longest time a spinner lingers after its passes before it sleeps: about what it costs to
 /// wake it up again.

@@ -38,18 +38,15 @@ use std::ptr::{NonNull, null_mut};
 const RING: usize = RING_CAPACITY as usize;
 const OVERFLOW: usize = OVERFLOW_BATCH as usize + 1;
 
-/// What the owner writes and thieves only read (but for `run_next`, which both take).
-#[derive(Debug)]
-struct OwnerSide<T> {
-    tail: AtomicU32,
-    run_next: AtomicPtr<T>,
-}
-
 /// A run queue. Shared by reference; see [`RunQueue::owner`] and [`RunQueue::thief`].
+///
+/// `run_next` has a cache line of its own: two goroutines that keep waking each other change it all
+/// the time, and nothing else, so thieves can look at the ring without taking the line away.
 #[derive(Debug)]
 pub struct RunQueue<T> {
     head: CachePadded<AtomicU32>,
-    owner_side: CachePadded<OwnerSide<T>>,
+    tail: CachePadded<AtomicU32>,
+    run_next: CachePadded<AtomicPtr<T>>,
     ring: [AtomicPtr<T>; RING],
 }
 
@@ -120,10 +117,8 @@ impl<T> RunQueue<T> {
     pub fn starting_at(index: u32) -> Self {
         Self {
             head: CachePadded::new(AtomicU32::new(index)),
-            owner_side: CachePadded::new(OwnerSide {
-                tail: AtomicU32::new(index),
-                run_next: AtomicPtr::new(null_mut()),
-            }),
+            tail: CachePadded::new(AtomicU32::new(index)),
+            run_next: CachePadded::new(AtomicPtr::new(null_mut())),
             ring: std::array::from_fn(|_| AtomicPtr::new(null_mut())),
         }
     }
@@ -155,12 +150,35 @@ impl<T> RunQueue<T> {
     pub fn is_empty(&self) -> bool {
         loop {
             let head = self.head.load(Ordering::Acquire);
-            let tail = self.owner_side.tail.load(Ordering::Acquire);
-            let next = self.owner_side.run_next.load(Ordering::Acquire);
-            if tail == self.owner_side.tail.load(Ordering::Acquire) {
+            let tail = self.tail.load(Ordering::Acquire);
+            let next = self.run_next.load(Ordering::Acquire);
+            if tail == self.tail.load(Ordering::Acquire) {
                 return head == tail && next.is_null();
             }
         }
+    }
+
+    /// Whether there is nothing in the ring, whatever is in `run_next`.
+    #[inline]
+    #[must_use]
+    pub fn ring_is_empty(&self) -> bool {
+        self.head.load(Ordering::Acquire) == self.tail.load(Ordering::Acquire)
+    }
+
+    /// How much is in the ring, to a thief.
+    #[must_use]
+    pub fn ring_len(&self) -> u32 {
+        let head = self.head.load(Ordering::Acquire);
+        let ring = self.tail.load(Ordering::Acquire).wrapping_sub(head);
+        // More than the ring holds: head and tail are of different moments, so work is moving.
+        ring.min(RING_CAPACITY)
+    }
+
+    /// Whether there is something in `run_next`.
+    #[inline]
+    #[must_use]
+    pub fn has_next(&self) -> bool {
+        !self.run_next.load(Ordering::Acquire).is_null()
     }
 
     /// Whether a thief with this policy could take something, at one moment during the call.
@@ -170,19 +188,16 @@ impl<T> RunQueue<T> {
         if run_next && policy.share.of(1) == 1 {
             return !self.is_empty();
         }
-        let head = self.head.load(Ordering::Acquire);
-        let ring = self.owner_side.tail.load(Ordering::Acquire).wrapping_sub(head);
-        // More than the ring holds: head and tail are of different moments, so work is moving.
-        policy.share.of(ring.min(RING_CAPACITY)) > 0 || run_next && !self.is_empty()
+        policy.share.of(self.ring_len()) > 0 || run_next && !self.is_empty()
     }
 
     /// Goroutines in ring and `run_next`, for reports: exact only while nobody works on it.
     #[must_use]
     pub fn len(&self) -> u32 {
-        let next = u32::from(!self.owner_side.run_next.load(Ordering::Relaxed).is_null());
+        let next = u32::from(!self.run_next.load(Ordering::Relaxed).is_null());
         // Head first: a later tail may be too far from it, an earlier one would be behind it.
         let head = self.head.load(Ordering::Acquire);
-        let ring = self.owner_side.tail.load(Ordering::Relaxed).wrapping_sub(head);
+        let ring = self.tail.load(Ordering::Relaxed).wrapping_sub(head);
         ring.min(RING_CAPACITY) + next
     }
 
@@ -212,7 +227,7 @@ impl<T> Owner<'_, T> {
         match slot {
             Slot::Tail => self.push_tail(gp, overflow),
             Slot::Next => {
-                let kicked = self.0.owner_side.run_next.swap(gp.as_ptr(), Ordering::SeqCst);
+                let kicked = self.0.run_next.swap(gp.as_ptr(), Ordering::SeqCst);
                 keep_seq_cst();
                 if let Some(kicked) = NonNull::new(kicked) {
                     self.push_tail(kicked, overflow);
@@ -225,10 +240,10 @@ impl<T> Owner<'_, T> {
     fn push_tail(&self, gp: NonNull<T>, overflow: impl FnOnce(&mut [NonNull<T>])) {
         loop {
             let head = self.0.head.load(Ordering::Acquire);
-            let tail = self.0.owner_side.tail.load(Ordering::Relaxed);
+            let tail = self.0.tail.load(Ordering::Relaxed);
             if tail.wrapping_sub(head) < RING_CAPACITY {
                 self.0.slot(tail).store(gp.as_ptr(), Ordering::Relaxed);
-                self.0.owner_side.tail.store(tail.wrapping_add(1), Ordering::Release);
+                self.0.tail.store(tail.wrapping_add(1), Ordering::Release);
                 return;
             }
             if let Some(mut batch) = self.push_overflow(gp, head, tail) {
@@ -272,7 +287,7 @@ impl<T> Owner<'_, T> {
     #[doc(alias = "runqget")]
     #[must_use]
     pub fn pop(&self) -> Option<Popped<T>> {
-        let next = &self.0.owner_side.run_next;
+        let next = &self.0.run_next;
         // Only the owner fills it, so if it is seen empty it is empty.
         if !next.load(Ordering::Relaxed).is_null() {
             // One attempt: if it is gone now, a thief has it.
@@ -282,7 +297,7 @@ impl<T> Owner<'_, T> {
         }
         loop {
             let head = self.0.head.load(Ordering::Acquire);
-            if head == self.0.owner_side.tail.load(Ordering::Relaxed) {
+            if head == self.0.tail.load(Ordering::Relaxed) {
                 return None;
             }
             let gp = self.0.slot(head).load(Ordering::Relaxed);
@@ -306,7 +321,7 @@ impl<T> Owner<'_, T> {
     #[must_use]
     pub fn upcoming(&self) -> *const T {
         let head = self.0.head.load(Ordering::Relaxed);
-        if head == self.0.owner_side.tail.load(Ordering::Relaxed) {
+        if head == self.0.tail.load(Ordering::Relaxed) {
             return null_mut();
         }
         self.0.slot(head).load(Ordering::Relaxed)
@@ -319,13 +334,13 @@ impl<T> Owner<'_, T> {
         T: Linked,
     {
         let head = self.0.head.load(Ordering::Acquire);
-        let mut tail = self.0.owner_side.tail.load(Ordering::Relaxed);
+        let mut tail = self.0.tail.load(Ordering::Relaxed);
         while tail.wrapping_sub(head) < RING_CAPACITY {
             let Some(gp) = list.pop_front() else { break };
             self.0.slot(tail).store(gp.as_ptr(), Ordering::Relaxed);
             tail = tail.wrapping_add(1);
         }
-        self.0.owner_side.tail.store(tail, Ordering::Release);
+        self.0.tail.store(tail, Ordering::Release);
     }
 
     /// Takes everything: `run_next` first, then the ring in order.
@@ -344,7 +359,7 @@ impl<T> Owner<'_, T> {
 
     /// Free slots in the ring. Only grows behind the owner's back.
     fn room(&self) -> u32 {
-        let tail = self.0.owner_side.tail.load(Ordering::Relaxed);
+        let tail = self.0.tail.load(Ordering::Relaxed);
         RING_CAPACITY - tail.wrapping_sub(self.0.head.load(Ordering::Acquire))
     }
 }
@@ -357,7 +372,8 @@ impl<T> Thief<'_, T> {
     /// Moves a share of this queue into the ring of `thief` and gives it the last one to run.
     ///
     /// `back_off` is called before `run_next` is touched: the victim is most likely about to run
-    /// it, and a goroutine ping-ponged between Ps costs more than the wait.
+    /// it, and a goroutine ping-ponged between Ps costs more than the wait. It answers whether to
+    /// take it after all.
     #[doc(alias = "runqsteal")]
     #[doc(alias = "runqgrab")]
     pub fn steal_into(
@@ -365,13 +381,13 @@ impl<T> Thief<'_, T> {
         thief: &Owner<'_, T>,
         share: Share,
         run_next: RunNext,
-        mut back_off: impl FnMut(),
+        mut back_off: impl FnMut() -> bool,
     ) -> Stolen<T> {
         let room = thief.room();
-        let their_tail = thief.0.owner_side.tail.load(Ordering::Relaxed);
+        let their_tail = thief.0.tail.load(Ordering::Relaxed);
         loop {
             let head = self.0.head.load(Ordering::Acquire);
-            let tail = self.0.owner_side.tail.load(Ordering::Acquire);
+            let tail = self.0.tail.load(Ordering::Acquire);
             let len = tail.wrapping_sub(head);
             if len > RING_CAPACITY {
                 // Head and tail are of different moments.
@@ -384,7 +400,7 @@ impl<T> Thief<'_, T> {
                 if len == 0 && run_next == RunNext::Take {
                     match self.steal_run_next(&mut back_off) {
                         RunNextFound::Taken(gp) => return Stolen::RunNext(gp),
-                        RunNextFound::Empty => return Stolen::Nothing,
+                        RunNextFound::Left => return Stolen::Nothing,
                         RunNextFound::LostRace => continue,
                     }
                 }
@@ -406,12 +422,14 @@ impl<T> Thief<'_, T> {
         }
     }
 
-    fn steal_run_next(&self, back_off: &mut impl FnMut()) -> RunNextFound<T> {
-        let slot = &self.0.owner_side.run_next;
+    fn steal_run_next(&self, back_off: &mut impl FnMut() -> bool) -> RunNextFound<T> {
+        let slot = &self.0.run_next;
         let Some(gp) = NonNull::new(slot.load(Ordering::Relaxed)) else {
-            return RunNextFound::Empty;
+            return RunNextFound::Left;
         };
-        back_off();
+        if !back_off() {
+            return RunNextFound::Left;
+        }
         match slot.compare_exchange(gp.as_ptr(), null_mut(), Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => RunNextFound::Taken(gp),
             Err(_) => RunNextFound::LostRace,
@@ -421,7 +439,8 @@ impl<T> Thief<'_, T> {
 
 enum RunNextFound<T> {
     Taken(NonNull<T>),
-    Empty,
+    /// There is nothing, or it is left to its owner.
+    Left,
     LostRace,
 }
 
@@ -437,7 +456,7 @@ impl<T> Owner<'_, T> {
             crate::throw!("RunQueue::steal_into: overflow after a steal");
         }
         if n > 1 {
-            self.0.owner_side.tail.store(tail.wrapping_add(n - 1), Ordering::Release);
+            self.0.tail.store(tail.wrapping_add(n - 1), Ordering::Release);
         }
         Stolen::Batch { run, n }
     }

@@ -69,7 +69,7 @@ impl World {
     fn steal_from(&self, victim: &RunQueue<Job>, robber: usize, run_next: RunNext) -> Option<u32> {
         // SAFETY: each model gives a robber's queue to one thread.
         let home = unsafe { self.robbers[robber].owner() };
-        match victim.thief().steal_into(&home, Share::CeilHalf, run_next, || ()) {
+        match victim.thief().steal_into(&home, Share::CeilHalf, run_next, || true) {
             Stolen::Nothing => None,
             Stolen::Batch { run, .. } | Stolen::RunNext(run) => Some(read(run)),
         }

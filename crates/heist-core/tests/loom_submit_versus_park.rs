@@ -213,7 +213,7 @@ impl M {
         // SAFETY: this M holds the P.
         let home = unsafe { self.world.queues[self.pp as usize].owner() };
         let victim = self.world.queues[SUBMITTER_PROC as usize].thief();
-        match victim.steal_into(&home, Share::CeilHalf, RunNext::Take, || ()) {
+        match victim.steal_into(&home, Share::CeilHalf, RunNext::Take, || true) {
             Stolen::Nothing => false,
             Stolen::Batch { n, .. } => {
                 assert_eq!(n, 1, "a model's M does not look at its own queue");

@@ -182,7 +182,7 @@ impl Pair {
         let thief = 1 - victim;
         // SAFETY: one thread.
         let home = unsafe { self.queues[thief].owner() };
-        let stolen = self.queues[victim].thief().steal_into(&home, share, run_next, || ());
+        let stolen = self.queues[victim].thief().steal_into(&home, share, run_next, || true);
         let [first, second] = &mut self.models;
         let (robbed, robber) = if victim == 0 { (first, second) } else { (second, first) };
         let before = robbed.len();

@@ -59,7 +59,7 @@ fn pop_all(queue: &RunQueue<Job>) -> Vec<u32> {
 }
 
 fn steal(victim: &RunQueue<Job>, thief: &RunQueue<Job>, run_next: RunNext) -> Stolen<Job> {
-    victim.thief().steal_into(&owner(thief), Share::CeilHalf, run_next, || ())
+    victim.thief().steal_into(&owner(thief), Share::CeilHalf, run_next, || true)
 }
 
 /// RQ-01: for every fill level the same entries come out in the same order, round after round in
@@ -112,7 +112,10 @@ fn run_next_is_stolen_last_and_with_permission() {
     push(&victim, &jobs[1], Slot::Next);
     let mut n_back_offs = 0;
     let mut steal = |run_next| {
-        victim.thief().steal_into(&owner(&thief), Share::CeilHalf, run_next, || n_back_offs += 1)
+        victim.thief().steal_into(&owner(&thief), Share::CeilHalf, run_next, || {
+            n_back_offs += 1;
+            true
+        })
     };
     assert!(matches!(steal(RunNext::Take), Stolen::Batch { run, n: 1 } if id(run) == 0));
     assert!(matches!(steal(RunNext::Leave), Stolen::Nothing));
@@ -131,9 +134,24 @@ fn thief_that_loses_run_next_looks_again() {
     push(&victim, &jobs[0], Slot::Next);
     let stolen = victim.thief().steal_into(&owner(&thief), Share::CeilHalf, RunNext::Take, || {
         push(&victim, &jobs[1], Slot::Next);
+        true
     });
     assert!(matches!(stolen, Stolen::Batch { run, n: 1 } if id(run) == 0));
     assert!(matches!(owner(&victim).pop(), Some(Popped::Inherits(gp)) if id(gp) == 1));
+}
+
+/// A thief that sees during the back-off that the owner gets on leaves `run_next` to it.
+#[test]
+fn run_next_is_left_to_an_owner_that_gets_on() {
+    let jobs = jobs(1);
+    let (victim, thief) = (RunQueue::new(), RunQueue::new());
+    push(&victim, &jobs[0], Slot::Next);
+    let steal =
+        |takes| victim.thief().steal_into(&owner(&thief), Share::CeilHalf, RunNext::Take, || takes);
+    assert!(matches!(steal(false), Stolen::Nothing));
+    assert!(victim.has_next() && victim.ring_is_empty());
+    assert!(matches!(steal(true), Stolen::RunNext(gp) if id(gp) == 0));
+    assert!(!victim.has_next());
 }
 
 /// IN-08: a thief with work of its own takes no more than its ring can hold.

@@ -75,7 +75,8 @@ fn onlooker_never_sees_a_queue_empty_that_is_not() {
                     Taken::Popped => assert!(owner.pop().is_some()),
                     Taken::Robbed => {
                         let theft = queue.thief();
-                        let loot = theft.steal_into(&thief, Share::CeilHalf, RunNext::Leave, || ());
+                        let loot =
+                            theft.steal_into(&thief, Share::CeilHalf, RunNext::Leave, || true);
                         assert!(matches!(loot, Stolen::Batch { n: 1, .. }), "seed {seed}");
                     }
                 }
@@ -101,7 +102,7 @@ fn rob(victim: &RunQueue<u32>, run_next: RunNext, done: &AtomicBool) -> Vec<u32>
     loop {
         // Read before the theft: if it finds nothing after the end, nothing is left.
         let last = done.load(Ordering::Acquire);
-        match victim.thief().steal_into(&home, Share::CeilHalf, run_next, std::hint::spin_loop) {
+        match victim.thief().steal_into(&home, Share::CeilHalf, run_next, || true) {
             Stolen::Nothing if last => return seen,
             Stolen::Nothing => thread::yield_now(),
             Stolen::RunNext(gp) => seen.push(id(gp)),

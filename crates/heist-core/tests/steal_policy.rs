@@ -32,7 +32,7 @@ fn rob(policy: StealPolicy, ring: u32, in_run_next: bool, held: u32) -> Robbery 
     }
     let mut n_taken = 0;
     for pass in 0..policy.tries {
-        match victim.thief().steal_into(&mine, policy.share, run_next(policy, pass), || ()) {
+        match victim.thief().steal_into(&mine, policy.share, run_next(policy, pass), || true) {
             Stolen::Nothing => continue,
             Stolen::Batch { n, .. } => n_taken = n,
             Stolen::RunNext(_) => n_taken = 1,

@@ -128,6 +128,8 @@ pub(crate) struct M {
     pub(crate) spinning: ShownFlag,
     /// Since when.
     pub(crate) spins_since_ns: Cell<u64>,
+    /// How many goroutines had been readied by then.
+    pub(crate) readied_before: Cell<u64>,
     /// When a timer is due that this M added since it last looked for work; see `sched::timers`.
     pub(crate) new_timer_ns: Cell<u64>,
     pub(crate) sched: NonNull<Sched>,
@@ -180,6 +182,7 @@ impl M {
             detour: Cell::new(0),
             spinning: ShownFlag::new(false),
             spins_since_ns: Cell::new(0),
+            readied_before: Cell::new(0),
             new_timer_ns: Cell::new(NEVER),
             sched,
             id,

@@ -12,6 +12,7 @@ use crate::gmp::p::Stopped;
 use crate::gmp::{M, P};
 use crate::sys::clock;
 use crate::sys::futex::Kernel;
+use heist_core::idle_ms::IdleMs;
 use heist_core::m_word::STOP;
 use heist_core::note::Woken;
 use heist_core::policy;
@@ -23,6 +24,8 @@ use std::time::Duration;
 enum LastLook {
     /// It found work and has a P again.
     Awake(Found),
+    /// There is nothing but what a P most likely runs itself: see to it.
+    Watch,
     /// Nothing: sleep.
     Sleep,
 }
@@ -77,10 +80,17 @@ impl Sched {
         // ORDERING: putting the P to rest and leaving the spinners were SeqCst read-modify-writes;
         // what follows reads what submitters wrote before they read those.
         heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
-        if (was_spinning || self.spinning.requested())
-            && let LastLook::Awake(found) = self.look_once_more(m)
-        {
-            return found;
+        if was_spinning || self.spinning.requested() {
+            loop {
+                match self.look_once_more(m) {
+                    LastLook::Awake(found) => return found,
+                    LastLook::Sleep => break,
+                    LastLook::Watch => match self.keep_watch(m) {
+                        Found::Nothing => {}
+                        found => return self.leave_watch(m, found),
+                    },
+                }
+            }
         }
         self.sleep_without_p(m)
     }
@@ -88,7 +98,7 @@ impl Sched {
     fn sleep_without_p(&self, m: &M) -> Found {
         // It watches the timers itself, or somebody else does.
         m.new_timer_ns.set(NEVER);
-        match self.wait_in_poller(m) {
+        match self.wait_in_poller(m, NEVER) {
             None | Some(Found::Nothing) => self.stop_m(m),
             Some(found) => found,
         }
@@ -104,9 +114,18 @@ impl Sched {
 
     /// Looks through all queues after the P is gone.
     fn look_once_more(&self, m: &M) -> LastLook {
-        let global = self.global_len().get() != 0;
-        if !global && !self.all_ps().any(|pp| self.can_rob(pp)) {
-            return LastLook::Sleep;
+        if !self.has_ring_loot() {
+            if !self.all_ps().any(|pp| self.can_rob(pp)) && !self.others_are_busy(m) {
+                return LastLook::Sleep;
+            }
+            // Before it looks closer: nobody is to be woken meanwhile.
+            if !self.watch.begin() {
+                return LastLook::Sleep;
+            }
+            if !self.has_loot() {
+                return LastLook::Watch;
+            }
+            self.watch.end();
         }
         let mut locked = self.lock.lock();
         let Some(id) = locked.idle_ps.take(&self.idle) else {
@@ -137,23 +156,43 @@ impl Sched {
         let surplus = locked.idle_ms.has_surplus(self.procs());
         drop(locked);
         let asleep_ns = clock::now_ns();
-        if surplus && self.waits_in_vain(m, asleep_ns + policy::IDLE_M_NS) {
-            return Found::Leave;
+        if surplus {
+            let in_vain = self.sleeps_out(m, asleep_ns + policy::IDLE_M_NS, |idle_ms| {
+                // SAFETY: an M with a thread can be in no other list.
+                unsafe { idle_ms.give_up(NonNull::from(m), self.procs()) }
+            });
+            if in_vain {
+                return Found::Leave;
+            }
         }
         self.sleep_since(m, asleep_ns)
     }
 
-    /// Sleeps as an M too many. True if nobody needed it until then and it is off the list.
-    fn waits_in_vain(&self, m: &M, until_ns: u64) -> bool {
+    /// Sleeps where others find it, but not for longer than until then. Nothing: nobody did.
+    pub(super) fn nap(&self, m: &M, until_ns: u64) -> Found {
+        let mut locked = self.lock.lock();
+        if self.phase() == Phase::Stopped {
+            return Found::Leave;
+        }
+        // SAFETY: this M is in no list and stays where it is until its thread ends.
+        unsafe { locked.idle_ms.push(NonNull::from(m)) };
+        drop(locked);
+        // SAFETY: an M with a thread can be in no other list.
+        if self.sleeps_out(m, until_ns, |idle_ms| unsafe { idle_ms.remove(NonNull::from(m)) }) {
+            return Found::Nothing;
+        }
+        m.note.sleep(&Kernel);
+        self.take_over(m)
+    }
+
+    /// Sleeps until then, in the list of idle Ms, from which `leave` takes it then. True if it did:
+    /// nobody needed it.
+    fn sleeps_out(&self, m: &M, until_ns: u64, leave: impl FnOnce(&mut IdleMs<M>) -> bool) -> bool {
         let left = || {
             let left = until_ns.saturating_sub(clock::now_ns());
             (left != 0).then(|| Duration::from_nanos(left))
         };
-        if m.note.sleep_while(&Kernel, left) == Woken::Noted {
-            return false;
-        }
-        // SAFETY: an M with a thread can be in no other list.
-        unsafe { self.lock.lock().idle_ms.give_up(NonNull::from(m), self.procs()) }
+        m.note.sleep_while(&Kernel, left) != Woken::Noted && leave(&mut self.lock.lock().idle_ms)
     }
 
     /// Sleeps until somebody hands a P over. The M is where they find it.

@@ -61,4 +61,11 @@ impl Sched {
         !self.idle.idle.contains(pp.id)
             && (pp.queue.has_loot(steal) || steal.share.of(pp.yielded.len()) != 0)
     }
+
+    /// The same, but for `run_next`.
+    pub(crate) fn can_rob_ring(&self, pp: &P) -> bool {
+        let share = &self.config.steal.share;
+        !self.idle.idle.contains(pp.id)
+            && (share.of(pp.queue.ring_len()) != 0 || share.of(pp.yielded.len()) != 0)
+    }
 }

@@ -41,7 +41,9 @@ pub(crate) mod sysmon;
 mod tests;
 pub(crate) mod timers;
 pub(crate) mod waiter;
+
 pub(crate) mod wake;
+pub(crate) mod watch;
 
 use crate::coro::stack::Class;
 use crate::gmp::m::AllMs;
@@ -63,6 +65,7 @@ use heist_core::status::Status;
 use heist_core::steal_order::StealOrder;
 use heist_core::stop::StopCount;
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
+use heist_core::watch::Watch;
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 
@@ -169,6 +172,7 @@ pub(crate) struct Sched {
     pub(crate) idle: CachePadded<IdleView>,
     pub(crate) spinning: Spinning,
     pub(crate) linger: linger::Linger,
+    pub(crate) watch: Watch,
     /// Changes only while the world is stopped.
     steal_order: UnsafeCell<StealOrder>,
     pub(crate) table: ProcTable,
@@ -250,6 +254,7 @@ impl Sched {
             idle: CachePadded::new(idle),
             spinning: Spinning::new(),
             linger: linger::Linger::new(),
+            watch: Watch::new(),
             steal_order: UnsafeCell::new(StealOrder::new(procs)),
             unborn: AtomicU64::new(0),
             idle_running: AtomicU32::new(0),

@@ -130,7 +130,7 @@ pub(crate) unsafe fn ready(rt: &InRuntime, gp: NonNull<G>) {
     m.p().stats.readied.bump();
     // SAFETY: passed on.
     unsafe { push_local(m, gp, Slot::Next) };
-    m.sched().wake_p();
+    m.sched().wake_p_for_next(m.p());
 }
 
 /// Makes a claimed goroutine runnable from a thread that has no P of its runtime.

@@ -166,11 +166,12 @@ impl Sched {
         woken
     }
 
-    /// Waits in the poller until a descriptor is ready or a timer is due, if nobody else does.
+    /// Waits in the poller until a descriptor is ready, a timer is due or the time is over, if nobody
+    /// else does.
     /// None: there is nothing to wait for, or somebody else waits for it.
     ///
     /// The caller has no P.
-    pub(crate) fn wait_in_poller(&self, m: &M) -> Option<Found> {
+    pub(crate) fn wait_in_poller(&self, m: &M, at_most_until: u64) -> Option<Found> {
         let gate = &self.poll;
         let until = self.earliest_timer();
         if until == NEVER && !gate.has_waiters() {
@@ -182,22 +183,25 @@ impl Sched {
         }
         // It is the one to wake up for the latency class.
         self.suit_turns(m, true);
-        let woken = self.wait_inside(until);
+        let woken = self.wait_inside(until, at_most_until);
+        if woken.is_empty() && at_most_until != NEVER {
+            return Some(Found::Nothing);
+        }
         Some(self.come_back(m, woken))
     }
 
-    fn wait_inside(&self, mut until: u64) -> List<G> {
+    fn wait_inside(&self, mut until: u64, at_most_until: u64) -> List<G> {
         let gate = &self.poll;
         let mut woken = List::new();
         gate.enter_to_wait();
         let grain = self.timer_grain(until);
         gate.grain_ns.store(grain, Ordering::Relaxed);
-        until = until.max(grain);
+        until = until.max(grain).min(at_most_until);
         loop {
             // ORDERING: SeqCst, and the fence: see "Why no timer is missed".
             gate.until_ns.store(until, Ordering::SeqCst);
             fence(Ordering::SeqCst);
-            let again = self.earliest_timer_hint().max(grain);
+            let again = self.earliest_timer_hint().max(grain).min(at_most_until);
             if again >= until {
                 break;
             }

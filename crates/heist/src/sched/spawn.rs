@@ -70,7 +70,7 @@ pub(crate) fn spawn(
     pp.stats.created.bump();
     // SAFETY: runnable, new, in no queue.
     unsafe { park::push_local(m, gp, Slot::Next) };
-    sched.wake_p();
+    sched.wake_p_for_next(pp);
     sched.after_spawn(gp);
     Ok(gp)
 }

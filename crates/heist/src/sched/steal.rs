@@ -93,11 +93,7 @@ impl Sched {
     fn rob(&self, m: &M, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
         let pp = m.p();
         pp.stats.steal_attempts.bump();
-        let back_off = || {
-            if is_running(self.p(victim)) {
-                clock::spin_for_ns(policy::RUN_NEXT_BACK_OFF_NS);
-            }
-        };
+        let back_off = || self.leaves_its_next(self.p(victim));
         // SAFETY: this M holds its P.
         let own = unsafe { pp.owner() };
         let stolen = self.p(victim).queue.thief().steal_into(
@@ -145,6 +141,7 @@ impl Sched {
     pub(crate) fn begin_spin(&self, m: &M) {
         m.spinning.set(true);
         m.spins_since_ns.set(clock::now_ns());
+        m.readied_before.set(self.n_readied());
     }
 
     /// If `m` looks for work, it does no longer.

@@ -1,0 +1,99 @@
+//! Watching: an M stays at hand for goroutines that most likely need nobody.
+//!
+//! Two goroutines that keep waking each other, a token that goes round a ring, a caller and its
+//! callee: at every step one goroutine becomes runnable in `run_next`, and a moment later its own P
+//! runs it. Whoever is woken for it finds nothing, sleeps, and is woken again. That costs the P a
+//! system call each time and, while the other looks, the cache line of its `run_next`: together a
+//! third of its time.
+//!
+//! So a spinner that found nothing but such goroutines does not look again. It sleeps for a short
+//! time as the watcher, and while there is one, a goroutine that is alone in its P's queue wakes
+//! nobody. When the time is over the watcher looks whether a `run_next` stays where it is, because its
+//! P runs a goroutine that goes on: then it takes a P, and it. If goroutines are still being made
+//! runnable at a high rate, it sleeps again; else the watch is over, and the next one wakes somebody as
+//! ever. Whatever is in a ring or in the global queue wakes somebody at once, most likely the watcher.
+//!
+//! The price: a goroutine that is woken by one which then computes waits for [`policy::WATCH_NS`]
+//! longer than it would, if many before it were run at once by their P.
+//!
+//! Why none is forgotten is in `heist_core::watch`.
+//!
+//! Go has no such thing: it wakes a thread each time.
+
+use super::Sched;
+use super::find_runnable::Found;
+use super::steal::is_running;
+use crate::gmp::{M, P};
+use crate::sys::clock;
+use heist_core::policy;
+
+impl Sched {
+    /// As `wake_p`, after a push into the `run_next` of `pp`.
+    #[inline]
+    pub(crate) fn wake_p_for_next(&self, pp: &P) {
+        if self.watch.is_on() && pp.queue.ring_is_empty() {
+            return;
+        }
+        self.wake_p();
+    }
+
+    /// Whether goroutines come and go while `m` is looking for one.
+    pub(super) fn others_are_busy(&self, m: &M) -> bool {
+        let readied = self.n_readied().wrapping_sub(m.readied_before.get());
+        readied >= policy::BUSY_MIN_READIED
+    }
+
+    /// Watches until there is work for this M, or nothing happens any more. The caller has no P and
+    /// began the watch; when it is over it looks through all queues.
+    pub(super) fn keep_watch(&self, m: &M) -> Found {
+        loop {
+            let before = self.n_readied();
+            let until = clock::now_ns() + policy::WATCH_NS;
+            let slept = self.wait_in_poller(m, until).unwrap_or_else(|| self.nap(m, until));
+            let busy = self.n_readied().wrapping_sub(before) >= policy::WATCH_MIN_READIED;
+            if !matches!(slept, Found::Nothing) || !busy || self.has_loot() {
+                self.watch.end();
+                return slept;
+            }
+        }
+    }
+
+    /// This M has work, or a P to search with: those who relied on the watcher must not wait for it.
+    pub(super) fn leave_watch(&self, m: &M, found: Found) -> Found {
+        match found {
+            Found::Retry if !m.spinning.get() => self.become_spinning(m),
+            Found::Run(_) => self.wake_p(),
+            _ => {}
+        }
+        found
+    }
+
+    /// Whether there is something to take besides anybody's `run_next`.
+    pub(super) fn has_ring_loot(&self) -> bool {
+        self.global_len().get() != 0 || self.all_ps().any(|pp| self.can_rob_ring(pp))
+    }
+
+    /// Whether there is something to take that its P does not run by itself.
+    pub(super) fn has_loot(&self) -> bool {
+        if self.has_ring_loot() {
+            return true;
+        }
+        let mut nexts = self.all_ps().filter(|pp| pp.queue.has_next());
+        nexts.any(|pp| self.leaves_its_next(pp))
+    }
+
+    /// Whether `pp` lets what is in its `run_next` wait: it runs nothing new for a while, or cannot.
+    pub(crate) fn leaves_its_next(&self, pp: &P) -> bool {
+        if !is_running(pp) {
+            return true;
+        }
+        let before = pp.stats.executed.get();
+        clock::spin_for_ns(policy::RUN_NEXT_BACK_OFF_NS);
+        pp.stats.executed.get() == before && pp.queue.has_next()
+    }
+
+    /// How many goroutines were made runnable.
+    pub(super) fn n_readied(&self) -> u64 {
+        self.all_ps().map(|pp| pp.stats.readied.get()).fold(0, u64::wrapping_add)
+    }
+}

@@ -1,0 +1,78 @@
+//! Who is woken for a goroutine that its own P most likely runs next, and who is not.
+
+use heist::Runtime;
+use heist::chan;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Nobody is preempted: what a busy goroutine leaves behind runs elsewhere, or not at all.
+fn runtime(procs: usize) -> Runtime {
+    let builder = Runtime::builder().procs(procs).quantum(Duration::from_secs(3600));
+    // SAFETY: nothing here is bound to a thread.
+    unsafe { builder.forced_preemption(false).build() }.expect("a runtime")
+}
+
+/// A goroutine that is woken by one which then computes is taken over by another P, however many
+/// were run by their own P right before: it is never left to the watcher for good.
+#[test]
+fn one_that_stays_behind_is_fetched() {
+    for procs in [2, 4, 16] {
+        runtime(procs).run(|| {
+            let answers = Arc::new(AtomicU32::new(0));
+            let (there, ping) = chan::bounded::<u32>(0);
+            let (pong, back) = chan::bounded::<u32>(0);
+            let other = heist::go({
+                let answers = answers.clone();
+                move || {
+                    for token in ping {
+                        answers.fetch_add(1, Ordering::Relaxed);
+                        if token == 0 {
+                            pong.send(0).expect("the channel is open");
+                        }
+                    }
+                }
+            });
+            let mut n_sent = 0;
+            for round in 0..40 {
+                // Up to hundreds of microseconds of it, so that a watch has begun, or not yet.
+                for _ in 0..50 * round {
+                    there.send(0).expect("the channel is open");
+                    assert_eq!(back.recv(), Ok(0));
+                    n_sent += 1;
+                }
+                there.send(1).expect("the channel is open");
+                n_sent += 1;
+                while answers.load(Ordering::Relaxed) < n_sent {
+                    std::hint::spin_loop();
+                }
+            }
+            drop(there);
+            other.join().expect("it does not panic");
+        });
+    }
+}
+
+/// Two that keep waking each other do not wake a thread at every step: this is what watching is for.
+#[test]
+fn a_pair_wakes_hardly_anybody() {
+    const ROUNDS: u32 = 50_000;
+    let rt = runtime(2);
+    rt.run(|| {
+        let (there, ping) = chan::bounded::<u32>(0);
+        let (pong, back) = chan::bounded::<u32>(0);
+        let other = heist::go(move || {
+            for token in ping {
+                pong.send(token).expect("the channel is open");
+            }
+        });
+        for token in 0..ROUNDS {
+            there.send(token).expect("the channel is open");
+            assert_eq!(back.recv(), Ok(token));
+        }
+        drop(there);
+        other.join().expect("it does not panic");
+    });
+    let wake_ups = rt.metrics().get("/heist/wake-ups:events").expect("the metric exists");
+    assert!(wake_ups < u64::from(ROUNDS / 20), "{wake_ups} wake-ups");
+}
