@@ -12,7 +12,7 @@
 //!
 //! # Invariants
 //! - A stopped goroutine is here, or it has been taken out to be given a P at once. It is never in
-//!   the ring of a P, where nobody finds its thread.
+//!   the ring of a P, where nobody finds its thread. The model `loom_stopped` runs who gives it one.
 //! - The list is touched only by who holds the scheduler lock; that is the `&mut` of [`GlobalQueue`].
 //! - [`GlobalLen`] is stored before the lock is released. A reader without the lock may see it
 //!   late, never for good: who goes to sleep reads it again under the lock.

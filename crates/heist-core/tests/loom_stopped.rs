@@ -1,0 +1,292 @@
+//! Every interleaving of goroutines that are stopped together with their threads: who gives a P to
+//! whom, over the lists of stopped ones in `global_queue.rs` and over `note.rs`.
+//!
+//! One P. M0 and M1 have a hog each. M0's runs, and is stopped in the handler of the signal: it finds
+//! somebody who takes the P over, queues itself, hands the P on and sleeps until somebody gives it back.
+//! M1's has been stopped before, or comes back from a call during which it lost its P: it takes the P if
+//! that rests, else it queues itself and sleeps. M2 has no goroutine; it searches, finds a hog in the
+//! queue, lends its P to that one's M and lists itself as idle again. Every hog runs to its end.
+//!
+//! A hog that is lost, or a P that is handed to somebody who does not wake up, is a deadlock, which loom
+//! reports; a P that two hold is a race on its cell.
+//!
+//! Mutations it catches, each tried on the steps below:
+//! - a hog that queues itself after it has handed the P on (whoever gets it finds nobody),
+//! - one that comes back and queues itself without a look whether the P rests,
+//! - a P that is put to rest after the lock was released under which the queue was seen empty.
+#![cfg(loom)]
+
+use heist_core::global_queue::{GlobalLen, GlobalQueue};
+use heist_core::idle_ms::IdleMs;
+use heist_core::list::{DoubleLink, DoublyLinked, Link, Linked};
+use heist_core::note::{Futex, Note};
+use heist_core::sync::{AtomicU32, Ordering};
+use loom::cell::UnsafeCell;
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+use std::ptr::NonNull;
+// Not loom's: it holds the world together.
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The kernel's promise: the word is compared and the thread queued in one step.
+#[derive(Default)]
+struct Kernel {
+    bucket: Mutex<()>,
+    sleepers: Condvar,
+}
+
+impl Futex for Kernel {
+    fn wait(&self, word: &AtomicU32, expected: u32, _: Option<Duration>) {
+        let bucket = self.bucket.lock().unwrap();
+        if word.load(Ordering::Relaxed) == expected {
+            drop(self.sleepers.wait(bucket).unwrap());
+        }
+    }
+
+    fn wake(&self, _: &AtomicU32) {
+        let _bucket = self.bucket.lock().unwrap();
+        self.sleepers.notify_one();
+    }
+}
+
+/// A hog, bound to the M of the same number.
+struct Hog {
+    link: Link<Self>,
+    m: usize,
+}
+
+// SAFETY: the link is one field, and hogs stay where they are in the world's array.
+unsafe impl Linked for Hog {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+}
+
+struct M {
+    link: DoubleLink<Self>,
+    id: usize,
+    note: Note,
+    kernel: Kernel,
+    /// Whether it is woken with the P, or to leave.
+    gets_p: UnsafeCell<bool>,
+}
+
+// SAFETY: as above.
+unsafe impl DoublyLinked for M {
+    fn double_link(&self) -> &DoubleLink<Self> {
+        &self.link
+    }
+}
+
+struct Locked {
+    global: GlobalQueue<Hog>,
+    idle: IdleMs<M>,
+    p_rests: bool,
+    n_left: u32,
+}
+
+struct World {
+    locked: Mutex<Locked>,
+    len: GlobalLen,
+    hogs: [Hog; 2],
+    ms: [M; 3],
+    /// The P: how often somebody has run on it.
+    p: UnsafeCell<u32>,
+}
+
+// SAFETY: links are used under the lock, the rest as in the runtime; loom checks the cells.
+unsafe impl Send for World {}
+// SAFETY: as above.
+unsafe impl Sync for World {}
+
+impl World {
+    fn new(n_hogs: u32) -> Arc<Self> {
+        let hog = |m| Hog { link: Link::new(), m };
+        let m = |id| M {
+            link: DoubleLink::new(),
+            id,
+            note: Note::new(),
+            kernel: Kernel::default(),
+            gets_p: UnsafeCell::new(false),
+        };
+        let (global, idle) = (GlobalQueue::new(), IdleMs::new());
+        let locked = Locked { global, idle, p_rests: false, n_left: n_hogs };
+        Arc::new(Self {
+            locked: Mutex::new(locked),
+            len: GlobalLen::new(),
+            hogs: [hog(0), hog(1)],
+            ms: [m(0), m(1), m(2)],
+            p: UnsafeCell::new(0),
+        })
+    }
+
+    /// Only who holds the P does this.
+    fn run_for_a_while(&self) {
+        // SAFETY: one holds it at a time; loom checks.
+        self.p.with_mut(|p| unsafe { *p += 1 });
+    }
+
+    fn hand_over(&self, to: usize, gets_p: bool) {
+        let m = &self.ms[to];
+        // SAFETY: it reads it after the wake-up only; loom checks.
+        m.gets_p.with_mut(|place| unsafe { *place = gets_p });
+        m.note.wake(&m.kernel);
+    }
+
+    /// Sleeps until somebody hands the P over. False: nobody will any more.
+    fn wait(&self, own: usize) -> bool {
+        let m = &self.ms[own];
+        m.note.sleep(&m.kernel);
+        m.note.clear();
+        // SAFETY: written before the wake-up; loom checks.
+        m.gets_p.with(|place| unsafe { *place })
+    }
+
+    /// The handler: the hog on `own` stops, if somebody can take the P over.
+    fn stop(&self, own: usize) {
+        let mut locked = self.locked.lock().unwrap();
+        let next = locked.global.pop_stopped_in_turn(&self.len).map(|hog| m_of(hog));
+        let idle = |locked: &mut Locked| locked.idle.pop().map(|m| id_of(m));
+        let any = |locked: &mut Locked| locked.global.pop_stopped(&self.len).map(|hog| m_of(hog));
+        let taker = next.or_else(|| idle(&mut locked)).or_else(|| any(&mut locked));
+        let Some(taker) = taker else { return };
+        // SAFETY: the hog is valid and in no queue.
+        unsafe { locked.global.push_stopped(&self.len, NonNull::from(&self.hogs[own])) };
+        drop(locked);
+        self.hand_over(taker, true);
+        assert!(self.wait(own), "it has not ended");
+    }
+
+    /// A hog without a P gets the one that rests, or waits for its turn.
+    fn regain(&self, own: usize) {
+        let mut locked = self.locked.lock().unwrap();
+        if std::mem::take(&mut locked.p_rests) {
+            return;
+        }
+        // SAFETY: the hog is valid and in no queue.
+        unsafe { locked.global.push_stopped(&self.len, NonNull::from(&self.hogs[own])) };
+        drop(locked);
+        assert!(self.wait(own), "it has not ended");
+    }
+
+    /// The hog on `own` has ended: its P goes to the next one, or rests.
+    fn end(&self, own: usize) {
+        let mut locked = self.locked.lock().unwrap();
+        locked.n_left -= 1;
+        if let Some(next) = locked.global.pop(&self.len) {
+            drop(locked);
+            assert_ne!(m_of(next), own);
+            return self.hand_over(m_of(next), true);
+        }
+        locked.p_rests = true;
+        let idle = if locked.n_left == 0 { locked.idle.pop() } else { None };
+        drop(locked);
+        if let Some(m) = idle {
+            self.hand_over(id_of(m), false);
+        }
+    }
+
+    /// Everybody has run as often as he should, and nobody is left.
+    fn check(&self, n_runs: u32) {
+        let locked = self.locked.lock().unwrap();
+        assert!(locked.n_left == 0 && locked.p_rests && locked.global.is_empty());
+        // SAFETY: nobody else is left.
+        assert_eq!(self.p.with(|p| unsafe { *p }), n_runs);
+    }
+
+    fn hog(&self, own: usize) {
+        self.run_for_a_while();
+        self.stop(own);
+        self.run_for_a_while();
+        self.end(own);
+    }
+
+    /// An M without a goroutine.
+    fn search(&self, own: usize) {
+        loop {
+            let mut locked = self.locked.lock().unwrap();
+            if locked.n_left == 0 {
+                return;
+            }
+            // SAFETY: it stays where it is, and is in no list.
+            unsafe { locked.idle.push(NonNull::from(&self.ms[own])) };
+            drop(locked);
+            if !self.wait(own) {
+                return;
+            }
+            self.run_for_a_while();
+            // Who gave it the P has queued itself before.
+            let found = self.locked.lock().unwrap().global.pop(&self.len);
+            self.hand_over(m_of(found.expect("a hog is nowhere")), true);
+        }
+    }
+}
+
+fn m_of(hog: NonNull<Hog>) -> usize {
+    // SAFETY: hogs stay where they are.
+    unsafe { hog.as_ref() }.m
+}
+
+fn id_of(m: NonNull<M>) -> usize {
+    // SAFETY: Ms stay where they are.
+    unsafe { m.as_ref() }.id
+}
+
+fn model(check: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    // Threads that take locks: more interleavings than there is time for.
+    model.preemption_bound = Some(3);
+    model.check(check);
+}
+
+/// Two hogs hand the P to each other, without anybody else.
+#[test]
+fn two_hogs_take_turns() {
+    model(|| {
+        let world = World::new(2);
+        let other = Arc::clone(&world);
+        // SAFETY: the hog is valid and in no queue.
+        unsafe {
+            let mut locked = world.locked.lock().unwrap();
+            locked.global.push_stopped(&world.len, NonNull::from(&world.hogs[1]));
+        }
+        let m1 = thread::spawn(move || {
+            assert!(other.wait(1));
+            other.hog(1);
+        });
+        world.hog(0);
+        m1.join().unwrap();
+        world.check(4);
+    });
+}
+
+/// A hog and one that comes back without a P, perhaps when it is too late to meet.
+#[test]
+fn who_comes_back_gets_a_turn() {
+    model(|| {
+        let world = World::new(2);
+        let other = Arc::clone(&world);
+        let m1 = thread::spawn(move || {
+            other.regain(1);
+            other.hog(1);
+        });
+        world.hog(0);
+        m1.join().unwrap();
+        world.check(4);
+    });
+}
+
+/// An M that has nothing to do takes the P over, finds the hog that gave it away, and lends it back.
+#[test]
+fn an_idle_thread_finds_who_was_stopped() {
+    model(|| {
+        let world = World::new(1);
+        let two = Arc::clone(&world);
+        let m2 = thread::spawn(move || two.search(2));
+        world.hog(0);
+        m2.join().unwrap();
+        let locked = world.locked.lock().unwrap();
+        assert!(locked.n_left == 0 && locked.global.is_empty() && locked.idle.is_empty());
+    });
+}
