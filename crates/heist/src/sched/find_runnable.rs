@@ -79,7 +79,9 @@ impl Sched {
                 return near;
             }
             let mut found = if reserved { Found::Nothing } else { self.steal_work(m) };
-            if matches!(found, Found::Nothing) && m.spinning.get() && !lingered {
+            // Not if it is the one to wait for the network.
+            let may_linger = m.spinning.get() && !lingered && !self.poll.is_unattended();
+            if matches!(found, Found::Nothing) && may_linger {
                 lingered = true;
                 found = self.linger();
             }
