@@ -84,7 +84,7 @@ impl Drop for Occupied {
 
 /// Runs `body` on one processor of a runtime in which nobody is interrupted.
 fn with_procs(procs: usize, body: impl FnOnce(&Runtime) + Send) {
-    let builder = Runtime::builder().procs(procs).quantum(AN_HOUR).wake_up_bound(AN_HOUR);
+    let builder = Runtime::builder().procs(procs).exact_quantum(AN_HOUR).wake_up_bound(AN_HOUR);
     // SAFETY: these goroutines keep nothing across a park that is bound to a thread.
     let rt = unsafe { builder.build() }.expect("the runtime starts");
     rt.run(|| body(&rt));
