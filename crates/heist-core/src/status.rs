@@ -92,6 +92,12 @@ impl Status {
         }
     }
 
+    /// Whether this is the status in a word.
+    #[inline]
+    const fn is_in(self, word: u64) -> bool {
+        word & STATUS_MASK & !SEALED == self as u64
+    }
+
     const fn from_bits(bits: u64) -> Self {
         Self::ALL[(bits & STATUS_MASK & !SEALED) as usize]
     }
@@ -159,9 +165,8 @@ impl StatusWord {
     #[must_use]
     pub fn begin_unborn_wait(&self) -> Ticket {
         let word = self.0.load(Ordering::Relaxed);
-        let now = Status::from_bits(word);
-        if now != Status::Dead {
-            bad_transition(now, Status::Dead, Status::Waiting);
+        if !Status::Dead.is_in(word) {
+            bad_transition(word, Status::Dead, Status::Waiting);
         }
         self.enter_waiting(word, 0)
     }
@@ -172,9 +177,8 @@ impl StatusWord {
     #[doc(alias = "casgstatus")]
     pub fn transition(&self, from: Status, to: Status) {
         let word = self.0.load(Ordering::Relaxed);
-        let now = Status::from_bits(word);
-        if now != from || !from.may_become(to) {
-            bad_transition(now, from, to);
+        if !from.is_in(word) || !from.may_become(to) {
+            bad_transition(word, from, to);
         }
         if from == Status::Waiting {
             self.claim_sole();
@@ -191,9 +195,8 @@ impl StatusWord {
     #[inline]
     pub fn begin_wait(&self, light_fence: impl FnOnce()) -> Ticket {
         let word = self.0.load(Ordering::Relaxed);
-        let now = Status::from_bits(word);
-        if now != Status::Running {
-            bad_transition(now, Status::Running, Status::Waiting);
+        if !Status::Running.is_in(word) {
+            bad_transition(word, Status::Running, Status::Waiting);
         }
         let ticket = (word & !STATUS_MASK).wrapping_add(TICKET_ONE);
         // Nobody else changes the word of a goroutine that runs.
@@ -207,9 +210,8 @@ impl StatusWord {
     #[inline]
     pub fn begin_sealed_wait(&self) -> Ticket {
         let word = self.0.load(Ordering::Relaxed);
-        let now = Status::from_bits(word);
-        if now != Status::Running {
-            bad_transition(now, Status::Running, Status::Waiting);
+        if !Status::Running.is_in(word) {
+            bad_transition(word, Status::Running, Status::Waiting);
         }
         self.enter_waiting(word, SEALED)
     }
@@ -263,9 +265,8 @@ impl StatusWord {
     #[inline]
     pub fn claim_sole(&self) {
         let word = self.0.load(Ordering::Relaxed);
-        let now = Status::from_bits(word);
-        if now != Status::Waiting || !self.claim(Ticket(word & !STATUS_MASK)) {
-            bad_transition(now, Status::Waiting, Status::Runnable);
+        if !Status::Waiting.is_in(word) || !self.claim(Ticket(word & !STATUS_MASK)) {
+            bad_transition(word, Status::Waiting, Status::Runnable);
         }
     }
 }
@@ -278,11 +279,11 @@ impl Default for StatusWord {
 
 #[cold]
 #[inline(never)]
-fn bad_transition(now: Status, from: Status, to: Status) -> ! {
+fn bad_transition(word: u64, from: Status, to: Status) -> ! {
     crate::throw!(
         "StatusWord: {} -> {} asked of a goroutine that is {}",
         from.name(),
         to.name(),
-        now.name()
+        Status::from_bits(word).name()
     );
 }

@@ -309,7 +309,8 @@ impl G {
 
     /// Why it waits, or waited last.
     pub(crate) fn wait_reason(&self) -> WaitReason {
-        WaitReason::ALL[self.wait_reason.get() as usize % WaitReason::ALL.len()]
+        let reason = WaitReason::ALL.get(usize::from(self.wait_reason.get()));
+        reason.copied().unwrap_or(WaitReason::Join)
     }
 
     /// Says why it is about to wait.

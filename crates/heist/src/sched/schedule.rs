@@ -3,7 +3,7 @@
 //! GO: proc.go schedule, execute, park_m, gosched_m, goyield_m, goexit0.
 
 use super::find_runnable::{Next, Slice};
-use super::{Sched, body, park};
+use super::{body, park};
 use crate::coro::stack;
 use crate::coro::switch::Switched;
 use crate::current;
@@ -21,21 +21,9 @@ use std::ptr::{NonNull, null_mut};
 /// The life of an M: it has been woken for the first time when this is called.
 #[doc(alias = "schedule")]
 pub(crate) fn run(m: &M) {
-    let sched = m.sched();
     current::set_m(m);
-    if matches!(sched.first_p(m), super::find_runnable::Found::Retry) {
-        while let Some(next) = sched.next_for(m) {
-            if m.spinning.get() {
-                sched.stop_spinning(m);
-            }
-            // SAFETY: a goroutine that was found is valid.
-            let bound_m = unsafe { next.gp.as_ref() }.bound_m.get();
-            if bound_m.is_null() || std::ptr::eq(bound_m, m) {
-                execute(m, next);
-            } else if !sched.lend_p(m, next.gp) {
-                break;
-            }
-        }
+    if matches!(m.sched().first_p(m), super::find_runnable::Found::Retry) {
+        serve(m, Whom::Everybody);
     }
     current::set_m(std::ptr::null());
 }
@@ -43,17 +31,35 @@ pub(crate) fn run(m: &M) {
 /// The life of an M that has a goroutine already and runs nothing else: until that has ended.
 pub(crate) fn run_bound(m: &M) {
     current::set_m(m);
-    while let Some(next) = m.sched().wait_for_bound(m) {
-        execute(m, next);
-    }
+    serve(m, Whom::ItsOwn);
     current::set_m(std::ptr::null());
 }
 
-impl Sched {
-    /// What this M runs next. A bound M runs its goroutine and nothing else.
-    #[inline]
-    fn next_for(&self, m: &M) -> Option<Next> {
-        if m.bound_g.get().is_null() { self.find_runnable(m) } else { self.wait_for_bound(m) }
+/// Whom an M runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whom {
+    /// Whoever it finds; while one is bound to it, that one and nobody else.
+    Everybody,
+    /// The goroutine that is bound to it.
+    ItsOwn,
+}
+
+fn serve(m: &M, whom: Whom) {
+    let sched = m.sched();
+    loop {
+        let bound = whom == Whom::ItsOwn || !m.bound_g.get().is_null();
+        let found = if bound { sched.wait_for_bound(m) } else { sched.find_runnable(m) };
+        let Some(next) = found else { return };
+        if m.spinning.get() {
+            sched.stop_spinning(m);
+        }
+        // SAFETY: a goroutine that was found is valid.
+        let bound_m = unsafe { next.gp.as_ref() }.bound_m.get();
+        if bound_m.is_null() || std::ptr::eq(bound_m, m) {
+            execute(m, next);
+        } else if !sched.lend_p(m, next.gp) {
+            return;
+        }
     }
 }
 
@@ -73,23 +79,17 @@ fn execute(m: &M, next: Next) {
     if let Some(number) = gp.take_sampled() {
         m.sched().record_latency(m, number);
     }
-    if gp.has_flag(g::OVERFLOWED) {
-        m.word.call_attention(m_word::OVERFLOW);
-    }
-    let idle = gp.has_flag(g::IDLE);
-    if idle {
-        m.sched().idle_running.fetch_add(1, Ordering::Relaxed);
-    }
+    let special = gp.has_flag(g::OVERFLOWED | g::IDLE | g::CANARY);
     loop {
+        if special {
+            before_special(m, gp);
+        }
         m.cur.store(next.gp.as_ptr(), Ordering::Relaxed);
         // SAFETY: this is the M, it owns the goroutine, which has a context and is not running.
         let switched = unsafe { gp.coro.resume(NonNull::from(m)) };
         m.cur.store(null_mut(), Ordering::Relaxed);
-        if idle {
-            m.sched().idle_running.fetch_sub(1, Ordering::Relaxed);
-        }
-        if gp.has_flag(g::CANARY) && switched == Switched::Suspended {
-            m.sched().stack_class(gp).check_canary(gp.coro.stack_top());
+        if special {
+            after_special(m, gp, switched);
         }
         m.word.clear_attention(m_word::PREEMPT | m_word::OVERFLOW);
         match (switched, m.request.get()) {
@@ -107,15 +107,34 @@ fn execute(m: &M, next: Next) {
                     return;
                 }
                 // Refused: it goes on at once, on the same slice.
-                if idle {
-                    m.sched().idle_running.fetch_add(1, Ordering::Relaxed);
-                }
                 gp.status.transition(Status::Runnable, Status::Running);
             }
             (Switched::Suspended, Request::Exit) => {
                 heist_core::throw!("execute: a goroutine came back without a request");
             }
         }
+    }
+}
+
+/// What few goroutines need before they run.
+#[cold]
+fn before_special(m: &M, gp: &G) {
+    if gp.has_flag(g::OVERFLOWED) {
+        m.word.call_attention(m_word::OVERFLOW);
+    }
+    if gp.has_flag(g::IDLE) {
+        m.sched().idle_running.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// And when they come back.
+#[cold]
+fn after_special(m: &M, gp: &G, switched: Switched) {
+    if gp.has_flag(g::IDLE) {
+        m.sched().idle_running.fetch_sub(1, Ordering::Relaxed);
+    }
+    if gp.has_flag(g::CANARY) && switched == Switched::Suspended {
+        m.sched().stack_class(gp).check_canary(gp.coro.stack_top());
     }
 }
 
