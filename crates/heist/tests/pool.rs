@@ -27,7 +27,7 @@ fn values_come_from_near_to_far() {
 /// private place alone.
 #[test]
 fn shelves_of_others_are_robbed() {
-    matrix::plain(2).run(|| {
+    matrix::whole_slices(2).run(|| {
         let pool = Arc::new(Pool::new(|| "new"));
         ["private", "older", "younger"].into_iter().for_each(|value| pool.put(value));
         let thief = Arc::clone(&pool);
