@@ -140,6 +140,9 @@ pub(crate) const UNBORN: u32 = 128;
 pub(crate) const CANARY: u32 = 8;
 /// It reached the reserve inside the runtime: it panics when it leaves.
 pub(crate) const OVERFLOWED: u32 = 32;
+/// It computed for a whole slice without entering the runtime, and has not entered it since sysmon
+/// saw that: a hint.
+pub(crate) const HOG: u32 = 64;
 /// It waits in a destructor while it unwinds: a second unwinding would end the process, so this
 /// wait cannot be cancelled.
 pub(crate) const UNCANCELLABLE: u32 = 4;

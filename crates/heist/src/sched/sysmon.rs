@@ -145,6 +145,8 @@ pub(crate) struct Sysmon<'a> {
     urgent_since_ns: Option<u64>,
     /// When the next slice of a goroutine that others wait for is over.
     next_slice_ns: u64,
+    /// Somebody runs while others wait who may be in a blocking call that was not announced.
+    suspects: bool,
     /// When the default number of Ps is looked at again.
     next_procs_ns: u64,
     /// When threads without a P are looked at next, and where that begins.
@@ -175,6 +177,7 @@ impl<'a> Sysmon<'a> {
             at_rest: false,
             urgent_since_ns: None,
             next_slice_ns: NEVER,
+            suspects: false,
             next_pless_ns: 0,
             pless_cursor: null(),
         }
@@ -195,6 +198,7 @@ impl<'a> Sysmon<'a> {
             }
             self.follow_procs(now);
             self.next_slice_ns = NEVER;
+            self.suspects = false;
             let acted = self.look_at_all(now);
             self.serve_the_late(now);
             self.look_at_the_pless(now);
@@ -206,11 +210,7 @@ impl<'a> Sysmon<'a> {
     fn nap(&mut self) {
         let at_rest = self.at_rest;
         // A short pause of a busy program is not worth a wake-up at its end.
-        let nap_ns = if at_rest {
-            SYSMON_NAP_MAX_NS
-        } else {
-            self.naps.next_ns(self.next_slice_ns != NEVER)
-        };
+        let nap_ns = if at_rest { SYSMON_NAP_MAX_NS } else { self.naps.next_ns(self.suspects) };
         let until = (clock::now_ns() + nap_ns).min(self.next_slice_ns).min(self.next_trace_ns);
         let sched = self.sched;
         sched.bell.nap(until, at_rest, || {
@@ -321,17 +321,30 @@ impl<'a> Sysmon<'a> {
         // Who runs because there was nothing else to do gives way at once.
         let idle = m.current().is_some_and(|gp| gp.has_flag(g::IDLE));
         let slice_ns = if idle { 0 } else { sched.config.quantum_ns };
+        // One that computed for its whole last slice most likely does so again: until the end of this
+        // one it is not suspected of blocking, and sysmon sleeps. Each look takes a CPU from a hog.
+        let hog = m.current().filter(|gp| gp.has_flag(g::HOG));
         let look = Look { now_ns: now, tick: pp.tick(), stamp, slice_ns };
-        match watch.slice.look(look, sched.demand_for(pp)) {
+        let demand = sched.demand_for(pp);
+        match watch.slice.look(look, demand) {
             Verdict::New => {
                 (watch.cpu_ns, watch.forced_ns) = (None, 0);
+                if demand.anywhere {
+                    self.suspects |= hog.is_none();
+                    self.next_slice_ns = self.next_slice_ns.min(now.saturating_add(slice_ns));
+                }
                 false
             }
             Verdict::Leave => false,
             Verdict::Take => sched.take_p(m, pp, stamp),
             Verdict::Busy { unmoved, ends_ns } => {
                 let before = watch.cpu_ns.take();
-                if unmoved {
+                if !unmoved && let Some(hog) = hog {
+                    hog.clear_flag(g::HOG);
+                }
+                let known = unmoved && hog.is_some() && now < ends_ns;
+                self.suspects |= !known;
+                if unmoved && !known {
                     watch.cpu_ns = thread::cpu_ns(m.tid());
                     let slept = before.is_some() && before == watch.cpu_ns;
                     if slept && self.states.is_asleep(m.tid()) && sched.take_p(m, pp, stamp) {
@@ -340,6 +353,9 @@ impl<'a> Sysmon<'a> {
                     }
                 }
                 if now >= ends_ns {
+                    if unmoved && let Some(gp) = m.current() {
+                        gp.set_flag(g::HOG);
+                    }
                     preempt::request(sched, m, now, &mut watch.forced_ns, &mut self.states);
                     self.next_slice_ns = self.next_slice_ns.min(now + FORCE_PERIOD_NS);
                 } else {
