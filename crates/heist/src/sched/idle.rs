@@ -115,7 +115,9 @@ impl Sched {
     /// Looks through all queues after the P is gone.
     fn look_once_more(&self, m: &M) -> LastLook {
         if !self.has_ring_loot() {
-            if !self.all_ps().any(|pp| self.can_rob(pp)) && !self.others_are_busy(m) {
+            let nothing = !self.all_ps().any(|pp| self.can_rob(pp));
+            // Who is to wait for the network is not to watch the others as well.
+            if nothing && (self.poll.has_waiters() || !self.others_are_busy(m)) {
                 return LastLook::Sleep;
             }
             // Before it looks closer: nobody is to be woken meanwhile.
