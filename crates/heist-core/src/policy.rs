@@ -44,10 +44,6 @@ pub const WATCH_MIN_READIED: u64 = 32;
 /// runnable meanwhile.
 pub const BUSY_MIN_READIED: u64 = 8;
 
-/// How long after somebody asked the network the next one with a P asks again. A server that does a few
-/// requests at a time would otherwise ask twice for each: once in vain, and once to wait.
-pub const LOOK_AGAIN_NS: u64 = 50_000;
-
 /// The longest time a spinner lingers after its passes before it sleeps: about what it costs to
 /// wake it up again.
 pub const LINGER_MAX_NS: u64 = 50_000;

@@ -79,9 +79,7 @@ impl Sched {
                 return near;
             }
             let mut found = if reserved { Found::Nothing } else { self.steal_work(m) };
-            // Not if it is the one to wait for the network.
-            let may_linger = m.spinning.get() && !lingered && !self.poll.is_unattended();
-            if matches!(found, Found::Nothing) && may_linger {
+            if matches!(found, Found::Nothing) && m.spinning.get() && !lingered {
                 lingered = true;
                 found = self.linger();
             }

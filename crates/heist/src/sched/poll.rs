@@ -79,17 +79,6 @@ impl PollGate {
         self.until_ns.load(Ordering::SeqCst)
     }
 
-    /// Whether a goroutine waits for a descriptor and no M in the poller for that.
-    #[inline]
-    pub(crate) fn is_unattended(&self) -> bool {
-        self.has_waiters() && self.last_ns().is_some()
-    }
-
-    fn was_asked_lately(&self) -> bool {
-        self.last_ns()
-            .is_none_or(|last| clock::now_ns().saturating_sub(last) < policy::LOOK_AGAIN_NS)
-    }
-
     /// Whether a goroutine waits for a descriptor.
     #[inline]
     pub(crate) fn has_waiters(&self) -> bool {
@@ -142,13 +131,7 @@ impl PollGate {
 impl Sched {
     /// Looks whether descriptors are ready, if nobody else is looking. The first that waited for one
     /// runs; only if there are more is somebody woken for them.
-    ///
-    /// If somebody asked a moment ago, there is most likely nothing new: then the caller, should it
-    /// find nothing elsewhere either, waits in the poller, which is the same question.
     pub(crate) fn poll_now(&self, m: &M) -> Option<Next> {
-        if !self.poll.is_unattended() || self.poll.was_asked_lately() {
-            return None;
-        }
         let woken = self.poll_without_waiting();
         if woken.iter().any(G::is_classed) {
             // Who runs first, and where, its class decides.
