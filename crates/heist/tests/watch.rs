@@ -2,6 +2,7 @@
 
 use heist::Runtime;
 use heist::chan;
+use heist::goroutine::{self, Class};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -75,4 +76,38 @@ fn a_pair_wakes_hardly_anybody() {
     });
     let wake_ups = rt.metrics().get("/heist/wake-ups:events").expect("the metric exists");
     assert!(wake_ups < u64::from(ROUNDS / 20), "{wake_ups} wake-ups");
+}
+
+/// A watcher may be woken with a reserved processor, with which nobody looks for work.
+#[test]
+fn a_watcher_serves_the_latency_class() {
+    let builder = Runtime::builder().procs(3).latency_procs(1).quantum(Duration::from_secs(3600));
+    // SAFETY: nothing here is bound to a thread.
+    let rt = unsafe { builder.forced_preemption(false).build() }.expect("a runtime");
+    rt.run(|| {
+        let stop = Arc::new(AtomicU32::new(0));
+        let latency = goroutine::Builder::new().class(Class::Latency).spawn({
+            let stop = stop.clone();
+            move || {
+                for _ in 0..1000 {
+                    heist::time::sleep(Duration::from_micros(150));
+                }
+                stop.store(1, Ordering::Relaxed);
+            }
+        });
+        let (there, ping) = chan::bounded::<u32>(0);
+        let (pong, back) = chan::bounded::<u32>(0);
+        let other = heist::go(move || {
+            for token in ping {
+                pong.send(token).expect("the channel is open");
+            }
+        });
+        while stop.load(Ordering::Relaxed) == 0 {
+            there.send(7).expect("the channel is open");
+            assert_eq!(back.recv(), Ok(7));
+        }
+        drop(there);
+        other.join().expect("it does not panic");
+        latency.expect("it is spawned").join().expect("it does not panic");
+    });
 }

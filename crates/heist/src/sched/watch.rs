@@ -61,6 +61,8 @@ impl Sched {
     /// This M has work, or a P to search with: those who relied on the watcher must not wait for it.
     pub(super) fn leave_watch(&self, m: &M, found: Found) -> Found {
         match found {
+            // Nobody looks for work with a reserved P.
+            Found::Retry if self.is_reserved(m.p()) => self.wake_p(),
             Found::Retry if !m.spinning.get() => self.become_spinning(m),
             Found::Run(_) => self.wake_p(),
             _ => {}
