@@ -54,30 +54,6 @@ fn one_that_stays_behind_is_fetched() {
     }
 }
 
-/// Two that keep waking each other do not wake a thread at every step: this is what watching is for.
-#[test]
-fn a_pair_wakes_hardly_anybody() {
-    const ROUNDS: u32 = 50_000;
-    let rt = runtime(2);
-    rt.run(|| {
-        let (there, ping) = chan::bounded::<u32>(0);
-        let (pong, back) = chan::bounded::<u32>(0);
-        let other = heist::go(move || {
-            for token in ping {
-                pong.send(token).expect("the channel is open");
-            }
-        });
-        for token in 0..ROUNDS {
-            there.send(token).expect("the channel is open");
-            assert_eq!(back.recv(), Ok(token));
-        }
-        drop(there);
-        other.join().expect("it does not panic");
-    });
-    let wake_ups = rt.metrics().get("/heist/wake-ups:events").expect("the metric exists");
-    assert!(wake_ups < u64::from(ROUNDS / 20), "{wake_ups} wake-ups");
-}
-
 /// A watcher may be woken with a reserved processor, with which nobody looks for work.
 #[test]
 fn a_watcher_serves_the_latency_class() {
