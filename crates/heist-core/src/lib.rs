@@ -12,6 +12,7 @@
 //! | [`list`] | intrusive lists: single (queues) and double (idle Ms) |
 //! | [`steal_order`] | the random walks over the Ps |
 //! | [`idle`] | the idle-P stack and the bitmaps that let thieves skip Ps |
+//! | [`idle_ms`] | the Ms that sleep until they are given a P |
 //! | [`watch`] | who need not be woken for what its P most likely runs itself |
 //! | [`spinning`] | the count of Ms that look for work, and who must wake whom |
 //! | [`status`] | the life of a goroutine as checked transitions |
@@ -24,8 +25,10 @@
 //! | [`buffer`] | the buffers of channels, and how their fast paths agree with those who wait |
 //! | [`mutex_word`] | the word of the mutex: holder, waiters, starvation |
 //! | [`rw_word`] | the word of the read-write lock: readers, and the writer that waits for them |
+//! | [`wait_queue`] | who waits at a channel, and the claim that ends a wait |
 //! | [`lock_rank`] | the lock order as text, checked in debug builds |
 //! | [`stop`] | the count behind a stop of the world |
+//! | [`level_time`] | how long how many of something were there |
 //! | [`time_histogram`] | durations in Go's buckets |
 //! | [`rng`] | the seeded random numbers of the scheduler |
 //! | [`mod@throw`] | the way out when the scheduler finds itself corrupted |

@@ -5,7 +5,7 @@
 //!
 //! GO: proc.go, runtime2.go.
 
-pub mod watch;
+pub mod sysmon;
 
 /// Slots in a P's ring, besides `run_next`. Loom explores four: the algorithm is the same and the
 /// interleavings stay countable.

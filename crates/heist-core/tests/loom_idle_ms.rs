@@ -11,41 +11,21 @@
 //! - a giver that wakes before it writes the P down.
 #![cfg(loom)]
 
+mod loom_kernel;
+
 use heist_core::idle_ms::IdleMs;
 use heist_core::list::{DoubleLink, DoublyLinked};
-use heist_core::note::{Futex, Note, Woken};
+use heist_core::note::{Note, Woken};
 use heist_core::policy::idle_ms_kept;
-use heist_core::sync::{AtomicU32, Ordering};
 use loom::cell::UnsafeCell;
-use loom::sync::{Condvar, Mutex};
+use loom::sync::Mutex;
 use loom::thread;
+use loom_kernel::Kernel;
 use std::ptr::NonNull;
 // Not loom's: it holds the world together.
 use std::sync::Arc;
-use std::time::Duration;
 
 const PROCS: u32 = 1;
-
-/// The kernel's promise: the word is compared and the thread queued in one step.
-#[derive(Default)]
-struct Kernel {
-    bucket: Mutex<()>,
-    sleepers: Condvar,
-}
-
-impl Futex for Kernel {
-    fn wait(&self, word: &AtomicU32, expected: u32, _: Option<Duration>) {
-        let bucket = self.bucket.lock().unwrap();
-        if word.load(Ordering::Relaxed) == expected {
-            drop(self.sleepers.wait(bucket).unwrap());
-        }
-    }
-
-    fn wake(&self, _: &AtomicU32) {
-        let _bucket = self.bucket.lock().unwrap();
-        self.sleepers.notify_one();
-    }
-}
 
 struct M {
     link: DoubleLink<Self>,

@@ -10,44 +10,16 @@
 //! - a timeout that stores CLEAR instead of the CAS (the wake-up at that moment is forgotten).
 #![cfg(loom)]
 
+mod loom_kernel;
 mod race;
 
 use heist_core::note::{Futex, Note, Woken};
-use heist_core::sync::{AtomicU32, Ordering};
+use heist_core::sync::AtomicU32;
 use loom::cell::UnsafeCell;
-use loom::sync::{Arc, Condvar, Mutex, mpsc};
-use loom::thread;
+use loom::sync::{Arc, mpsc};
+use loom_kernel::Kernel;
 use race::{check, race};
 use std::time::Duration;
-
-/// The kernel's promise: the word is compared and the thread queued in one step.
-#[derive(Default)]
-struct Kernel {
-    bucket: Mutex<()>,
-    sleepers: Condvar,
-}
-
-impl Futex for Kernel {
-    fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
-        let bucket = self.bucket.lock().unwrap();
-        if word.load(Ordering::Relaxed) != expected {
-            return;
-        }
-        match timeout {
-            None => drop(self.sleepers.wait(bucket).unwrap()),
-            // Loom has no clock: the time may be over at once.
-            Some(_) => {
-                drop(bucket);
-                thread::yield_now();
-            }
-        }
-    }
-
-    fn wake(&self, _: &AtomicU32) {
-        let _bucket = self.bucket.lock().unwrap();
-        self.sleepers.notify_one();
-    }
-}
 
 struct World {
     note: Note,

@@ -16,39 +16,19 @@
 //! - a P that is put to rest after the lock was released under which the queue was seen empty.
 #![cfg(loom)]
 
+mod loom_kernel;
+
 use heist_core::global_queue::{GlobalLen, GlobalQueue};
 use heist_core::idle_ms::IdleMs;
 use heist_core::list::{DoubleLink, DoublyLinked, Link, Linked};
-use heist_core::note::{Futex, Note};
-use heist_core::sync::{AtomicU32, Ordering};
+use heist_core::note::Note;
 use loom::cell::UnsafeCell;
-use loom::sync::{Condvar, Mutex};
+use loom::sync::Mutex;
 use loom::thread;
+use loom_kernel::Kernel;
 use std::ptr::NonNull;
 // Not loom's: it holds the world together.
 use std::sync::Arc;
-use std::time::Duration;
-
-/// The kernel's promise: the word is compared and the thread queued in one step.
-#[derive(Default)]
-struct Kernel {
-    bucket: Mutex<()>,
-    sleepers: Condvar,
-}
-
-impl Futex for Kernel {
-    fn wait(&self, word: &AtomicU32, expected: u32, _: Option<Duration>) {
-        let bucket = self.bucket.lock().unwrap();
-        if word.load(Ordering::Relaxed) == expected {
-            drop(self.sleepers.wait(bucket).unwrap());
-        }
-    }
-
-    fn wake(&self, _: &AtomicU32) {
-        let _bucket = self.bucket.lock().unwrap();
-        self.sleepers.notify_one();
-    }
-}
 
 /// A hog, bound to the M of the same number.
 struct Hog {

@@ -59,6 +59,16 @@ fn connect_once(address: SocketAddr) {
     stream.read_exact(&mut [0; 4]).expect("reads");
 }
 
+/// A server that sends back what it gets, and where it is. In a goroutine.
+fn echo_server() -> (SocketAddr, Server) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
+    let address = listener.local_addr().expect("an address");
+    let server = Server::new();
+    let serving = server.clone();
+    heist::go(move || serving.serve(listener, |stream, _| wire::echo(stream)));
+    (address, server)
+}
+
 /// IN-21: hundreds of connections at once, ten thousand in the long run, as far as the limits go,
 /// between two processes. That two threads never poll at the same time is checked by the poller
 /// itself.
@@ -73,14 +83,7 @@ fn many_connections_at_once() {
         let wanted = if matrix::stress_time().is_some() { 10_000 } else { 400 };
         let n = wanted.min((child::descriptor_limit() as usize).saturating_sub(100));
         let rt = matrix::plain(2);
-        let (address, server) = rt.run(|| {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
-            let address = listener.local_addr().expect("an address");
-            let server = Server::new();
-            let serving = server.clone();
-            heist::go(move || serving.serve(listener, |stream, _| wire::echo(stream)));
-            (address, server)
-        });
+        let (address, server) = rt.run(echo_server);
         let mut clients = child::partner(name, SERVER, &format!("{address} {n}"));
         matrix::eventually("all are connected at once", || server.connections() == n);
         assert!(clients.wait().expect("waits").success());
@@ -142,14 +145,7 @@ fn more_clients_than_descriptors_are_served() {
     let ended = child::run_with_descriptors(name, DESCRIPTORS, || {
         assert_eq!(child::descriptor_limit(), DESCRIPTORS.into());
         let rt = matrix::plain(2);
-        let (address, server) = rt.run(|| {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
-            let address = listener.local_addr().expect("an address");
-            let server = Server::new();
-            let serving = server.clone();
-            heist::go(move || serving.serve(listener, |stream, _| wire::echo(stream)));
-            (address, server)
-        });
+        let (address, server) = rt.run(echo_server);
         let mut clients = child::partner(name, SERVER, &address.to_string());
         assert!(clients.wait().expect("waits").success());
         matrix::eventually("all have left", || server.connections() == 0);

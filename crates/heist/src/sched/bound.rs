@@ -22,7 +22,7 @@ use super::find_runnable::{Found, Next};
 use super::wake::Start;
 use crate::gmp::{G, M, P};
 use crate::sys::futex::Kernel;
-use heist_core::policy::watch::{HandOff, Offer, hand_off};
+use heist_core::policy::sysmon::{HandOff, Offer, hand_off};
 use heist_core::timer_heap::NEVER;
 use std::ptr::{NonNull, null};
 

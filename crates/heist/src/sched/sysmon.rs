@@ -24,7 +24,7 @@ use crate::sys::{clock, thread};
 use heist_core::list::List;
 use heist_core::m_word::{PREEMPT, Place, Stamp};
 use heist_core::note::Futex;
-use heist_core::policy::watch::{self, Demand, Look, Naps, Verdict};
+use heist_core::policy::sysmon::{self as rules, Demand, Look, Naps, Verdict};
 use heist_core::policy::{
     FORCE_PERIOD_NS, PLESS_CPU_NS, PLESS_LOOKS, PLESS_PERIOD_NS, PROCS_CHECK_NS, PROCS_MAX,
     SYSMON_NAP_MAX_NS, SYSMON_REST_NS,
@@ -120,7 +120,7 @@ impl Bell {
 /// What sysmon remembers of a P since its last look.
 #[derive(Clone, Copy)]
 struct Watch {
-    slice: watch::Watch,
+    slice: rules::Watch,
     /// The thread's CPU time at the last look, if it was asked.
     cpu_ns: Option<u64>,
     /// When it was last forced.
@@ -128,7 +128,7 @@ struct Watch {
 }
 
 impl Watch {
-    const NEW: Self = Self { slice: watch::Watch::NEW, cpu_ns: None, forced_ns: 0 };
+    const NEW: Self = Self { slice: rules::Watch::NEW, cpu_ns: None, forced_ns: 0 };
 }
 
 /// The state of the watching thread.

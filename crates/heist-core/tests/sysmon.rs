@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use heist_core::m_word::{MWord, Place};
-use heist_core::policy::watch::{Demand, HandOff, Look, Naps, Offer, Verdict, Watch, hand_off};
+use heist_core::policy::sysmon::{Demand, HandOff, Look, Naps, Offer, Verdict, Watch, hand_off};
 use heist_core::policy::{QUANTUM_NS, SYSCALL_MAX_NS, SYSMON_NAP_NS};
 
 const US: u64 = 1_000;
