@@ -32,6 +32,9 @@ enum Command {
         /// How long each of the measurements takes.
         #[arg(long, default_value_t = 10)]
         secs: u64,
+        /// Take only these.
+        #[arg(long)]
+        only: Vec<stalls::Figure>,
     },
     /// Walk all paths between marks, for the counter to see.
     #[command(hide = true)]
@@ -45,11 +48,11 @@ fn main() -> ExitCode {
             Ok(())
         }
         Command::Check { update } => check(update),
-        Command::Stalls { secs } => {
+        Command::Stalls { secs, only } => {
             if cfg!(debug_assertions) {
                 eprintln!("heist-micro: this is a debug build, its figures mean nothing");
             }
-            stalls::measure(secs)
+            stalls::measure(secs, &only)
         }
         Command::Walk => {
             count::walk();

@@ -4,20 +4,38 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum as _;
 use heist::goroutine::{Builder, Class};
 use heist::{JoinHandle, Runtime};
 use heist_micro::find;
 
-/// Takes all figures and prints them.
-pub fn measure(secs: u64) -> Result<(), String> {
+/// What there is to measure.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Figure {
+    Enter,
+    Sysmon,
+    Ticker,
+    Latency,
+    Throughput,
+    Pauses,
+}
+
+/// Takes the figures, all if none is named, and prints them.
+pub fn measure(secs: u64, only: &[Figure]) -> Result<(), String> {
     let length = Duration::from_secs(secs);
-    println!("enter + exit            {:8.2} ns", enter_and_exit());
-    let (sysmon, hogs) = sysmon_next_to_hogs(length)?;
-    println!("sysmon next to hogs     {:8.3} % of a core ({hogs:.2} cores used by hogs)", sysmon);
-    ticker("a ticker next to hogs", Class::Normal, length);
-    ticker("of the latency class", Class::Latency, length);
-    throughput(length);
-    pauses(length);
+    for &figure in Figure::value_variants() {
+        if !only.is_empty() && !only.contains(&figure) {
+            continue;
+        }
+        match figure {
+            Figure::Enter => println!("enter + exit            {:8.2} ns", enter_and_exit()),
+            Figure::Sysmon => sysmon_next_to_hogs(length)?,
+            Figure::Ticker => ticker("a ticker next to hogs", Class::Normal, length),
+            Figure::Latency => ticker("of the latency class", Class::Latency, length),
+            Figure::Throughput => throughput(length),
+            Figure::Pauses => pauses(length),
+        }
+    }
     Ok(())
 }
 
@@ -94,9 +112,9 @@ fn cpu_time(part: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(sum))
 }
 
-/// How much of a core sysmon uses next to twice as many hogs as there are CPUs, in percent; and how
-/// many cores those use.
-fn sysmon_next_to_hogs(length: Duration) -> Result<(f64, f64), String> {
+/// How much of a core sysmon uses next to twice as many hogs as there are CPUs; and how many cores
+/// those use.
+fn sysmon_next_to_hogs(length: Duration) -> Result<(), String> {
     let rt = runtime(cpus(), true);
     let hogs = Hogs::start(&rt, 2 * cpus());
     std::thread::sleep(length / 10);
@@ -105,7 +123,12 @@ fn sysmon_next_to_hogs(length: Duration) -> Result<(f64, f64), String> {
     let (after, took) = ((cpu_time("sysmon")?, cpu_time("stalls-m")?), from.elapsed());
     hogs.end();
     let share = |time: Duration| time.as_secs_f64() / took.as_secs_f64();
-    Ok((100.0 * share(after.0 - before.0), share(after.1 - before.1)))
+    println!(
+        "sysmon next to hogs     {:8.3} % of a core ({:.2} cores used by hogs)",
+        100.0 * share(after.0 - before.0),
+        share(after.1 - before.1)
+    );
+    Ok(())
 }
 
 /// How late a ticker of 1 ms is next to twice as many hogs as there are CPUs; of the latency class, with

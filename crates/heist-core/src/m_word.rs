@@ -5,7 +5,7 @@
 //!
 //! # The protocol
 //! The owner (the M's own thread) enters the runtime:
-//! 1. stores `RUNTIME` with a new sequence number,
+//! 1. stores `RUNTIME`,
 //! 2. light fence,
 //! 3. reads `attention`; if `TAKEN` is set, it takes the scheduler lock and looks whether its P is
 //!    still there.
@@ -19,8 +19,11 @@
 //! # Why both cannot have the P
 //! The heavy fence acts as a full fence of both threads. Either the owner's store came before it,
 //! and the taker reads a changed word and leaves; or the owner's read comes after it, sees `TAKEN`
-//! and waits for the lock, under which the taker has finished. The sequence number tells a word
-//! that was left and entered again from one that was not left at all.
+//! and waits for the lock, under which the taker has finished. Outside the runtime the word has a
+//! sequence number, a new one each time: it tells a word that was left and entered again from one
+//! that was not left at all. Inside there is nothing to tell apart, because nobody takes a P there.
+//! So entering is one store that waits for no load; a word that was read and written on both ways
+//! made each call wait for the last one's stores.
 //!
 //! On Linux the light fence is a compiler fence and the heavy one is `membarrier`; where there is
 //! none, both are full fences. The model `loom_m_word` runs it with full fences.
@@ -46,7 +49,7 @@ pub enum Place {
 const PLACE_MASK: u64 = 3;
 const SEQ_ONE: u64 = 4;
 
-/// A value of the word: a place and a sequence number that changes with every move.
+/// A value of the word: a place and, outside the runtime, a number that each stay there has alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp(u64);
 
@@ -79,13 +82,19 @@ pub const STOP: u32 = 8;
 pub struct MWord {
     word: AtomicU64,
     attention: AtomicU32,
+    /// The number of the last stay outside the runtime, as a word in user code. The owner's.
+    last: AtomicU64,
 }
 
 impl MWord {
     /// An M in the runtime.
     #[must_use]
     pub fn new() -> Self {
-        Self { word: AtomicU64::new(Place::Runtime as u64), attention: AtomicU32::new(0) }
+        Self {
+            word: AtomicU64::new(Place::Runtime as u64),
+            attention: AtomicU32::new(0),
+            last: AtomicU64::new(Place::User as u64),
+        }
     }
 
     /// The word at this moment.
@@ -99,7 +108,7 @@ impl MWord {
     #[inline]
     #[must_use]
     pub fn enter(&self, light_fence: impl FnOnce()) -> bool {
-        self.go_to(Place::Runtime);
+        self.word.store(Place::Runtime as u64, Ordering::Release);
         light_fence();
         self.attention.load(Ordering::Relaxed) & TAKEN != 0
     }
@@ -107,14 +116,11 @@ impl MWord {
     /// The owner leaves the runtime for `place`.
     #[inline]
     pub fn leave(&self, place: Place) {
-        self.go_to(place);
-    }
-
-    #[inline]
-    fn go_to(&self, place: Place) {
-        let word = self.word.load(Ordering::Relaxed);
-        let next = (word & !PLACE_MASK).wrapping_add(SEQ_ONE) | place as u64;
-        self.word.store(next, Ordering::Release);
+        let next = self.last.load(Ordering::Relaxed).wrapping_add(SEQ_ONE);
+        // A signal handler that leaves too does not run in between: until the word says so, this is
+        // the runtime.
+        self.last.store(next, Ordering::Relaxed);
+        self.word.store(next ^ (Place::User as u64 ^ place as u64), Ordering::Release);
     }
 
     /// The flags.

@@ -24,13 +24,19 @@ pub(crate) fn prepare() {
 /// The frequent side.
 #[inline(always)]
 pub(crate) fn light_fence() {
-    if MODE.load(Ordering::Relaxed) == ASYMMETRIC {
-        // ORDERING: pairs with `heavy_fence`, which makes this thread execute a full one.
-        compiler_fence(Ordering::SeqCst);
-    } else {
-        // ORDERING: pairs with the full fence in `heavy_fence`.
-        fence(Ordering::SeqCst);
+    // ORDERING: pairs with `heavy_fence`, which makes this thread execute a full one.
+    compiler_fence(Ordering::SeqCst);
+    if MODE.load(Ordering::Relaxed) != ASYMMETRIC {
+        ordinary_fence();
     }
+}
+
+/// Out of line: it is rare, and the way around it is a jump.
+#[cold]
+#[inline(never)]
+fn ordinary_fence() {
+    // ORDERING: pairs with the full fence in `heavy_fence`.
+    fence(Ordering::SeqCst);
 }
 
 /// The rare side.
