@@ -59,6 +59,30 @@ fn the_world_stops_for_loops_that_never_end() {
     ended.said("hogs.rs");
 }
 
+/// PR-04, of a process that was started with signals blocked, the one for preemption among them.
+#[test]
+fn loops_are_stopped_where_signals_were_blocked_before() {
+    let ended = child::run("loops_are_stopped_where_signals_were_blocked_before", || {
+        // SAFETY: all zero is an empty set; a setting of the calling thread, which others inherit.
+        unsafe {
+            let mut blocked: libc::sigset_t = std::mem::zeroed();
+            for signal in [libc::SIGWINCH, libc::SIGUSR1, libc::SIGURG] {
+                libc::sigaddset(&raw mut blocked, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, std::ptr::null_mut());
+        }
+        let builder = Runtime::builder().procs(1);
+        let rt = matrix::start(builder.shutdown_timeout(Duration::from_millis(100)));
+        for _ in 0..2 {
+            drop(rt.handle().spawn(|| arithmetic_without_end(1)));
+        }
+        let forced = || rt.metrics().get("/heist/preempt/forced:events").unwrap_or(0);
+        matrix::eventually("both were stopped, and went on", || forced() > 3);
+        assert_eq!(rt.run(|| go(|| 3).join().unwrap()), 3);
+    });
+    ended.succeeded();
+}
+
 /// PR-05: two processors; a goroutine that counts for long and then calls a function with a large
 /// frame: three requests to stop, 10 us apart, are all honoured, wherever they meet it.
 #[test]

@@ -17,6 +17,7 @@
 use super::shown::{ShownFlag, ShownPointer};
 use super::{G, P};
 use crate::sched::Sched;
+use crate::sys::signal::Blocked;
 use heist_core::list::{DoubleLink, DoublyLinked};
 use heist_core::m_word::{MWord, Place, Stamp};
 use heist_core::note::Note;
@@ -154,6 +155,8 @@ pub(crate) struct M {
     pub(crate) pless: Cell<(Stamp, u64)>,
     /// Whether the kernel was asked for short turns of its thread; see `Sched::suit_turns`.
     pub(crate) short_turns: Cell<bool>,
+    /// Signals that are blocked in its thread also when no handler runs. The thread's own.
+    pub(crate) blocked: Cell<Blocked>,
     /// The record made before this one: the list of all.
     made_before: Cell<*const M>,
     tid: AtomicU32,
@@ -197,6 +200,7 @@ impl M {
             idle_link: DoubleLink::new(),
             pless: Cell::new((Stamp::NONE, 0)),
             short_turns: Cell::new(false),
+            blocked: Cell::new(Blocked::NONE),
             made_before: Cell::new(null()),
             tid: AtomicU32::new(0),
         }

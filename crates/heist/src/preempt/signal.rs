@@ -20,7 +20,7 @@ pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) -> bool {
     if m.word.attention() & (PREEMPT | STOP) == 0 {
         return false;
     }
-    if interrupted.in_another_handler() || m.word.stamp().place() != Place::User {
+    if interrupted.in_another_handler(m.blocked.get()) || m.word.stamp().place() != Place::User {
         return true;
     }
     if m.current().is_some_and(|gp| gp.may_be_forced()) {

@@ -6,6 +6,7 @@
 
 use super::{Sched, schedule};
 use crate::gmp::M;
+use crate::sys::signal::Blocked;
 use crate::sys::{stderr, thread};
 use std::ptr::NonNull;
 
@@ -26,6 +27,7 @@ impl<'a> Guest<'a> {
         let guest = Self { sched, m };
         guest.m().reset();
         guest.m().set_tid(thread::id());
+        guest.m().blocked.set(Blocked::here());
         guest
     }
 

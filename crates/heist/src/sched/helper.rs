@@ -13,6 +13,7 @@ use crate::coro::stack;
 use crate::gmp::M;
 use crate::sys::cpu::DefaultProcs;
 use crate::sys::futex::Kernel;
+use crate::sys::signal::Blocked;
 use crate::sys::{stderr, thread};
 use heist_core::note::Futex;
 use heist_core::sync::{AtomicU32, Ordering};
@@ -372,6 +373,7 @@ fn m_main(sched: Arc<Sched>, m: Owned) {
     // SAFETY: records live as long as the runtime, of which this thread has a share.
     let m = unsafe { m.get().as_ref() };
     m.set_tid(thread::id());
+    m.blocked.set(Blocked::all_but_ours());
     let alt_stack = thread::AltStack::install();
     if alt_stack.is_err() {
         stderr::report(format_args!("heist: no memory for a signal stack\n"));

@@ -126,12 +126,51 @@ pub(crate) struct Interrupted<'a> {
 }
 
 impl Interrupted<'_> {
-    /// Whether signals are blocked, as they are while another handler runs.
-    pub(crate) fn in_another_handler(&self) -> bool {
-        // SAFETY: a signal set is plain bits; the kernel's is 64 of them.
-        let blocked = unsafe { (&raw const self.context.uc_sigmask).cast::<u64>().read() };
-        blocked != 0
+    /// Whether more signals are blocked than the thread's `usual` ones, as they are while another
+    /// handler runs: at least the one that it handles, which was not blocked when it came.
+    pub(crate) fn in_another_handler(&self, usual: Blocked) -> bool {
+        Blocked::of(&self.context.uc_sigmask).0 & !usual.0 != 0
     }
+}
+
+/// Signals that are blocked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocked(u64);
+
+impl Blocked {
+    pub(crate) const NONE: Self = Self(0);
+
+    /// Those that are blocked in the calling thread. A process inherits them from who started it, and
+    /// some programs block those that they want to wait for.
+    pub(crate) fn here() -> Self {
+        Self::change(libc::SIG_BLOCK, &empty_set())
+    }
+
+    /// Unblocks the preemption signal in the calling thread. Those that stay blocked.
+    pub(crate) fn all_but_ours() -> Self {
+        let mut ours = empty_set();
+        // SAFETY: `ours` is a set, and the number is one of a signal.
+        unsafe { libc::sigaddset(&raw mut ours, PREEMPT) };
+        Self(Self::change(libc::SIG_UNBLOCK, &ours).0 & !Self::of(&ours).0)
+    }
+
+    /// Changes what is blocked in the calling thread. What was before.
+    fn change(how: libc::c_int, set: &libc::sigset_t) -> Self {
+        let mut before = empty_set();
+        // SAFETY: both sets are valid.
+        unsafe { libc::pthread_sigmask(how, set, &raw mut before) };
+        Self::of(&before)
+    }
+
+    fn of(set: &libc::sigset_t) -> Self {
+        // SAFETY: a signal set is plain bits; the kernel's is 64 of them.
+        Self(unsafe { std::ptr::from_ref(set).cast::<u64>().read() })
+    }
+}
+
+fn empty_set() -> libc::sigset_t {
+    // SAFETY: a signal set is plain bits, and none set is the empty one.
+    unsafe { std::mem::zeroed() }
 }
 
 /// What handles the preemption signal: true if it was ours.
