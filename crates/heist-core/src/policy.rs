@@ -80,6 +80,14 @@ pub const QUANTUM_NS: u64 = 10_000_000;
 /// How long a timer or a network event may wait for a P while every P runs something that does not
 /// let go.
 pub const WAKE_UP_NS: u64 = 1_000_000;
+/// A P whose slices are shorter than this on average gets on: it looks at the clock, at the urgent
+/// goroutines and, when its queue is empty, at the network without being asked.
+pub const GETS_ON_NS: u64 = 100_000;
+/// For how long a P that got on is believed to do so still: its thread may have to wait for a CPU, and
+/// then nothing helps that sysmon could do. A turn of the kernel's scheduler is about as long.
+pub const GOT_ON_NS: u64 = 3_000_000;
+/// How long the network may be left alone while a P gets on, as in Go.
+pub const NETWORK_LATE_NS: u64 = 10_000_000;
 /// Urgent goroutines a P runs before it looks at the others again.
 pub const URGENT_STREAK_MAX: u32 = 4;
 /// A wait for a timer that is shorter than this is short.
@@ -130,6 +138,8 @@ pub const SYSMON_IDLE_ROUNDS: u32 = 50;
 /// The longest nap while goroutines wait for a P: a blocking call that nobody announced is found
 /// after two.
 pub const SYSMON_NAP_WANTED_NS: u64 = 1_000_000;
+/// The longest nap while they wait, but some P gets on.
+pub const SYSMON_NAP_GETS_ON_NS: u64 = 4_000_000;
 /// The longest nap.
 pub const SYSMON_NAP_MAX_NS: u64 = 10_000_000;
 /// How long all Ps must rest before sysmon sleeps for good.

@@ -224,6 +224,35 @@ fn only_who_has_not_moved_may_be_asleep() {
     assert!(!unmoved(p.look_after(MS, SOMEBODY)));
 }
 
+/// A P gets on if its slices since the last look, of which there are several, were short. That it begins
+/// one now and then, as hogs do who take turns, is not enough, and neither is one between two looks that
+/// are close to each other.
+#[test]
+fn a_p_with_short_slices_gets_on() {
+    for (n_slices, nap_ns, expected) in [
+        (0, MS, false),
+        (1, 20 * US, false),
+        (1, MS, false),
+        (2, 20 * US, true),
+        (2, MS, false),
+        (9, MS, false),
+        (10, MS, true),
+        (80, MS, true),
+        (80, 10 * MS, false),
+        (1000, 10 * MS, true),
+    ] {
+        let mut p = FakeP::new();
+        p.go_to(Place::User);
+        assert!(!p.watch.gets_on(p.now_ns, p.tick), "nobody has looked before");
+        // However long the slice before the last look was.
+        let _ = p.look_after(0, SOMEBODY);
+        let _ = p.look_after(20 * MS, SOMEBODY);
+        let now_ns = p.now_ns + nap_ns;
+        let gets_on = p.watch.gets_on(now_ns, p.tick.wrapping_add(n_slices));
+        assert_eq!(gets_on, expected, "{n_slices} in {nap_ns} ns");
+    }
+}
+
 /// IN-26, PR-16: naps are 20 us; from the 51st round without a P taken on, each is twice as long as
 /// the one before, up to 10 ms, or 1 ms while goroutines wait; a P taken makes them 20 us again.
 #[test]

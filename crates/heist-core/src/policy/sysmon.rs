@@ -7,7 +7,8 @@
 //! GO: proc.go sysmon, retake, handoffp.
 
 use super::{
-    SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS, SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_NAP_WANTED_NS,
+    GETS_ON_NS, SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS, SYSMON_NAP_MAX_NS, SYSMON_NAP_NS,
+    SYSMON_NAP_WANTED_NS,
 };
 use crate::m_word::{Place, Stamp};
 
@@ -103,6 +104,8 @@ pub struct Watch {
     tick: Option<u32>,
     /// When this tick was first seen.
     since_ns: u64,
+    /// When the last look was.
+    looked_ns: u64,
     /// The M's word at the last look.
     stamp: Stamp,
     /// The blocking call that was first seen at `call_ns`.
@@ -112,13 +115,27 @@ pub struct Watch {
 
 impl Watch {
     /// Of a P that nobody holds: whoever takes it begins a slice, also if the tick is the same.
-    pub const NEW: Self =
-        Self { tick: None, since_ns: 0, stamp: Stamp::NONE, call: Stamp::NONE, call_ns: 0 };
+    pub const NEW: Self = Self {
+        tick: None,
+        since_ns: 0,
+        looked_ns: 0,
+        stamp: Stamp::NONE,
+        call: Stamp::NONE,
+        call_ns: 0,
+    };
 
     /// When the slice that was last seen began.
     #[must_use]
     pub const fn since_ns(&self) -> u64 {
         self.since_ns
+    }
+
+    /// Whether slices on this P have been short since the last look, and more than one. To be asked
+    /// before the next look.
+    #[must_use]
+    pub fn gets_on(&self, now_ns: u64, tick: u32) -> bool {
+        let slices = self.tick.map_or(0, |seen| tick.wrapping_sub(seen));
+        slices > 1 && u64::from(slices) * GETS_ON_NS >= now_ns.saturating_sub(self.looked_ns)
     }
 
     /// Looks at a P that is held.
@@ -130,9 +147,10 @@ impl Watch {
     #[doc(alias = "retake")]
     pub fn look(&mut self, look: Look, demand: Demand) -> Verdict {
         let Look { now_ns, tick, stamp, slice_ns } = look;
+        self.looked_ns = now_ns;
         if self.tick != Some(tick) {
-            *self =
-                Self { tick: Some(tick), since_ns: now_ns, stamp, call: stamp, call_ns: now_ns };
+            let (tick, since_ns, call, call_ns) = (Some(tick), now_ns, stamp, now_ns);
+            *self = Self { tick, since_ns, looked_ns: now_ns, stamp, call, call_ns };
             return Verdict::New;
         }
         let unmoved = self.stamp == stamp;

@@ -26,8 +26,8 @@ use heist_core::m_word::{PREEMPT, Place, Stamp};
 use heist_core::note::Futex;
 use heist_core::policy::sysmon::{self as rules, Demand, Look, Naps, Verdict};
 use heist_core::policy::{
-    FORCE_PERIOD_NS, PLESS_CPU_NS, PLESS_LOOKS, PLESS_PERIOD_NS, PROCS_CHECK_NS, PROCS_MAX,
-    SYSMON_NAP_MAX_NS, SYSMON_REST_NS,
+    FORCE_PERIOD_NS, GOT_ON_NS, NETWORK_LATE_NS, PLESS_CPU_NS, PLESS_LOOKS, PLESS_PERIOD_NS,
+    PROCS_CHECK_NS, PROCS_MAX, SYSMON_NAP_GETS_ON_NS, SYSMON_NAP_MAX_NS, SYSMON_REST_NS,
 };
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
 use heist_core::timer_heap::NEVER;
@@ -141,6 +141,10 @@ pub(crate) struct Sysmon<'a> {
     rest_since_ns: Option<u64>,
     /// Whether all Ps were seen at rest in the last round.
     at_rest: bool,
+    /// Whether that has just ended.
+    left_rest: bool,
+    /// When some P was last seen to get on.
+    got_on_ns: u64,
     /// When urgent goroutines were first seen waiting.
     urgent_since_ns: Option<u64>,
     /// When the next slice of a goroutine that others wait for is over.
@@ -175,6 +179,8 @@ impl<'a> Sysmon<'a> {
             states,
             rest_since_ns: None,
             at_rest: false,
+            left_rest: false,
+            got_on_ns: 0,
             urgent_since_ns: None,
             next_slice_ns: NEVER,
             suspects: false,
@@ -200,6 +206,9 @@ impl<'a> Sysmon<'a> {
             self.next_slice_ns = NEVER;
             self.suspects = false;
             let acted = self.look_at_all(now);
+            if self.left_rest && !self.gets_on(now) {
+                self.naps = Naps::new();
+            }
             self.serve_the_late(now);
             self.look_at_the_pless(now);
             self.naps.after_round(acted);
@@ -211,11 +220,18 @@ impl<'a> Sysmon<'a> {
         let at_rest = self.at_rest;
         // A short pause of a busy program is not worth a wake-up at its end.
         let nap_ns = if at_rest { SYSMON_NAP_MAX_NS } else { self.naps.next_ns(self.suspects) };
-        let until = (clock::now_ns() + nap_ns).min(self.next_slice_ns).min(self.next_trace_ns);
+        let now = clock::now_ns();
+        let until = (now + nap_ns).min(self.next_slice_ns).min(self.next_trace_ns);
+        let until = if self.gets_on(now) { until.min(now + SYSMON_NAP_GETS_ON_NS) } else { until };
         let sched = self.sched;
         sched.bell.nap(until, at_rest, || {
             if at_rest && !sched.rests() { 0 } else { sched.next_overdue() }
         });
+    }
+
+    /// Whether some P gets on.
+    fn gets_on(&self, now: u64) -> bool {
+        now.saturating_sub(self.got_on_ns) < GOT_ON_NS
     }
 
     /// Once a second has the default number of Ps looked at: by the helper, because that allocates.
@@ -242,9 +258,7 @@ impl<'a> Sysmon<'a> {
     fn all_at_rest(&mut self, now: u64) -> bool {
         let sched = self.sched;
         let rests = sched.rests();
-        if std::mem::replace(&mut self.at_rest, rests) && !rests {
-            self.naps = Naps::new();
-        }
+        self.left_rest = std::mem::replace(&mut self.at_rest, rests) && !rests;
         if !rests && !sched.stop.pending() {
             self.rest_since_ns = None;
             return false;
@@ -326,11 +340,19 @@ impl<'a> Sysmon<'a> {
         let hog = m.current().filter(|gp| gp.has_flag(g::HOG));
         let look = Look { now_ns: now, tick: pp.tick(), stamp, slice_ns };
         let demand = sched.demand_for(pp);
+        let gets_on = !sched.is_reserved(pp) && watch.slice.gets_on(now, look.tick);
+        if gets_on {
+            self.got_on_ns = now;
+        }
         match watch.slice.look(look, demand) {
             Verdict::New => {
                 (watch.cpu_ns, watch.forced_ns) = (None, 0);
                 if demand.anywhere {
-                    self.suspects |= hog.is_none();
+                    if gets_on {
+                        watch.cpu_ns = thread::cpu_ns(m.tid());
+                    } else {
+                        self.suspects |= hog.is_none();
+                    }
                     self.next_slice_ns = self.next_slice_ns.min(now.saturating_add(slice_ns));
                 }
                 false
@@ -343,7 +365,7 @@ impl<'a> Sysmon<'a> {
                     hog.clear_flag(g::HOG);
                 }
                 let known = unmoved && hog.is_some() && now < ends_ns;
-                self.suspects |= !known;
+                self.suspects |= !known && now.saturating_sub(self.got_on_ns) >= GOT_ON_NS;
                 if unmoved && !known {
                     watch.cpu_ns = thread::cpu_ns(m.tid());
                     let slept = before.is_some() && before == watch.cpu_ns;
@@ -372,6 +394,10 @@ impl<'a> Sysmon<'a> {
     ///
     /// That some P rests does not mean that somebody looks: the M that waited in the poller may have
     /// left it to run what it found there, while the others slept already.
+    ///
+    /// A P that gets on looks at the network when its queue is empty, and takes urgent goroutines before
+    /// that. It is left in peace: what is brought to it early only waits elsewhere, and nobody has to
+    /// give way for it.
     fn serve_the_late(&mut self, now: u64) {
         let sched = self.sched;
         let mut woken = List::new();
@@ -381,7 +407,10 @@ impl<'a> Sysmon<'a> {
         if unattended && sched.earliest_timer_hint().saturating_add(late) <= now {
             sched.run_all_timers(&mut woken);
         }
-        if polled_ns.is_some_and(|last| now.saturating_sub(last) >= late) {
+        let gets_on = self.gets_on(now);
+        let network_late = if gets_on { NETWORK_LATE_NS.max(late) } else { late };
+        let is_late = polled_ns.is_some_and(|last| now.saturating_sub(last) >= network_late);
+        if is_late {
             woken.append(&mut sched.poll_without_waiting());
         }
         if !woken.is_empty() {
@@ -391,13 +420,13 @@ impl<'a> Sysmon<'a> {
         }
         if sched.idle.count() != 0 {
             self.urgent_since_ns = None;
-            if sched.is_unattended() && polled_ns.is_some_and(|last| now - last.min(now) >= late) {
+            if sched.is_unattended() && is_late {
                 // Whoever wakes up finds nothing to run, and waits in the poller.
                 sched.wake_p();
             }
             return;
         }
-        if sched.global_len().urgent() == 0 {
+        if sched.global_len().urgent() == 0 || gets_on {
             self.urgent_since_ns = None;
             return;
         }
