@@ -85,7 +85,10 @@ impl Bell {
         self.nap.store(0, Ordering::SeqCst);
         self.until_ns.store(until_ns, Ordering::SeqCst);
         heist_core::sync::fence(Ordering::SeqCst);
-        let left = until_ns.min(earlier()).saturating_sub(clock::now_ns());
+        let until_ns = until_ns.min(earlier());
+        // Whoever rings for a later moment need not. Who has read the old value rings in vain.
+        self.until_ns.store(until_ns, Ordering::Relaxed);
+        let left = until_ns.saturating_sub(clock::now_ns());
         if left != 0 {
             Kernel.wait(&self.nap, 0, Some(Duration::from_nanos(left)));
         }
@@ -197,14 +200,15 @@ impl<'a> Sysmon<'a> {
         while self.sched.phase() != Phase::Stopped {
             self.nap();
             let now = clock::now_ns();
+            // Before it may find all Ps at rest: a slice of before that is nothing to wake up for.
+            self.next_slice_ns = NEVER;
+            self.suspects = false;
             self.sched.advance_minute();
             self.trace(now);
             if self.all_at_rest(now) {
                 continue;
             }
             self.follow_procs(now);
-            self.next_slice_ns = NEVER;
-            self.suspects = false;
             let acted = self.look_at_all(now);
             if self.left_rest && !self.gets_on(now) {
                 self.naps = Naps::new();
