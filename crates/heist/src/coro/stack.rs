@@ -70,23 +70,59 @@ unsafe impl Linked for Slot {
 // SAFETY: a slot has one owner at a time: a pool, a cache or a goroutine.
 unsafe impl Send for Slot {}
 
-/// A stack that a goroutine, a cache or a pool owns.
-pub(crate) struct Stack(NonNull<Slot>);
+/// A stack that a goroutine owns: the address of its top, and in the bits that the address of a page
+/// leaves free its class and whether it has a canary.
+///
+/// A switch needs to know the top. Were it in the slot, a goroutine that comes back after a long wait
+/// would miss the cache once more. The way back to the slot is in the highest word of the stack.
+pub(crate) struct Stack(NonZeroUsize);
+
+const CANARY_BIT: usize = 1;
+const CLASS_SHIFT: u32 = 1;
+const TAG_MASK: usize = 0xfff;
+const _: () = assert!(N_CLASSES << CLASS_SHIFT <= TAG_MASK);
+/// What is kept at the top for the way back; as much as keeps the rest aligned.
+const HEAD_BYTES: usize = 16;
 
 impl Stack {
-    fn slot(&self) -> &Slot {
+    /// The stack of a slot that the caller owns. It touches the first page.
+    #[inline]
+    fn of(slot: NonNull<Slot>) -> Self {
         // SAFETY: slots are never unmapped.
-        unsafe { self.0.as_ref() }
+        let &Slot { low, class, ref canary, .. } = unsafe { slot.as_ref() };
+        let top = low + class.bytes();
+        let tag = usize::from(class.0) << CLASS_SHIFT | usize::from(canary.get());
+        let head = (top - HEAD_BYTES) as *mut NonNull<Slot>;
+        // SAFETY: the top of a stack that is in use by nobody; a mapped address is not zero.
+        unsafe {
+            head.write(slot);
+            Self(NonZeroUsize::new_unchecked(top | tag))
+        }
+    }
+
+    /// Its slot.
+    #[inline]
+    fn into_slot(self) -> NonNull<Slot> {
+        let head = (self.top() - HEAD_BYTES) as *const NonNull<Slot>;
+        // SAFETY: written by `of`; the goroutine's frames lie below it.
+        unsafe { head.read() }
+    }
+
+    #[inline]
+    const fn top(&self) -> usize {
+        self.0.get() & !TAG_MASK
     }
 
     /// Its size class.
-    pub(crate) fn class(&self) -> Class {
-        self.slot().class
+    #[inline]
+    pub(crate) const fn class(&self) -> Class {
+        Class(((self.0.get() & TAG_MASK) >> CLASS_SHIFT) as u8)
     }
 
     /// Whether it has a canary instead of a guard page.
-    pub(crate) fn has_canary(&self) -> bool {
-        self.slot().canary.get()
+    #[inline]
+    pub(crate) const fn has_canary(&self) -> bool {
+        self.0.get() & CANARY_BIT != 0
     }
 
     /// Guards the reserve again after a goroutine has used it, or looks at the canary.
@@ -100,20 +136,19 @@ impl Stack {
     }
 }
 
-// SAFETY: the memory between `limit` and `base` belongs to this stack, has at least 32 KiB, and
-// either a guard page at its low end or a canary that is checked at every switch.
+// SAFETY: the memory between `limit` and `base` belongs to this stack, has at least 32 KiB less the
+// head, and either a guard page at its low end or a canary that is checked at every switch.
 unsafe impl CoroStack for Stack {
     #[inline]
     fn base(&self) -> StackPointer {
-        let slot = self.slot();
         // SAFETY: a mapped address is not zero.
-        unsafe { StackPointer::new_unchecked(slot.low + slot.class.bytes()) }
+        unsafe { StackPointer::new_unchecked(self.top() - HEAD_BYTES) }
     }
 
     #[inline]
     fn limit(&self) -> StackPointer {
         // SAFETY: a mapped address is not zero.
-        unsafe { StackPointer::new_unchecked(self.slot().low) }
+        unsafe { StackPointer::new_unchecked(self.top() - self.class().bytes()) }
     }
 }
 
@@ -318,7 +353,7 @@ pub(crate) fn take(class: Class) -> std::io::Result<Stack> {
     let mut carved = {
         let mut pool = class.pool().lock();
         if let Some(slot) = pool.take() {
-            return Ok(Stack(slot));
+            return Ok(Stack::of(slot));
         }
         pool.carve(class, 1)?
     };
@@ -326,14 +361,14 @@ pub(crate) fn take(class: Class) -> std::io::Result<Stack> {
         heist_core::throw!("stack::take: a slab without stacks");
     };
     protect(slot);
-    Ok(Stack(slot))
+    Ok(Stack::of(slot))
 }
 
 /// Gives one stack back to its pool.
 pub(crate) fn give(stack: Stack) {
     let mut pool = stack.class().pool().lock();
     // SAFETY: the slot is valid for ever and, being owned by `stack`, in no list.
-    unsafe { pool.warm.push_front(stack.0) };
+    unsafe { pool.warm.push_front(stack.into_slot()) };
 }
 
 /// Puts the guards of new stacks in place, which were carved one after the other, and makes the
@@ -415,7 +450,7 @@ fn fall_back_to_canaries() {
 
 /// The stacks of the default class that a P keeps at hand.
 pub(crate) struct StackCache {
-    stacks: [Option<Stack>; CACHE_MAX],
+    slots: [Option<NonNull<Slot>>; CACHE_MAX],
     len: usize,
     class: Class,
     /// How many to carve next time.
@@ -424,7 +459,7 @@ pub(crate) struct StackCache {
 
 impl StackCache {
     pub(crate) const fn new(class: Class) -> Self {
-        Self { stacks: [const { None }; CACHE_MAX], len: 0, class, carve: CARVE_FIRST }
+        Self { slots: [None; CACHE_MAX], len: 0, class, carve: CARVE_FIRST }
     }
 
     /// The class it caches.
@@ -439,8 +474,8 @@ impl StackCache {
             self.refill()?;
         }
         self.len -= 1;
-        match self.stacks[self.len].take() {
-            Some(stack) => Ok(stack),
+        match self.slots[self.len].take() {
+            Some(slot) => Ok(Stack::of(slot)),
             None => heist_core::throw!("StackCache::take: {} counted, none found", self.len + 1),
         }
     }
@@ -452,8 +487,7 @@ impl StackCache {
         if full {
             self.spill(CACHE_MAX / 2);
         }
-        self.stacks[self.len] = Some(stack);
-        self.len += 1;
+        self.keep(stack.into_slot());
         full
     }
 
@@ -483,8 +517,9 @@ impl StackCache {
         Ok(())
     }
 
+    #[inline]
     fn keep(&mut self, slot: NonNull<Slot>) {
-        self.stacks[self.len] = Some(Stack(slot));
+        self.slots[self.len] = Some(slot);
         self.len += 1;
     }
 
@@ -493,14 +528,14 @@ impl StackCache {
     pub(crate) fn spill(&mut self, keep: usize) {
         let surplus = self.len.saturating_sub(keep);
         let mut pool = self.class.pool().lock();
-        for place in &mut self.stacks[..surplus] {
-            if let Some(stack) = place.take() {
+        for place in &mut self.slots[..surplus] {
+            if let Some(slot) = place.take() {
                 // SAFETY: owned by the cache until now, so valid and in no list.
-                unsafe { pool.warm.push_front(stack.0) };
+                unsafe { pool.warm.push_front(slot) };
             }
         }
         drop(pool);
-        self.stacks[..self.len].rotate_left(surplus);
+        self.slots[..self.len].rotate_left(surplus);
         self.len -= surplus;
     }
 }

@@ -2,6 +2,7 @@
 
 use super::stack::{GUARD_BYTES, Stack};
 use crate::gmp::{G, M};
+use crate::sys::memory::prefetch_for_write;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
@@ -34,6 +35,10 @@ pub(crate) enum Switched {
     /// Its main function returned, or its stack was abandoned.
     Returned,
 }
+
+/// How many cache lines below its first frame a goroutine waits that does so in a function it was
+/// spawned with: the frames of that, of what is around it, and of the wait.
+const PREFETCH_LINES: usize = 8;
 
 /// A goroutine's main function, on its own stack.
 pub(crate) type Main = fn(NonNull<M>, NonNull<G>);
@@ -92,6 +97,14 @@ impl Coro {
     pub(crate) unsafe fn take_stack(&self) -> Stack {
         // SAFETY: started once and returned, by the caller's promise; not read again.
         unsafe { (*self.inner.get()).assume_init_read() }.into_stack()
+    }
+
+    /// Fetches the highest part of the stack of a goroutine that has started: most wait there.
+    pub(crate) fn prefetch_stack(&self) {
+        let top = self.yielder.get().cast::<u8>();
+        for line in 0..PREFETCH_LINES {
+            prefetch_for_write(top.wrapping_sub(64 * line));
+        }
     }
 
     /// The highest address of the stack of a goroutine that has started, zero before.

@@ -248,6 +248,13 @@ impl G {
         }
     }
 
+    /// Fetches where this goroutine left its stack. For who has claimed it after a long wait.
+    pub(crate) fn prefetch_stack(&self) {
+        if self.has_started() {
+            self.coro.prefetch_stack();
+        }
+    }
+
     /// Whether somebody asked this goroutine to end.
     #[inline]
     pub(crate) fn is_cancelled(&self) -> bool {

@@ -42,10 +42,25 @@ impl Sleeper {
     fn is_gone(&self) -> bool {
         !self.g().status.waits_with(self.ticket)
     }
+
+    /// Claims the goroutine, if nobody was faster, and appends it to `woken`.
+    fn wake(&self, woken: &mut List<G>) {
+        let g = self.g();
+        if g.status.claim(self.ticket) {
+            g.woken.set(Woken::TimedOut);
+            g.prefetch_stack();
+            // SAFETY: just claimed, so it is in no queue.
+            unsafe { woken.push_back(self.gp) };
+        }
+    }
 }
 
 // SAFETY: a sleeper is an address and a number; the goroutine is used only after a claim.
 unsafe impl Send for Sleeper {}
+
+/// So many are taken out of the heap before the first of them is claimed. Nobody has touched them for
+/// as long as they slept: their records are fetched together, and their stacks, not one after another.
+const DUE_AT_ONCE: usize = 16;
 
 type Heap = TimerHeap<Sleeper, Pages<Entry<Sleeper>>>;
 
@@ -107,12 +122,21 @@ impl Timers {
             return;
         }
         let mut heap = self.heap.lock();
-        while let Some(sleeper) = heap.pop_due(now) {
-            let g = sleeper.g();
-            if g.status.claim(sleeper.ticket) {
-                g.woken.set(Woken::TimedOut);
-                // SAFETY: just claimed, so it is in no queue.
-                unsafe { woken.push_back(sleeper.gp) };
+        let mut due = [None; DUE_AT_ONCE];
+        loop {
+            let mut n = 0;
+            while n < DUE_AT_ONCE
+                && let Some(sleeper) = heap.pop_due(now)
+            {
+                G::prefetch(sleeper.gp.as_ptr(), 2);
+                due[n] = Some(sleeper);
+                n += 1;
+            }
+            for sleeper in due[..n].iter().flatten() {
+                sleeper.wake(woken);
+            }
+            if n < DUE_AT_ONCE {
+                break;
             }
         }
         self.publish(&heap);
