@@ -114,6 +114,10 @@ pub const fn wait_for_timer(now: u64, until: u64, short_waits: u32) -> (u64, u32
 /// How often a goroutine that does not listen is forced.
 pub const FORCE_PERIOD_NS: u64 = 1_000_000;
 
+/// Threads that may have a descriptor by which they are woken on the right CPU, if they are stopped by
+/// force.
+pub const DOORBELLS_MAX: u32 = 64;
+
 /// How long a stop of the world waits for goroutines to stop by themselves before it forces them.
 pub const STOP_ASK_NS: u64 = 20_000;
 /// How often it forces those that have not stopped.

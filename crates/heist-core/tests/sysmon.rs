@@ -12,13 +12,15 @@ const MS: u64 = 1_000_000;
 struct FakeP {
     now_ns: u64,
     tick: u32,
+    began_ns: u64,
     word: MWord,
     watch: Watch,
 }
 
 impl FakeP {
     fn new() -> Self {
-        Self { now_ns: 7 * MS, tick: u32::MAX, word: MWord::new(), watch: Watch::NEW }
+        let (word, watch) = (MWord::new(), Watch::NEW);
+        Self { now_ns: 7 * MS, tick: u32::MAX, began_ns: 0, word, watch }
     }
 
     fn go_to(&self, place: Place) {
@@ -27,9 +29,14 @@ impl FakeP {
 
     fn look_after(&mut self, nap_ns: u64, demand: Demand) -> Verdict {
         self.now_ns += nap_ns;
-        let Self { now_ns, tick, .. } = *self;
+        let Self { now_ns, tick, began_ns, .. } = *self;
         let stamp = self.word.stamp();
-        self.watch.look(Look { now_ns, tick, stamp, slice_ns: QUANTUM_NS }, demand)
+        self.watch.look(Look { now_ns, tick, began_ns, stamp, slice_ns: QUANTUM_NS }, demand)
+    }
+
+    /// Nothing to do: a slice is new, and is over in ten milliseconds.
+    fn new_slice(&self) -> Verdict {
+        Verdict::New { ends_ns: self.now_ns + 10 * MS }
     }
 }
 
@@ -127,7 +134,7 @@ fn every_sequence_of_looks_is_judged_as_go_does() {
                 assert_eq!(p.now_ns >= ends_ns, over, "at {} ns", p.now_ns);
                 assert!(demand.anywhere && place == Place::User);
             } else if place == Place::User && demand.anywhere {
-                assert!(!over && verdict == Verdict::New, "somebody waits and it is left alone");
+                assert!(!over && verdict == p.new_slice(), "somebody waits and it is left alone");
             }
         }
     }
@@ -142,7 +149,8 @@ fn a_slice_lasts_ten_milliseconds_on_the_same_tick() {
     for nap_ns in [20 * US, 333 * US, MS, 10 * MS - 1] {
         let mut p = FakeP::new();
         p.go_to(Place::User);
-        assert_eq!(p.look_after(0, SOMEBODY), Verdict::New);
+        let new = p.look_after(0, SOMEBODY);
+        assert_eq!(new, p.new_slice());
         let begun_ns = p.now_ns;
         loop {
             let Verdict::Busy { ends_ns, .. } = p.look_after(nap_ns, SOMEBODY) else {
@@ -159,8 +167,43 @@ fn a_slice_lasts_ten_milliseconds_on_the_same_tick() {
         let Verdict::Busy { ends_ns, unmoved } = p.look_after(0, SOMEBODY) else { panic!() };
         assert!(p.now_ns >= ends_ns && !unmoved);
         p.tick = p.tick.wrapping_add(1);
-        assert_eq!(p.look_after(0, SOMEBODY), Verdict::New);
+        let new = p.look_after(0, SOMEBODY);
+        assert_eq!(new, p.new_slice());
     }
+}
+
+/// A slice of a goroutine that had been stopped is counted from when it began, if it is the only one
+/// since the last look; else from when it is first seen, as everybody's.
+#[test]
+fn a_slice_whose_beginning_is_known_is_counted_from_there() {
+    for (n_slices, began_before_ns, counts) in [
+        (1, 9 * MS, true),
+        (1, MS, true),
+        (1, 0, true),
+        // Written down before the last look: of an earlier slice.
+        (1, 10 * MS, false),
+        (1, 11 * MS, false),
+        // Of one of several.
+        (2, 9 * MS, false),
+    ] {
+        let mut p = FakeP::new();
+        p.go_to(Place::User);
+        let _ = p.look_after(0, SOMEBODY);
+        p.began_ns = p.now_ns + 10 * MS - began_before_ns;
+        p.tick = p.tick.wrapping_add(n_slices);
+        let begun_ns = if counts { p.began_ns } else { p.now_ns + 10 * MS };
+        let verdict = p.look_after(10 * MS, SOMEBODY);
+        assert_eq!(verdict, Verdict::New { ends_ns: begun_ns + 10 * MS });
+        let verdict = p.look_after(MS, SOMEBODY);
+        assert!(matches!(verdict, Verdict::Busy { ends_ns, .. } if ends_ns == begun_ns + 10 * MS));
+        assert!(!p.watch.is_half_over(begun_ns + 5 * MS - 1, QUANTUM_NS));
+        assert!(p.watch.is_half_over(begun_ns + 5 * MS, QUANTUM_NS));
+    }
+    // Of a P that nobody held at the last look.
+    let mut p = FakeP::new();
+    p.go_to(Place::User);
+    p.began_ns = p.now_ns + MS;
+    assert_eq!(p.look_after(2 * MS, SOMEBODY), p.new_slice());
 }
 
 /// PR-19: a P that rested between two looks begins a slice when it is held again, although its tick is
@@ -169,9 +212,11 @@ fn a_slice_lasts_ten_milliseconds_on_the_same_tick() {
 fn time_at_rest_is_not_part_of_a_slice() {
     let mut p = FakeP::new();
     p.go_to(Place::User);
-    assert_eq!(p.look_after(0, SOMEBODY), Verdict::New);
+    let new = p.look_after(0, SOMEBODY);
+    assert_eq!(new, p.new_slice());
     p.watch = Watch::NEW;
-    assert_eq!(p.look_after(20 * MS, SOMEBODY), Verdict::New);
+    let new = p.look_after(20 * MS, SOMEBODY);
+    assert_eq!(new, p.new_slice());
     let Verdict::Busy { ends_ns, .. } = p.look_after(20 * US, SOMEBODY) else { panic!() };
     assert_eq!(ends_ns, p.now_ns - 20 * US + QUANTUM_NS);
 }
@@ -184,7 +229,8 @@ fn a_blocking_call_loses_its_p_after_a_full_round() {
     for demand in demands() {
         let mut p = FakeP::new();
         p.go_to(Place::User);
-        assert_eq!(p.look_after(0, demand), Verdict::New);
+        let new = p.look_after(0, demand);
+        assert_eq!(new, p.new_slice());
         p.go_to(Place::Blocked);
         assert_eq!(p.look_after(SYSMON_NAP_NS, demand), Verdict::Leave, "first sight");
         let wanted = demand.here || !demand.others_free;
@@ -214,7 +260,8 @@ fn a_blocking_call_loses_its_p_after_a_full_round() {
 fn only_who_has_not_moved_may_be_asleep() {
     let mut p = FakeP::new();
     p.go_to(Place::User);
-    assert_eq!(p.look_after(0, SOMEBODY), Verdict::New);
+    let new = p.look_after(0, SOMEBODY);
+    assert_eq!(new, p.new_slice());
     let unmoved = |verdict| matches!(verdict, Verdict::Busy { unmoved: true, .. });
     assert!(unmoved(p.look_after(MS, SOMEBODY)));
     assert_eq!(p.look_after(MS, NOBODY), Verdict::Leave);
@@ -279,6 +326,8 @@ fn naps_grow_after_fifty_quiet_rounds() {
     (0..1000).for_each(|_| naps.after_round(false));
     let longest = (0..20).fold(0, |_, _| naps.next_ns(false));
     assert_eq!((longest, naps.next_ns(true)), (10 * MS, MS));
+    // And nobody waits any more.
+    assert_eq!(naps.next_ns(false), 10 * MS);
 }
 
 /// IN-25: of all offers, an M is started for each with work, and if nobody else would hear from the

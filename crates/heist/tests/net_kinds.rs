@@ -11,7 +11,7 @@ use heist::net::{
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Datagrams to a socket that waits, from one that does not.
@@ -230,7 +230,7 @@ fn internal_descriptors_are_not_inherited() {
 fn runtimes_leave_no_descriptor_behind() {
     let ended = child::run("runtimes_leave_no_descriptor_behind", || {
         let session = || {
-            let rt = matrix::plain(2);
+            let rt = matrix::start(heist::Runtime::builder().procs(2));
             rt.run(|| {
                 let (mut near, far) = wire::pair();
                 let echo = heist::go(move || wire::echo(far));
@@ -239,6 +239,22 @@ fn runtimes_leave_no_descriptor_behind() {
                 drop(near);
                 echo.join().expect("ends well");
             });
+            // Threads that are stopped by force open one each.
+            let stopped =
+                || rt.metrics().get("/heist/preempt/forced:events").is_some_and(|n| n > 2);
+            let stop = Arc::new(AtomicBool::new(false));
+            let hog = |_| {
+                let stop = Arc::clone(&stop);
+                rt.handle().spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                })
+            };
+            let hogs: Vec<_> = (0..3).map(hog).collect();
+            matrix::eventually("hogs are stopped", stopped);
+            stop.store(true, Ordering::Relaxed);
+            hogs.into_iter().for_each(|hog| hog.join().expect("ends well"));
         };
         session();
         let before = wire::open_descriptors();

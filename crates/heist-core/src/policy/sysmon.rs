@@ -13,7 +13,7 @@ use super::{
 use crate::m_word::{Place, Stamp};
 
 /// The naps between two rounds: 20 us; after fifty rounds with nothing to do twice as long each
-/// time, up to 1 ms while goroutines wait and to 10 ms else.
+/// time, up to 10 ms; but 1 ms at most while goroutines wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Naps {
     /// Rounds in a row that had nothing to do.
@@ -39,10 +39,9 @@ impl Naps {
         if self.quiet_rounds == 0 {
             self.nap_ns = SYSMON_NAP_NS;
         } else if self.quiet_rounds > SYSMON_IDLE_ROUNDS {
-            let most = if wanted { SYSMON_NAP_WANTED_NS } else { SYSMON_NAP_MAX_NS };
-            self.nap_ns = (2 * self.nap_ns).min(most);
+            self.nap_ns = (2 * self.nap_ns).min(SYSMON_NAP_MAX_NS);
         }
-        self.nap_ns
+        if wanted { self.nap_ns.min(SYSMON_NAP_WANTED_NS) } else { self.nap_ns }
     }
 }
 
@@ -59,6 +58,9 @@ pub struct Look {
     pub now_ns: u64,
     /// Its tick.
     pub tick: u32,
+    /// When a goroutine last began a slice on it that had been stopped before: that is written down,
+    /// where others just begin.
+    pub began_ns: u64,
     /// The word of its M.
     pub stamp: Stamp,
     /// How long a slice of the goroutine on it is.
@@ -81,7 +83,10 @@ pub struct Demand {
 #[must_use]
 pub enum Verdict {
     /// Nothing: somebody has begun a slice on it since the last look.
-    New,
+    New {
+        /// When the slice is over.
+        ends_ns: u64,
+    },
     /// Nothing.
     Leave,
     /// Its M is in an announced blocking call: take it.
@@ -102,7 +107,7 @@ pub enum Verdict {
 pub struct Watch {
     /// The tick; None: nobody held the P.
     tick: Option<u32>,
-    /// When this tick was first seen.
+    /// When this tick was first seen, or the slice began if that is known.
     since_ns: u64,
     /// When the last look was.
     looked_ns: u64,
@@ -141,17 +146,20 @@ impl Watch {
     /// Looks at a P that is held.
     ///
     /// A slice is over when the tick has been the same for its length; that matters only if somebody
-    /// waits. A blocking call is left alone at first sight, unless the slice is over. After that its P
-    /// is taken, unless nothing waits there, others are free to find whatever comes, and it was first
-    /// seen less than 10 ms ago.
+    /// waits. It began when it was first seen, unless it is the only one that began since the last look
+    /// and it was written down when. A blocking call is left alone at first sight, unless the slice is
+    /// over. After that its P is taken, unless nothing waits there, others are free to find whatever
+    /// comes, and it was first seen less than 10 ms ago.
     #[doc(alias = "retake")]
     pub fn look(&mut self, look: Look, demand: Demand) -> Verdict {
-        let Look { now_ns, tick, stamp, slice_ns } = look;
-        self.looked_ns = now_ns;
+        let Look { now_ns, tick, began_ns, stamp, slice_ns } = look;
+        let looked_ns = std::mem::replace(&mut self.looked_ns, now_ns);
         if self.tick != Some(tick) {
-            let (tick, since_ns, call, call_ns) = (Some(tick), now_ns, stamp, now_ns);
-            *self = Self { tick, since_ns, looked_ns: now_ns, stamp, call, call_ns };
-            return Verdict::New;
+            let one = self.tick == Some(tick.wrapping_sub(1));
+            let since_ns = if one && began_ns > looked_ns { began_ns.min(now_ns) } else { now_ns };
+            let (tick, call) = (Some(tick), stamp);
+            *self = Self { tick, since_ns, looked_ns: now_ns, stamp, call, call_ns: now_ns };
+            return Verdict::New { ends_ns: since_ns.saturating_add(slice_ns) };
         }
         let unmoved = self.stamp == stamp;
         self.stamp = stamp;
@@ -162,6 +170,12 @@ impl Watch {
             Place::User if !demand.anywhere => Verdict::Leave,
             Place::User => Verdict::Busy { unmoved, ends_ns },
         }
+    }
+
+    /// Whether more than half of the slice that was last seen is over.
+    #[must_use]
+    pub const fn is_half_over(&self, now_ns: u64, slice_ns: u64) -> bool {
+        now_ns.saturating_sub(self.since_ns) >= slice_ns / 2
     }
 
     fn look_at_call(

@@ -17,6 +17,7 @@
 use super::shown::{ShownFlag, ShownPointer};
 use super::{G, P};
 use crate::sched::Sched;
+use crate::sys::doorbell::Doorbell;
 use crate::sys::signal::Blocked;
 use heist_core::list::{DoubleLink, DoublyLinked};
 use heist_core::m_word::{MWord, Place, Stamp};
@@ -147,6 +148,8 @@ pub(crate) struct M {
     /// The P that stopped for a stop of the world while this M held it.
     pub(crate) stopped_p: Cell<*const P>,
     pub(crate) note: Note,
+    /// What it sleeps on.
+    pub(crate) doorbell: Doorbell,
     /// Random numbers for the goroutine that runs here, which need no P.
     rng: UnsafeCell<Rng>,
     idle_link: DoubleLink<M>,
@@ -196,6 +199,7 @@ impl M {
             wake_spinning: Cell::new(false),
             stopped_p: Cell::new(null()),
             note: Note::new(),
+            doorbell: Doorbell::new(),
             rng: UnsafeCell::new(Rng::new(id.into())),
             idle_link: DoubleLink::new(),
             pless: Cell::new((Stamp::NONE, 0)),

@@ -14,7 +14,7 @@ use crossbeam_utils::CachePadded;
 use heist_core::list::List;
 use heist_core::rng::Rng;
 use heist_core::run_queue::{Owner, RunQueue};
-use heist_core::sync::{AtomicPtr, AtomicU32, Ordering};
+use heist_core::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null_mut};
 
@@ -74,6 +74,8 @@ pub(crate) struct P {
     pub(crate) yielded: CachePadded<Yielded>,
     /// Goroutines executed with a slice of their own.
     tick: CachePadded<AtomicU32>,
+    /// When a goroutine that had been stopped last began a slice here.
+    began_ns: AtomicU64,
     /// The M that holds it, for reports.
     m: AtomicPtr<M>,
     /// Under the scheduler lock.
@@ -99,6 +101,7 @@ impl P {
             timers: CachePadded::new(Timers::new()),
             yielded: CachePadded::new(Yielded::new()),
             tick: CachePadded::new(AtomicU32::new(0)),
+            began_ns: AtomicU64::new(0),
             m: AtomicPtr::new(null_mut()),
             stopped: Cell::new(Stopped::No),
             local: CachePadded::new(UnsafeCell::new(Local {
@@ -171,6 +174,19 @@ impl P {
     #[inline]
     pub(crate) fn advance_tick(&self) {
         self.tick.store(self.tick().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// A goroutine that had been stopped begins a slice now. sysmon learns when, and need not look to
+    /// find out. The holder alone calls this.
+    pub(crate) fn begin_slice(&self, now_ns: u64) {
+        // Who sees the tick before this takes the time for that of an earlier slice.
+        self.began_ns.store(now_ns, Ordering::Relaxed);
+        self.advance_tick();
+    }
+
+    /// When that was last.
+    pub(crate) fn began_ns(&self) -> u64 {
+        self.began_ns.load(Ordering::Relaxed)
     }
 
     /// Sets the tick, so that a test can choose the phase of the one-in-61 rule.

@@ -10,6 +10,7 @@ use crate::sched::bound;
 use crate::sys::membarrier::light_fence;
 use crate::sys::signal::Interrupted;
 use heist_core::m_word::{PREEMPT, Place, STOP};
+use heist_core::policy::DOORBELLS_MAX;
 use heist_core::status::Status;
 use std::ptr::NonNull;
 
@@ -41,6 +42,9 @@ fn stop(m: &M) {
     let Some(gp) = m.current() else { return m.word.leave(Place::User) };
     if m.word.attention() & STOP != 0 {
         return go_on(m);
+    }
+    if m.id < DOORBELLS_MAX {
+        m.doorbell.open();
     }
     let mut locked = sched.lock.lock();
     let next = sched.next_stopped(&mut locked, m.p());

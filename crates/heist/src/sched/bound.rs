@@ -21,7 +21,6 @@ use super::Sched;
 use super::find_runnable::{Found, Next};
 use super::wake::Start;
 use crate::gmp::{G, M, P};
-use crate::sys::futex::Kernel;
 use heist_core::policy::sysmon::{HandOff, Offer, hand_off};
 use heist_core::timer_heap::NEVER;
 use std::ptr::{NonNull, null};
@@ -85,7 +84,7 @@ impl Sched {
             return None;
         }
         self.stats.m_parks.add_shared(1);
-        m.note.sleep(&Kernel);
+        m.note.sleep(&m.doorbell);
         if !matches!(self.take_over(m), Found::Retry) {
             return None;
         }

@@ -11,7 +11,6 @@ use super::{Locked, Phase, Sched};
 use crate::gmp::p::Stopped;
 use crate::gmp::{M, P};
 use crate::sys::clock;
-use crate::sys::futex::Kernel;
 use heist_core::idle_ms::IdleMs;
 use heist_core::m_word::STOP;
 use heist_core::note::Woken;
@@ -183,7 +182,7 @@ impl Sched {
         if self.sleeps_out(m, until_ns, |idle_ms| unsafe { idle_ms.remove(NonNull::from(m)) }) {
             return Found::Nothing;
         }
-        m.note.sleep(&Kernel);
+        m.note.sleep(&m.doorbell);
         self.take_over(m)
     }
 
@@ -194,7 +193,8 @@ impl Sched {
             let left = until_ns.saturating_sub(clock::now_ns());
             (left != 0).then(|| Duration::from_nanos(left))
         };
-        m.note.sleep_while(&Kernel, left) != Woken::Noted && leave(&mut self.lock.lock().idle_ms)
+        m.note.sleep_while(&m.doorbell, left) != Woken::Noted
+            && leave(&mut self.lock.lock().idle_ms)
     }
 
     /// Sleeps until somebody hands a P over. The M is where they find it.
@@ -204,7 +204,7 @@ impl Sched {
 
     fn sleep_since(&self, m: &M, asleep_ns: u64) -> Found {
         self.stats.m_parks.add_shared(1);
-        m.note.sleep(&Kernel);
+        m.note.sleep(&m.doorbell);
         self.linger.learn(clock::now_ns() - asleep_ns);
         self.take_over(m)
     }

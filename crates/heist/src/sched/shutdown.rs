@@ -137,7 +137,7 @@ impl Sched {
             // SAFETY: an idle M is alive and, off the list, this thread's to wake.
             let m = unsafe { m.as_ref() };
             m.next_p.set(null());
-            m.note.wake(&Kernel);
+            m.note.wake(&m.doorbell);
         }
         self.break_poller();
         // Ms that look for work right now see the phase before they sleep.

@@ -8,7 +8,7 @@ use super::wake::Start;
 use super::{Locked, Sched};
 use crate::current;
 use crate::gmp::{M, g};
-use crate::sys::futex::Kernel;
+use crate::sys::clock;
 use heist_core::m_word::{Place, TAKEN};
 use heist_core::status::Status;
 use std::ptr::{NonNull, null};
@@ -89,7 +89,7 @@ impl Sched {
     /// binding.
     pub(crate) fn wait_for_turn(&self, m: &M) {
         self.stats.m_parks.add_shared(1);
-        m.note.sleep(&Kernel);
+        m.note.sleep(&m.doorbell);
         let Found::Retry = self.take_over(m) else {
             heist_core::throw!("wait_for_turn: M{} was woken without a P", m.id);
         };
@@ -100,7 +100,7 @@ impl Sched {
         gp.status.transition(Status::Runnable, Status::Running);
         // After a stop of the world it goes on with what is left of its slice.
         if m.stopped_p.replace(null()).is_null() {
-            m.p().advance_tick();
+            m.p().begin_slice(clock::now_ns());
         }
     }
 }

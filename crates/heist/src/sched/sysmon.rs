@@ -128,10 +128,13 @@ struct Watch {
     cpu_ns: Option<u64>,
     /// When it was last forced.
     forced_ns: u64,
+    /// It runs a known hog whose slice is half over.
+    half_over: bool,
 }
 
 impl Watch {
-    const NEW: Self = Self { slice: rules::Watch::NEW, cpu_ns: None, forced_ns: 0 };
+    const NEW: Self =
+        Self { slice: rules::Watch::NEW, cpu_ns: None, forced_ns: 0, half_over: false };
 }
 
 /// The state of the watching thread.
@@ -152,6 +155,8 @@ pub(crate) struct Sysmon<'a> {
     urgent_since_ns: Option<u64>,
     /// When the next slice of a goroutine that others wait for is over.
     next_slice_ns: u64,
+    /// A slice that others wait for was over in this round.
+    slice_ended: bool,
     /// Somebody runs while others wait who may be in a blocking call that was not announced.
     suspects: bool,
     /// When the default number of Ps is looked at again.
@@ -186,6 +191,7 @@ impl<'a> Sysmon<'a> {
             got_on_ns: 0,
             urgent_since_ns: None,
             next_slice_ns: NEVER,
+            slice_ended: false,
             suspects: false,
             next_pless_ns: 0,
             pless_cursor: null(),
@@ -291,10 +297,34 @@ impl<'a> Sysmon<'a> {
         if procs as usize > self.watches.len() {
             self.watches.resize(procs as usize, Watch::NEW);
         }
+        self.slice_ended = false;
         for id in 0..procs {
             acted |= self.look_at(id, now);
         }
+        if self.slice_ended {
+            self.end_slices_together(procs, now);
+        }
         acted
+    }
+
+    /// When a slice is over, so are those of known hogs that have run for more than half of theirs.
+    /// From then on their slices end together, and one wake-up of sysmon serves them all: each takes a
+    /// CPU from a hog.
+    fn end_slices_together(&mut self, procs: u32, now: u64) {
+        for id in 0..procs {
+            let half_over = self.watches[id as usize].half_over;
+            // SAFETY: Ms live until the runtime has stopped and sysmon has ended.
+            if half_over && let Some(m) = unsafe { self.sched.p(id).m().as_ref() } {
+                self.end_slice(id, m, now);
+            }
+        }
+    }
+
+    /// The goroutine on `m`, which holds the P `id`, has run for long enough.
+    fn end_slice(&mut self, id: u32, m: &M, now: u64) {
+        let forced_ns = &mut self.watches[id as usize].forced_ns;
+        preempt::request(self.sched, m, now, forced_ns, &mut self.states);
+        self.next_slice_ns = self.next_slice_ns.min(now + FORCE_PERIOD_NS);
     }
 
     /// Looks at some of the threads that are in user code without a P. As long as they sleep in the
@@ -342,14 +372,16 @@ impl<'a> Sysmon<'a> {
         // One that computed for its whole last slice most likely does so again: until the end of this
         // one it is not suspected of blocking, and sysmon sleeps. Each look takes a CPU from a hog.
         let hog = m.current().filter(|gp| gp.has_flag(g::HOG));
-        let look = Look { now_ns: now, tick: pp.tick(), stamp, slice_ns };
+        let began_ns = pp.began_ns();
+        let look = Look { now_ns: now, tick: pp.tick(), began_ns, stamp, slice_ns };
         let demand = sched.demand_for(pp);
         let gets_on = !sched.is_reserved(pp) && watch.slice.gets_on(now, look.tick);
         if gets_on {
             self.got_on_ns = now;
         }
+        watch.half_over = false;
         match watch.slice.look(look, demand) {
-            Verdict::New => {
+            Verdict::New { ends_ns } => {
                 (watch.cpu_ns, watch.forced_ns) = (None, 0);
                 if demand.anywhere {
                     if gets_on {
@@ -357,7 +389,7 @@ impl<'a> Sysmon<'a> {
                     } else {
                         self.suspects |= hog.is_none();
                     }
-                    self.next_slice_ns = self.next_slice_ns.min(now.saturating_add(slice_ns));
+                    self.next_slice_ns = self.next_slice_ns.min(ends_ns);
                 }
                 false
             }
@@ -382,9 +414,10 @@ impl<'a> Sysmon<'a> {
                     if unmoved && let Some(gp) = m.current() {
                         gp.set_flag(g::HOG);
                     }
-                    preempt::request(sched, m, now, &mut watch.forced_ns, &mut self.states);
-                    self.next_slice_ns = self.next_slice_ns.min(now + FORCE_PERIOD_NS);
+                    self.slice_ended = true;
+                    self.end_slice(id, m, now);
                 } else {
+                    watch.half_over = known && watch.slice.is_half_over(now, slice_ns);
                     self.next_slice_ns = self.next_slice_ns.min(ends_ns);
                 }
                 // A preemption does not make the next one come sooner: that is known in advance.

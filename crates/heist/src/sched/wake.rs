@@ -5,7 +5,6 @@
 use super::class::has_stopped;
 use super::{Locked, Sched};
 use crate::gmp::{M, P};
-use crate::sys::futex::Kernel;
 use std::ptr::NonNull;
 
 /// Whether an M starts as a spinner.
@@ -136,6 +135,6 @@ impl Sched {
         m.next_p.set(pp);
         m.wake_spinning.set(start == Start::Spinning);
         self.stats.m_unparks.add_shared(1);
-        m.note.wake(&Kernel);
+        m.note.wake(&m.doorbell);
     }
 }

@@ -9,6 +9,34 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// Opens a file by a short name that is put together. It is closed on exec. No allocation: sysmon and
+/// a signal handler do this.
+pub(crate) fn open_named(path: std::fmt::Arguments<'_>, flags: libc::c_int) -> Option<RawFd> {
+    let mut name = PathBuffer { bytes: [0; 48], len: 0 };
+    std::fmt::Write::write_fmt(&mut name, path).ok()?;
+    // SAFETY: the path ends with a zero byte, because the buffer began with zeroes.
+    let file = unsafe { libc::open(name.bytes.as_ptr().cast(), flags | libc::O_CLOEXEC) };
+    checked(file).ok()
+}
+
+struct PathBuffer {
+    bytes: [u8; 48],
+    len: usize,
+}
+
+impl std::fmt::Write for PathBuffer {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        // One byte stays zero: the end.
+        let end = self.len + text.len();
+        if end >= self.bytes.len() {
+            return Err(std::fmt::Error);
+        }
+        self.bytes[self.len..end].copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
 /// Whether calls on the descriptor, and on every other one of the same open file, wait.
 pub(crate) fn set_nonblocking(fd: RawFd, nonblocking: bool) -> io::Result<()> {
     let mut value = libc::c_int::from(nonblocking);

@@ -6,6 +6,7 @@
 pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod cpu;
+pub(crate) mod doorbell;
 pub(crate) mod fd;
 pub(crate) mod futex;
 pub(crate) mod lock;

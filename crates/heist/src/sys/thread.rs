@@ -1,6 +1,6 @@
 //! OS threads.
 
-use super::memory;
+use super::{fd, memory};
 use std::ptr::NonNull;
 
 /// The stack of an M: the scheduler and signal handlers are all that runs there.
@@ -109,13 +109,8 @@ pub(crate) struct StatFile(libc::c_int);
 impl StatFile {
     /// Opens it. No allocation: it is asked by sysmon.
     pub(crate) fn open(tid: u32) -> Option<Self> {
-        let mut path = PathBuffer { bytes: [0; 48], len: 0 };
-        // A number and two words fit.
-        let _ = std::fmt::Write::write_fmt(&mut path, format_args!("/proc/self/task/{tid}/stat"));
-        // SAFETY: the path ends with a zero byte, because the buffer began with zeroes.
-        let file =
-            unsafe { libc::open(path.bytes.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        (file >= 0).then_some(Self(file))
+        let path = format_args!("/proc/self/task/{tid}/stat");
+        fd::open_named(path, libc::O_RDONLY).map(Self)
     }
 
     /// The state letter, as in `ps`, unless the thread is gone.
@@ -151,24 +146,6 @@ fn read_start(path: *const libc::c_char, text: &mut [u8]) -> Option<usize> {
         n
     };
     usize::try_from(n).ok()
-}
-
-struct PathBuffer {
-    bytes: [u8; 48],
-    len: usize,
-}
-
-impl std::fmt::Write for PathBuffer {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        // One byte stays zero: the end.
-        let end = self.len + text.len();
-        if end >= self.bytes.len() {
-            return Err(std::fmt::Error);
-        }
-        self.bytes[self.len..end].copy_from_slice(text.as_bytes());
-        self.len = end;
-        Ok(())
-    }
 }
 
 /// Sends the preemption signal to a thread of this process.
