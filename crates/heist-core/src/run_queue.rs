@@ -227,17 +227,25 @@ impl<T> Owner<'_, T> {
         match slot {
             Slot::Tail => self.push_tail(gp, overflow),
             Slot::Next => {
-                let kicked = self.0.run_next.swap(gp.as_ptr(), Ordering::SeqCst);
-                keep_seq_cst();
-                if let Some(kicked) = NonNull::new(kicked) {
+                if let Some(kicked) = self.swap_next(gp) {
                     self.push_tail(kicked, overflow);
                 }
             }
         }
     }
 
+    /// Puts a goroutine into `run_next`; who was there is the caller's to push at the tail.
     #[inline]
-    fn push_tail(&self, gp: NonNull<T>, overflow: impl FnOnce(&mut [NonNull<T>])) {
+    #[must_use]
+    pub fn swap_next(&self, gp: NonNull<T>) -> Option<NonNull<T>> {
+        let kicked = self.0.run_next.swap(gp.as_ptr(), Ordering::SeqCst);
+        keep_seq_cst();
+        NonNull::new(kicked)
+    }
+
+    /// Puts a goroutine behind those in the ring; see [`push`](Self::push).
+    #[inline]
+    pub fn push_tail(&self, gp: NonNull<T>, overflow: impl FnOnce(&mut [NonNull<T>])) {
         loop {
             let head = self.0.head.load(Ordering::Acquire);
             let tail = self.0.tail.load(Ordering::Relaxed);

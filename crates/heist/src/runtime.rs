@@ -13,7 +13,7 @@ use crate::sched::shutdown::Closed;
 use crate::sched::sysmon::Sysmon;
 use crate::sched::{Config, Sched};
 use crate::sys::thread_state::ThreadStates;
-use crate::sys::{membarrier, signal, stderr, thread};
+use crate::sys::{membarrier, signal, stderr, stopwatch, thread};
 use crate::throw;
 use crate::{panic_report, preempt, schedtrace};
 use std::fmt;
@@ -45,6 +45,7 @@ impl Runtime {
         signal::install_fault_handler(overflow::HANDLER);
         signal::install_interrupt_handler(preempt::signal::on_interrupt);
         membarrier::prepare();
+        stopwatch::prepare();
         let name = format!("{}-helper", config.name);
         let sched = Arc::new(Sched::new(config)?);
         let helper = Helper::new(Arc::clone(&sched));

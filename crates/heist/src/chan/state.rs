@@ -210,11 +210,12 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         Ok(message)
     }
 
-    /// The part of sending that needs the lock.
+    /// The part of sending that needs the lock. Inlined, as all that is between a switch and the user's
+    /// code; see `park_until`.
     ///
     /// # Safety
     /// `message` points to a message. It was moved out if the answer is `Done`, and only then.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) unsafe fn send_locked(
         &self,
         rt: Option<InRuntime>,
@@ -264,11 +265,11 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         cancel::unwind(Why::Cancelled);
     }
 
-    /// The part of receiving that needs the lock.
+    /// The part of receiving that needs the lock. Inlined, as above.
     ///
     /// # Safety
     /// `place` is valid for a message, and was written if the answer is `Done`.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) unsafe fn recv_locked(
         &self,
         rt: Option<InRuntime>,

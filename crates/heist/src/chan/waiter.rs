@@ -92,7 +92,7 @@ impl Wait {
     /// # Safety
     /// The wait was made with this `rt`. `commit` releases locks that this thread holds, and if it
     /// uses what is on the caller's stack, not after it has released the last one.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn sleep(
         &self,
         rt: Option<InRuntime>,
@@ -105,9 +105,8 @@ impl Wait {
             (Who::Goroutine(..), Some(rt)) => {
                 // SAFETY: by the caller's promise. A canceller may be faster than the commit: the
                 // goroutine takes every lock again before it does anything else.
-                let (rt, woken) = unsafe {
-                    park::park_until(rt, reason, Seal::Open, commit, arg, Some(deadline_ns))
-                };
+                let (rt, woken) =
+                    unsafe { park::park_until(rt, reason, Seal::Open, commit, arg, deadline_ns) };
                 let awoken = match woken {
                     Woken::Ready => Awoken::Claimed,
                     Woken::Cancelled => Awoken::Cancelled,
@@ -118,19 +117,24 @@ impl Wait {
             (Who::Thread(thread, _), None) => {
                 // SAFETY: by the caller's promise. Who releases locks does not look at the goroutine.
                 unsafe { commit(NonNull::dangling(), arg) };
-                if deadline_ns == NEVER {
-                    thread.sleep();
-                } else if !thread.sleep_until(deadline_ns) {
-                    if self.claim() {
-                        return (None, Awoken::TimedOut);
-                    }
-                    // Somebody was faster, and is about to wake it.
-                    thread.sleep();
-                }
-                (None, Awoken::Claimed)
+                (None, self.sleep_as_thread(thread, deadline_ns))
             }
             _ => heist_core::throw!("Wait::sleep: a goroutine and a thread are mixed up"),
         }
+    }
+
+    #[inline(never)]
+    fn sleep_as_thread(&self, thread: &ThreadWaiter, deadline_ns: u64) -> Awoken {
+        if deadline_ns == NEVER {
+            thread.sleep();
+        } else if !thread.sleep_until(deadline_ns) {
+            if self.claim() {
+                return Awoken::TimedOut;
+            }
+            // Somebody was faster, and is about to wake it.
+            thread.sleep();
+        }
+        Awoken::Claimed
     }
 }
 
@@ -166,6 +170,14 @@ impl Claimed {
             // SAFETY: it sleeps, or is about to, and only the claimer wakes it.
             Who::Thread(thread, _) => unsafe { Waiter::Thread(thread).wake(rt) },
         }
+    }
+}
+
+impl Claimed {
+    /// Wakes one that only wanted to know.
+    #[cold]
+    fn tell(self, rt: Option<&InRuntime>) {
+        self.wake(Outcome::Done, rt);
     }
 }
 
@@ -211,7 +223,7 @@ impl WaitQueue {
     /// their wait, or they only wanted to know and are woken.
     #[inline]
     pub(super) fn claim_first(&mut self, rt: Option<&InRuntime>) -> Option<Claimed> {
-        self.0.claim_first(|knows| Claimed(knows).wake(Outcome::Done, rt)).map(Claimed)
+        self.0.claim_first(|knows| Claimed(knows).tell(rt)).map(Claimed)
     }
 
     /// Takes everybody out, to be woken once the lock is released.

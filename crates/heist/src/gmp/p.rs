@@ -68,6 +68,11 @@ pub(crate) enum Stopped {
 #[repr(C, align(128))]
 pub(crate) struct P {
     pub(crate) id: u32,
+    /// It is reserved for the latency class.
+    pub(crate) is_reserved: bool,
+    /// It is reserved, or disturbed by chaos mode: what becomes runnable here does not simply go
+    /// into its queue.
+    pub(crate) is_unusual: bool,
     pub(crate) queue: RunQueue<G>,
     pub(crate) timers: CachePadded<Timers>,
     /// Its part of the global queue.
@@ -94,9 +99,17 @@ unsafe impl Sync for P {}
 unsafe impl Send for P {}
 
 impl P {
-    pub(crate) fn new(id: u32, stacks: Class, seed: u64, chaos: Option<u64>) -> Self {
+    pub(crate) fn new(
+        id: u32,
+        stacks: Class,
+        seed: u64,
+        chaos: Option<u64>,
+        reserved: bool,
+    ) -> Self {
         Self {
             id,
+            is_reserved: reserved,
+            is_unusual: reserved || chaos.is_some(),
             queue: RunQueue::new(),
             timers: CachePadded::new(Timers::new()),
             yielded: CachePadded::new(Yielded::new()),

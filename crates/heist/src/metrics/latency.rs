@@ -20,18 +20,15 @@ pub(crate) const SLOTS: u32 = 8;
 /// The slots and the histogram of one P.
 #[derive(Debug)]
 pub(crate) struct Latencies {
-    /// When the sampled goroutines became runnable; zero: free.
-    since_ns: [AtomicU64; SLOTS as usize],
+    /// When the sampled goroutines became runnable, by `sys::stopwatch`; zero: free.
+    since: [AtomicU64; SLOTS as usize],
     /// Written by the holder of the P.
     pub(crate) histogram: TimeHistogram,
 }
 
 impl Latencies {
     pub(crate) fn new() -> Self {
-        Self {
-            since_ns: std::array::from_fn(|_| AtomicU64::new(0)),
-            histogram: TimeHistogram::new(),
-        }
+        Self { since: std::array::from_fn(|_| AtomicU64::new(0)), histogram: TimeHistogram::new() }
     }
 
     /// Keeps this moment, if there is room. Returns the slot.
@@ -40,12 +37,12 @@ impl Latencies {
             slot.load(Ordering::Relaxed) == 0
                 && slot.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
-        let slot = self.since_ns.iter().enumerate().find(|(_, slot)| free(slot))?;
+        let slot = self.since.iter().enumerate().find(|(_, slot)| free(slot))?;
         Some(slot.0 as u32)
     }
 
     /// Takes a moment out.
     pub(crate) fn take(&self, slot: u32) -> u64 {
-        self.since_ns[slot as usize].swap(0, Ordering::Relaxed)
+        self.since[slot as usize].swap(0, Ordering::Relaxed)
     }
 }

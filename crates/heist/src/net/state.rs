@@ -219,7 +219,6 @@ impl State {
         let ticket = rt.goroutine().status.next_ticket();
         let parking = Parking { half, look, home, ticket, counted: Cell::new(false) };
         let arg = (&raw const parking).cast_mut().cast();
-        let until = (until != NEVER).then_some(until);
         // SAFETY: `parking` lives until the goroutine goes on, and the wait is sealed: nobody but
         // an event can wake it before `publish` is done with it.
         let (rt, woken) =

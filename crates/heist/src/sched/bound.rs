@@ -115,7 +115,7 @@ impl Sched {
         }
         let mut offer = Offer {
             has_work: self.has_work_for(pp),
-            others_free: self.is_reserved(pp) || self.has_others_free(),
+            others_free: pp.is_reserved || self.has_others_free(),
             last_and_unattended: false,
         };
         match hand_off(offer) {

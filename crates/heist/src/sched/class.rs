@@ -33,12 +33,6 @@ fn is_bound(gp: &G) -> bool {
 }
 
 impl Sched {
-    /// Whether a P is reserved for the latency class.
-    #[inline]
-    pub(crate) fn is_reserved(&self, pp: &P) -> bool {
-        self.idle.is_reserved(pp.id)
-    }
-
     /// How many Ps anybody may use.
     #[inline]
     pub(crate) fn common_procs(&self) -> u32 {
@@ -88,7 +82,7 @@ impl Sched {
     pub(super) fn pop_stopped(&self, locked: &mut Locked, pp: &P) -> Option<NonNull<G>> {
         let Locked { global, idle_work, .. } = locked;
         let latency = global.pop_stopped_latency(self.global_len());
-        if latency.is_some() || self.is_reserved(pp) {
+        if latency.is_some() || pp.is_reserved {
             return latency;
         }
         let normal = global.pop_stopped(self.global_len());
@@ -168,7 +162,7 @@ impl Sched {
 
     /// Whether somebody waits whom this P could run.
     pub(crate) fn has_work_for(&self, pp: &P) -> bool {
-        if self.is_reserved(pp) {
+        if pp.is_reserved {
             return self.global_len().latency() != 0;
         }
         self.global_len().get() != 0 || !pp.is_empty()

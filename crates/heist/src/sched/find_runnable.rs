@@ -73,7 +73,7 @@ impl Sched {
                     _ => continue,
                 }
             }
-            let reserved = self.is_reserved(m.p());
+            let reserved = m.p().is_reserved;
             let near = if reserved { self.find_latency(m) } else { self.find_with_p(m, m.p()) };
             if near.is_some() {
                 return near;

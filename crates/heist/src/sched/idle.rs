@@ -44,7 +44,7 @@ impl Sched {
             self.end_spin(m);
             return Found::Leave;
         }
-        if self.is_reserved(m.p()) {
+        if m.p().is_reserved {
             if self.global_len().latency() != 0 {
                 return Found::Retry;
             }
@@ -218,7 +218,7 @@ impl Sched {
             return Found::Leave;
         };
         m.acquire_p(pp);
-        self.suit_turns(m, self.is_reserved(pp));
+        self.suit_turns(m, pp.is_reserved);
         if m.wake_spinning.get() {
             self.begin_spin(m);
         }

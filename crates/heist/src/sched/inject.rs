@@ -52,7 +52,7 @@ impl Sched {
             return;
         }
         let pp = m.p();
-        if self.is_reserved(pp) {
+        if pp.is_reserved {
             return self.inject_without_p(woken);
         }
         self.bear(&woken);

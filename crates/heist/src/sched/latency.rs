@@ -3,7 +3,7 @@
 use super::Sched;
 use crate::gmp::{G, M, P};
 use crate::metrics::latency::SLOTS;
-use crate::sys::clock;
+use crate::sys::stopwatch;
 use heist_core::policy::LATENCY_SAMPLE;
 
 impl Sched {
@@ -28,7 +28,7 @@ impl Sched {
 
     #[cold]
     fn sample(&self, pp: &P, gp: &G) {
-        if let Some(slot) = pp.latencies.keep(clock::now_ns()) {
+        if let Some(slot) = pp.latencies.keep(stopwatch::now()) {
             gp.set_sampled(pp.id * SLOTS + slot);
         }
     }
@@ -36,8 +36,7 @@ impl Sched {
     /// A goroutine that was measured runs on this M.
     #[cold]
     pub(crate) fn record_latency(&self, m: &M, number: u32) {
-        let since_ns = self.p(number / SLOTS).latencies.take(number % SLOTS);
-        let waited_ns = clock::now_ns() as i64 - since_ns as i64;
-        m.p().latencies.histogram.record(waited_ns);
+        let since = self.p(number / SLOTS).latencies.take(number % SLOTS);
+        m.p().latencies.histogram.record(stopwatch::since(since));
     }
 }

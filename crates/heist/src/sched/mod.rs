@@ -126,7 +126,7 @@ pub(crate) struct Config {
 impl Config {
     /// A new P for this runtime.
     fn new_p(&self, id: u32) -> P {
-        P::new(id, self.stack, self.seed, self.chaos)
+        P::new(id, self.stack, self.seed, self.chaos, id < self.latency_procs)
     }
 }
 

@@ -33,21 +33,26 @@ pub(crate) unsafe fn park(
     arg: *mut (),
 ) -> (InRuntime, Woken) {
     // SAFETY: passed on.
-    unsafe { park_until(rt, reason, seal, commit, arg, None) }
+    unsafe { park_until(rt, reason, seal, commit, arg, NEVER) }
 }
 
 /// As [`park`], but at the latest until `deadline_ns` of [`clock::now_ns`](crate::sys::clock::now_ns)
-/// time: then the clock claims it, and the outcome is [`Woken::TimedOut`].
+/// time: then the clock claims it, and the outcome is [`Woken::TimedOut`]; [`NEVER`] if there is none.
+///
+/// Inlined wherever somebody waits: after a switch every return is one that the CPU did not foresee,
+/// because the calls that belong to it were made before another goroutine ran (docs/design/costs.md).
+/// The fewer functions there are between the switch and the code of the user, the better.
 ///
 /// # Safety
 /// As for [`park`].
+#[inline(always)]
 pub(crate) unsafe fn park_until(
     rt: InRuntime,
     reason: WaitReason,
     seal: Seal,
     commit: Commit,
     arg: *mut (),
-    deadline_ns: Option<u64>,
+    deadline_ns: u64,
 ) -> (InRuntime, Woken) {
     let gp = rt.goroutine();
     gp.set_wait_reason(reason);
@@ -59,12 +64,7 @@ pub(crate) unsafe fn park_until(
         super::bound::bind(rt.m(), gp);
         gp.set_flag(g::UNCANCELLABLE);
     }
-    rt.m().request.set(Request::Park {
-        commit,
-        arg,
-        seal,
-        deadline_ns: deadline_ns.unwrap_or(NEVER),
-    });
+    rt.m().request.set(Request::Park { commit, arg, seal, deadline_ns });
     let rt = switch_out(rt, gp);
     if unwinding {
         super::bound::unbind(rt.m(), gp);
@@ -75,6 +75,7 @@ pub(crate) unsafe fn park_until(
 
 /// Lets every other goroutine that is ready go first.
 #[doc(alias = "Gosched")]
+#[inline]
 pub(crate) fn yield_now(rt: InRuntime) -> InRuntime {
     let gp = rt.goroutine();
     let unwinding = std::thread::panicking();
@@ -129,7 +130,7 @@ pub(crate) unsafe fn ready(rt: &InRuntime, gp: NonNull<G>) {
     }
     m.p().stats.readied.bump();
     // SAFETY: passed on.
-    unsafe { push_local(m, gp, Slot::Next) };
+    unsafe { push_next(m, gp) };
     m.sched().wake_p_for_next(m.p());
 }
 
@@ -153,6 +154,7 @@ pub(crate) unsafe fn ready_from_outside(sched: &Sched, gp: NonNull<G>) {
 ///
 /// # Safety
 /// As for [`ready`].
+#[inline]
 pub(crate) unsafe fn ready_anywhere(rt: Option<&InRuntime>, gp: NonNull<G>) {
     match rt {
         // SAFETY: passed on.
@@ -166,13 +168,49 @@ pub(crate) unsafe fn ready_anywhere(rt: Option<&InRuntime>, gp: NonNull<G>) {
 ///
 /// # Safety
 /// `gp` is runnable, in no queue, and the caller's to move.
-#[inline]
 pub(crate) unsafe fn push_local(m: &M, gp: NonNull<G>, slot: Slot) {
-    let pp = m.p();
     // SAFETY: valid, by the caller's promise.
     m.sched().maybe_sample(m, unsafe { gp.as_ref() });
-    // SAFETY: as above.
-    if unsafe { gp.as_ref() }.is_classed() || m.sched().is_reserved(pp) {
+    // SAFETY: passed on.
+    unsafe { push_where_due(m, gp, slot) };
+}
+
+/// The same for the usual case, a goroutine that runs next.
+///
+/// # Safety
+/// As for [`push_local`].
+#[inline]
+pub(crate) unsafe fn push_next(m: &M, gp: NonNull<G>) {
+    let pp = m.p();
+    // SAFETY: valid, by the caller's promise.
+    let g = unsafe { gp.as_ref() };
+    m.sched().maybe_sample(m, g);
+    if pp.is_unusual || g.is_classed() {
+        // SAFETY: passed on.
+        return unsafe { push_where_due(m, gp, Slot::Next) };
+    }
+    // SAFETY: this M holds its P.
+    if let Some(kicked) = unsafe { pp.owner() }.swap_next(gp) {
+        push_kicked(m, kicked);
+    }
+}
+
+/// Puts a goroutine that another one kicked out of `run_next` behind those in the ring.
+#[inline(never)]
+fn push_kicked(m: &M, kicked: NonNull<G>) {
+    // SAFETY: this M holds its P.
+    unsafe { m.p().owner() }.push_tail(kicked, |batch| overflow(m, batch));
+}
+
+/// Puts a runnable goroutine where its class, this P and chaos mode want it.
+///
+/// # Safety
+/// As for [`push_local`].
+#[inline(never)]
+unsafe fn push_where_due(m: &M, gp: NonNull<G>, slot: Slot) {
+    let pp = m.p();
+    // SAFETY: valid, by the caller's promise.
+    if unsafe { gp.as_ref() }.is_classed() || pp.is_reserved {
         // SAFETY: passed on.
         return unsafe { m.sched().push_by_class(gp) };
     }
@@ -220,12 +258,17 @@ fn overflow(m: &M, batch: &mut [NonNull<G>]) {
 /// In chaos mode, yields now and then. For the beginning of operations that may park.
 #[inline]
 pub(crate) fn chaos_point(rt: InRuntime) -> InRuntime {
+    if rt.m().p().is_unusual { disturb(rt) } else { rt }
+}
+
+#[cold]
+fn disturb(rt: InRuntime) -> InRuntime {
     // SAFETY: the caller is in the runtime, so it holds its P; no other reference is alive.
-    let disturb = match unsafe { &mut rt.m().p().local().chaos } {
+    let now = match unsafe { &mut rt.m().p().local().chaos } {
         Some(chaos) => chaos.next_u32().is_multiple_of(4),
         None => false,
     };
-    if disturb { yield_now(rt) } else { rt }
+    if now { yield_now(rt) } else { rt }
 }
 
 /// IN-12: a goroutine whose commit function refuses goes on at once, on the same slice, before whoever

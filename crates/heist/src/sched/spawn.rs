@@ -11,7 +11,6 @@ use crate::gmp::g::{self, Extras, Outcome, Vtable};
 use crate::gmp::{G, M, pool};
 use crate::sched::park;
 use heist_core::policy;
-use heist_core::run_queue::Slot;
 use heist_core::status::{Status, StatusWord, Ticket};
 use heist_core::sync::Ordering;
 use std::panic::Location;
@@ -69,7 +68,7 @@ pub(crate) fn spawn(
     unsafe { fill(gp, sched, recipe, id, parent, write) }.transition(DEAD, RUNNABLE);
     pp.stats.created.bump();
     // SAFETY: runnable, new, in no queue.
-    unsafe { park::push_local(m, gp, Slot::Next) };
+    unsafe { park::push_next(m, gp) };
     sched.wake_p_for_next(pp);
     sched.after_spawn(gp);
     Ok(gp)

@@ -282,7 +282,7 @@ fn a_pending_stop_ends_the_search() {
 #[test]
 fn only_a_running_victim_makes_a_thief_back_off() {
     with_procs(1, |_| {
-        let pp = P::new(0, Class::for_bytes(32 << 10).expect("a size of stacks"), 1, None);
+        let pp = P::new(0, Class::for_bytes(32 << 10).expect("a size of stacks"), 1, None, false);
         assert!(!is_running(&pp), "nobody holds it");
         let m = current::m();
         pp.set_m(m);

@@ -20,7 +20,7 @@ use crate::preempt;
 use crate::sys::futex::Kernel;
 use crate::sys::membarrier::heavy_fence;
 use crate::sys::thread_state::ThreadStates;
-use crate::sys::{clock, thread};
+use crate::sys::{clock, stopwatch, thread};
 use heist_core::list::List;
 use heist_core::m_word::{PREEMPT, Place, Stamp};
 use heist_core::note::Futex;
@@ -210,6 +210,7 @@ impl<'a> Sysmon<'a> {
             self.next_slice_ns = NEVER;
             self.suspects = false;
             self.sched.advance_minute();
+            stopwatch::learn();
             self.trace(now);
             if self.all_at_rest(now) {
                 continue;
@@ -535,7 +536,7 @@ impl Sched {
 
     /// What others could do with this P.
     fn demand_for(&self, pp: &P) -> Demand {
-        let reserved = self.is_reserved(pp);
+        let reserved = pp.is_reserved;
         Demand {
             here: if reserved { self.has_work_for(pp) } else { !pp.is_empty() },
             anywhere: self.has_work_for(pp),

@@ -114,7 +114,7 @@ impl Sched {
     /// Takes out the M of the stopped goroutine that would run next on `pp`, if it is one: then no
     /// other M has to wake up first to find that out.
     pub(crate) fn next_stopped(&self, locked: &mut Locked, pp: &P) -> Option<NonNull<M>> {
-        if self.is_reserved(pp) || !pp.is_empty() || self.global_len().urgent() != 0 {
+        if pp.is_reserved || !pp.is_empty() || self.global_len().urgent() != 0 {
             return None;
         }
         let gp = locked.global.pop_stopped_in_turn(self.global_len())?;

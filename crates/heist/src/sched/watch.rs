@@ -62,7 +62,7 @@ impl Sched {
     pub(super) fn leave_watch(&self, m: &M, found: Found) -> Found {
         match found {
             // Nobody looks for work with a reserved P.
-            Found::Retry if self.is_reserved(m.p()) => self.wake_p(),
+            Found::Retry if m.p().is_reserved => self.wake_p(),
             Found::Retry if !m.spinning.get() => self.become_spinning(m),
             Found::Run(_) => self.wake_p(),
             _ => {}

@@ -29,6 +29,7 @@ use crate::sched::park;
 use crate::sched::waiter::{ThreadWaiter, Waiter};
 use crate::sys::lock::{Guard, Lock};
 use heist_core::list::{DoubleLink, DoubleList, DoublyLinked};
+use heist_core::timer_heap::NEVER;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
@@ -321,11 +322,10 @@ fn park_in<T>(rt: InRuntime, lock: &Lock<T>, entry: &Entry, wait: Wait) -> (InRu
         gp.set_flag(g::UNCANCELLABLE);
     }
     let arg = std::ptr::from_ref(lock).cast_mut().cast();
+    let until = wait.deadline_ns.unwrap_or(NEVER);
     // SAFETY: the lock is held by this thread and its guard forgotten; a canceller that is faster
     // makes the goroutine wait for the lock when it wakes.
-    let parked = unsafe {
-        park::park_until(rt, wait.reason, Seal::Open, release::<T>, arg, wait.deadline_ns)
-    };
+    let parked = unsafe { park::park_until(rt, wait.reason, Seal::Open, release::<T>, arg, until) };
     if shield {
         gp.clear_flag(g::UNCANCELLABLE);
     }

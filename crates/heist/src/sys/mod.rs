@@ -16,6 +16,7 @@ pub(crate) mod notify;
 pub(crate) mod poll;
 pub(crate) mod signal;
 pub(crate) mod stderr;
+pub(crate) mod stopwatch;
 pub(crate) mod thread;
 pub(crate) mod thread_state;
 pub(crate) mod timer_fd;

@@ -69,10 +69,9 @@ pub fn sleep_until(deadline: Instant) {
 fn sleep_until_ns(deadline_ns: u64) {
     let Some(rt) = current::enter() else { return };
     let rt = cancel::check(park::chaos_point(rt));
-    let deadline = Some(deadline_ns);
     // SAFETY: there is nothing to commit: only the clock, or a canceller, wakes it.
     let (rt, woken) = unsafe {
-        park::park_until(rt, WaitReason::Sleep, Seal::Open, nothing, null_mut(), deadline)
+        park::park_until(rt, WaitReason::Sleep, Seal::Open, nothing, null_mut(), deadline_ns)
     };
     if woken == Woken::Cancelled {
         drop(rt);
