@@ -5,8 +5,8 @@
 //! counter costs a third of it. Only the kernel knows whether the counters of all CPUs agree and never
 //! pause: if it uses them for its own clock, they do.
 //!
-//! How fast the counter runs is learnt from the kernel's clock once a millisecond of both has passed;
-//! until then, and where there is no such counter, a moment is one of the kernel's clock.
+//! How fast the counter runs is learnt from the kernel's clock once some milliseconds of both have
+//! passed; until then, and where there is no such counter, a moment is one of the kernel's clock.
 
 use super::clock;
 use heist_core::sync::{AtomicU64, Ordering};
@@ -14,14 +14,17 @@ use heist_core::sync::{AtomicU64, Ordering};
 /// The bit of a moment that says that it was read from the counter.
 const COUNTED: u64 = 1 << 63;
 
-/// How long the two clocks are compared: an error of a reading, some ten nanoseconds, is nothing
-/// against it.
-const LEARN_NS: u64 = 1_000_000;
+/// How long the two clocks are compared.
+const LEARN_NS: u64 = 10_000_000;
+/// How much of that time may pass while both clocks are read: who is interrupted there tries again.
+const DOUBT: u64 = 4000;
 
 /// Nanoseconds that one step of the counter takes, times 2 to the 32; zero as long as it is not known.
 static PACE: AtomicU64 = AtomicU64::new(0);
-/// Both clocks at one moment; zero if the counter is not to be trusted.
+/// Both clocks at one moment, the counter first; zero if it is not to be trusted.
 static START: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+/// How many steps the counter made while they were read.
+static START_DOUBT: AtomicU64 = AtomicU64::new(0);
 
 /// A moment, to be compared with a later one on any thread. Never zero.
 #[inline]
@@ -44,9 +47,14 @@ pub(crate) fn prepare() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         if is_trusted() {
-            START[1].store(clock::now_ns(), Ordering::Relaxed);
-            // ORDERING: Release pairs with `learn`, which reads this first.
-            START[0].store(counter(), Ordering::Release);
+            let readings = std::array::from_fn::<_, 4, _>(|_| both());
+            let closest = readings.iter().min_by_key(|reading| reading.doubt);
+            if let Some(&Reading { steps, ns, doubt }) = closest {
+                START[1].store(ns, Ordering::Relaxed);
+                START_DOUBT.store(doubt, Ordering::Relaxed);
+                // ORDERING: Release pairs with `learn`, which reads this first.
+                START[0].store(steps, Ordering::Release);
+            }
         }
     });
 }
@@ -58,20 +66,36 @@ pub(crate) fn learn() {
     if from == 0 || PACE.load(Ordering::Relaxed) != 0 {
         return;
     }
-    let before = counter();
-    let ns = clock::now_ns().saturating_sub(START[1].load(Ordering::Relaxed));
-    let after = counter();
-    // Whoever is interrupted between the two readings tries again later.
-    if let Some(pace) = pace(from, before, after, ns) {
+    let now = both();
+    let passed = Reading {
+        steps: now.steps.wrapping_sub(from),
+        ns: now.ns.wrapping_sub(START[1].load(Ordering::Relaxed)),
+        doubt: now.doubt + START_DOUBT.load(Ordering::Relaxed),
+    };
+    if let Some(pace) = pace(passed) {
         PACE.store(pace, Ordering::Relaxed);
     }
 }
 
-/// The pace of a counter that went from `from` to somewhere between `before` and `after` in `ns`.
-fn pace(from: u64, before: u64, after: u64, ns: u64) -> Option<u64> {
-    let steps = before.checked_sub(from).filter(|&steps| steps != 0)?;
-    let doubt = after.checked_sub(before)?;
-    if ns < LEARN_NS || doubt > steps / 1000 {
+/// Both clocks, or how far both have gone.
+#[derive(Clone, Copy)]
+struct Reading {
+    steps: u64,
+    ns: u64,
+    /// Steps that were made between the readings.
+    doubt: u64,
+}
+
+fn both() -> Reading {
+    let steps = counter();
+    let ns = clock::now_ns();
+    Reading { steps, ns, doubt: counter().wrapping_sub(steps) }
+}
+
+/// The pace of a counter that has gone so far.
+fn pace(passed: Reading) -> Option<u64> {
+    let Reading { steps, ns, doubt } = passed;
+    if ns < LEARN_NS || steps == 0 || doubt > steps / DOUBT {
         return None;
     }
     u64::try_from((u128::from(ns) << 32) / u128::from(steps)).ok().filter(|&pace| pace != 0)
@@ -104,13 +128,13 @@ mod tests {
 
     #[test]
     fn a_pace_needs_time_and_two_readings_close_together() {
-        let second = 1_000_000_000;
-        assert_eq!(pace(5, 5 + second, 5 + second, second), Some(1 << 32));
-        assert_eq!(pace(5, 5 + 2 * second, 5 + 2 * second, second), Some(1 << 31));
-        assert_eq!(pace(5, 5 + 1000, 5 + 1000, LEARN_NS - 1), None, "too early");
-        assert_eq!(pace(5, 5 + second, 5 + second + second / 500, second), None, "interrupted");
-        assert_eq!(pace(5, 5, 5, second), None, "it stands still");
-        assert_eq!(pace(5, 4, 6, second), None, "it went back");
+        const SECOND: u64 = 1_000_000_000;
+        let pace_of = |steps, ns, doubt| pace(Reading { steps, ns, doubt });
+        assert_eq!(pace_of(SECOND, SECOND, 0), Some(1 << 32));
+        assert_eq!(pace_of(2 * SECOND, SECOND, 100), Some(1 << 31));
+        assert_eq!(pace_of(SECOND, LEARN_NS - 1, 0), None, "too early");
+        assert_eq!(pace_of(SECOND, SECOND, SECOND / DOUBT + 1), None, "interrupted");
+        assert_eq!(pace_of(0, SECOND, 0), None, "it stands still");
     }
 
     /// Whichever clock is behind it, before and after the pace is known.
@@ -127,6 +151,11 @@ mod tests {
             assert!(inner >= 2 * LEARN_NS.cast_signed() * 999 / 1000, "{inner} {outer}");
             learn();
         }
-        assert_eq!(PACE.load(Ordering::Relaxed) != 0, START[0].load(Ordering::Relaxed) != 0);
+        if START[0].load(Ordering::Relaxed) != 0 {
+            while PACE.load(Ordering::Relaxed) == 0 {
+                learn();
+            }
+            assert_ne!(now() & COUNTED, 0);
+        }
     }
 }
