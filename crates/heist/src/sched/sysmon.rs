@@ -376,7 +376,7 @@ impl<'a> Sysmon<'a> {
         let began_ns = pp.began_ns();
         let look = Look { now_ns: now, tick: pp.tick(), began_ns, stamp, slice_ns };
         let demand = sched.demand_for(pp);
-        let gets_on = !sched.is_reserved(pp) && watch.slice.gets_on(now, look.tick);
+        let gets_on = !pp.is_reserved && watch.slice.gets_on(now, look.tick);
         if gets_on {
             self.got_on_ns = now;
         }
