@@ -161,8 +161,18 @@ impl Sched {
         let mut yielded = pp.yielded.take(u32::MAX);
         let mut locked = self.lock.lock();
         locked.global.append(self.global_len(), &mut yielded);
-        locked.global.pop_batch(self.global_len(), self.common_procs())
+        let batch = locked.global.pop_batch(self.global_len(), self.common_procs());
+        drop(locked);
+        fetch(&batch);
+        batch
     }
+}
+
+/// Fetches what is needed to run a batch from the global queue, which may have lain there, and waited
+/// before, for long: all of it together, and not each when its turn comes.
+fn fetch(batch: &List<G>) {
+    batch.iter().for_each(|gp| G::prefetch(gp, 3));
+    batch.iter().for_each(G::prefetch_stack);
 }
 
 /// The own queue.
