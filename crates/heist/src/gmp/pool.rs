@@ -18,7 +18,7 @@ use heist_core::policy;
 use heist_core::sync::{AtomicPtr, AtomicUsize, Ordering};
 use std::ptr::{NonNull, null, null_mut};
 
-/// A slab is this many bytes: 1 MiB holds 4095 records.
+/// A slab is this many bytes: 1 MiB holds 5460 records.
 const SLAB_BYTES: usize = 1 << 20;
 
 /// What stands at the start of a slab, padded to a record.
