@@ -2,7 +2,9 @@
 #![cfg(not(loom))]
 
 use heist_core::m_word::{MWord, Place};
-use heist_core::policy::sysmon::{Demand, HandOff, Look, Naps, Offer, Verdict, Watch, hand_off};
+use heist_core::policy::sysmon::{
+    Demand, HandOff, Look, Naps, Offer, Verdict, Watch, hand_off, timer_late_ns,
+};
 use heist_core::policy::{QUANTUM_NS, SYSCALL_MAX_NS, SYSMON_NAP_NS};
 
 const US: u64 = 1_000;
@@ -328,6 +330,15 @@ fn naps_grow_after_fifty_quiet_rounds() {
     assert_eq!((longest, naps.next_ns(true)), (10 * MS, MS));
     // And nobody waits any more.
     assert_eq!(naps.next_ns(false), 10 * MS);
+}
+
+/// A timer that a reserved P at rest could serve is not left for as long as one for which somebody has
+/// to give way.
+#[test]
+fn timers_for_a_p_at_rest_are_served_sooner() {
+    assert_eq!(timer_late_ns(MS, false), MS);
+    assert_eq!(timer_late_ns(MS, true), MS / 4);
+    assert_eq!(timer_late_ns(u64::MAX, false), u64::MAX);
 }
 
 /// IN-25: of all offers, an M is started for each with work, and if nobody else would hear from the

@@ -195,6 +195,14 @@ impl Watch {
     }
 }
 
+/// How late a timer may be before sysmon runs it. Where a hog would have to give way for it, that is
+/// the bound for wake-ups. If a reserved P rests, nobody has to: then it is just that the thread which
+/// waits for the timer was not woken in time, as by a kernel whose CPU sleeps in a virtual machine.
+#[must_use]
+pub const fn timer_late_ns(wake_up_ns: u64, reserved_at_rest: bool) -> u64 {
+    if reserved_at_rest { wake_up_ns / 4 } else { wake_up_ns }
+}
+
 /// A P that its M must give away.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {

@@ -207,6 +207,7 @@ impl Sched {
             }
             until = again;
         }
+        self.watch_waiter(until);
         let wait = if self.phase() == Phase::Stopped {
             Wait::No
         } else if until == NEVER {

@@ -442,7 +442,8 @@ impl<'a> Sysmon<'a> {
         let late = sched.config.wake_up_ns;
         let polled_ns = sched.poll.last_ns();
         let unattended = polled_ns.is_some() || sched.idle.count() == 0;
-        if unattended && sched.earliest_timer_hint().saturating_add(late) <= now {
+        let timer_late = sched.timer_late_ns();
+        if unattended && sched.earliest_timer_hint().saturating_add(timer_late) <= now {
             sched.run_all_timers(&mut woken);
         }
         let gets_on = self.gets_on(now);
@@ -454,7 +455,8 @@ impl<'a> Sysmon<'a> {
         if !woken.is_empty() {
             sched.inject_without_p(woken);
             // They have waited already.
-            self.urgent_since_ns = Some(now.saturating_sub(late));
+            self.urgent_since_ns =
+                Some(now.saturating_sub(if is_late { late } else { timer_late }));
         }
         if sched.idle.count() != 0 {
             self.urgent_since_ns = None;
@@ -468,12 +470,13 @@ impl<'a> Sysmon<'a> {
             self.urgent_since_ns = None;
             return;
         }
-        let since = *self.urgent_since_ns.get_or_insert(now);
+        let mut since = *self.urgent_since_ns.get_or_insert(now);
         if now - since >= late {
+            since = now;
             self.urgent_since_ns = Some(now);
             self.preempt_longest(now);
         }
-        self.next_slice_ns = self.next_slice_ns.min(now + late);
+        self.next_slice_ns = self.next_slice_ns.min(since + late);
     }
 
     /// The goroutine that has run longest gives way; one that was asked to lately comes last: the kernel
@@ -514,12 +517,25 @@ impl Sched {
     /// When sysmon has to look because nobody else may: at a timer, or whether somebody does.
     fn next_overdue(&self) -> u64 {
         if self.idle.count() == 0 {
-            return self.earliest_timer_hint().saturating_add(self.config.wake_up_ns);
+            return self.earliest_timer_hint().saturating_add(self.timer_late_ns());
         }
         if self.is_unattended() {
             return clock::now_ns().saturating_add(self.config.wake_up_ns);
         }
         NEVER
+    }
+
+    fn timer_late_ns(&self) -> u64 {
+        rules::timer_late_ns(self.config.wake_up_ns, self.idle.count_reserved() != 0)
+    }
+
+    /// Somebody waits in the poller until then, for a P that is reserved. If it may be woken late, sysmon
+    /// is to look soon after. The caller has fenced.
+    #[inline]
+    pub(super) fn watch_waiter(&self, until_ns: u64) {
+        if self.idle.count_reserved() != 0 && self.idle.count() == 0 && until_ns != NEVER {
+            self.bell.ring_before(until_ns.saturating_add(self.timer_late_ns()));
+        }
     }
 
     /// Whether every P rests.
