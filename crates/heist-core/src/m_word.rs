@@ -22,8 +22,7 @@
 //! and waits for the lock, under which the taker has finished. Outside the runtime the word has a
 //! sequence number, a new one each time: it tells a word that was left and entered again from one
 //! that was not left at all. Inside there is nothing to tell apart, because nobody takes a P there.
-//! So entering is one store that waits for no load; a word that was read and written on both ways
-//! made each call wait for the last one's stores.
+//! So entering is one store that needs no load.
 //!
 //! On Linux the light fence is a compiler fence and the heavy one is `membarrier`; where there is
 //! none, both are full fences. The model `loom_m_word` runs it with full fences.
