@@ -562,19 +562,16 @@ pub(crate) fn scavenge() -> (u64, bool) {
             warm_left |= !pool.warm.is_empty();
             idle
         };
-        let mut cold = List::new();
-        while let Some(slot) = idle.pop_front() {
-            // SAFETY: slots are never unmapped; a free stack's memory is in use by nobody.
-            unsafe {
-                let Slot { low, class, .. } = *slot.as_ref();
-                let guarded = GUARD_BYTES + class.reserve_bytes();
-                let usable = NonNull::new_unchecked((low + guarded) as *mut u8);
-                memory::discard(usable, class.bytes() - guarded);
-                returned += class.bytes() as u64;
-                cold.push_back(slot);
-            }
-        }
-        pool.lock().cold.append(&mut cold);
+        let usable = idle.iter().map(|slot| {
+            let guarded = GUARD_BYTES + slot.class.reserve_bytes();
+            returned += slot.class.bytes() as u64;
+            // SAFETY: a mapped address is not zero.
+            let low = unsafe { NonNull::new_unchecked((slot.low + guarded) as *mut u8) };
+            (low, slot.class.bytes() - guarded)
+        });
+        // SAFETY: a free stack's memory is in use by nobody.
+        unsafe { memory::discard_all(usable) };
+        pool.lock().cold.append(&mut idle);
     }
     (returned, warm_left)
 }

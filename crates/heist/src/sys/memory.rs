@@ -95,21 +95,28 @@ pub(crate) fn populate_all(ranges: Ranges) {
 }
 
 unsafe fn advise_all(ranges: Ranges, advice: libc::c_int) -> usize {
-    let Some(this_process) = this_process() else { return 0 };
     let n = ranges.n.min(RANGES_MAX);
-    let nothing = libc::iovec { iov_base: null_mut(), iov_len: 0 };
-    let mut list = [nothing; RANGES_MAX];
+    let mut list = [NO_RANGE; RANGES_MAX];
     for (i, range) in list[..n].iter_mut().enumerate() {
         range.iov_base = ranges.base.as_ptr().wrapping_add(i * ranges.stride).cast();
         range.iov_len = ranges.len;
     }
+    // SAFETY: passed on.
+    unsafe { advise_list(&list[..n], advice) / ranges.len }
+}
+
+const NO_RANGE: libc::iovec = libc::iovec { iov_base: null_mut(), iov_len: 0 };
+
+/// Answers for how many bytes, from the first range on, the kernel has followed the advice.
+unsafe fn advise_list(list: &[libc::iovec], advice: libc::c_int) -> usize {
+    let Some(this_process) = this_process() else { return 0 };
     let flags = 0;
     // SAFETY: the list lives until the call returns; the advice is the caller's responsibility.
     let done = unsafe {
         let call = libc::SYS_process_madvise;
-        libc::syscall(call, this_process, list.as_ptr(), n, advice, flags)
+        libc::syscall(call, this_process, list.as_ptr(), list.len(), advice, flags)
     };
-    usize::try_from(done).map_or(0, |bytes| bytes / ranges.len)
+    usize::try_from(done).unwrap_or(0)
 }
 
 /// A descriptor of this process, by which it can be named to the kernel.
@@ -150,13 +157,32 @@ pub(crate) unsafe fn guard_protect(base: NonNull<u8>, len: usize) -> bool {
     unsafe { libc::mprotect(base.as_ptr().cast(), len, libc::PROT_NONE) == 0 }
 }
 
-/// Gives the pages of a range back; it reads as zeroes afterwards. Guards stay.
+/// Gives the pages of ranges (address and length) back; they read as zeroes afterwards. Guards stay.
+/// In as few system calls as the kernel allows: each of them interrupts the other CPUs.
 ///
 /// # Safety
-/// Nothing in the range is in use.
-pub(crate) unsafe fn discard(base: NonNull<u8>, len: usize) {
-    // SAFETY: by the caller's promise.
-    unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_DONTNEED) };
+/// Nothing in the ranges is in use.
+pub(crate) unsafe fn discard_all(mut ranges: impl Iterator<Item = (NonNull<u8>, usize)>) {
+    loop {
+        let mut list = [NO_RANGE; RANGES_MAX];
+        let mut n = 0;
+        for (base, len) in ranges.by_ref().take(RANGES_MAX) {
+            list[n] = libc::iovec { iov_base: base.as_ptr().cast(), iov_len: len };
+            n += 1;
+        }
+        if n == 0 {
+            return;
+        }
+        // SAFETY: by the caller's promise.
+        let mut done = unsafe { advise_list(&list[..n], libc::MADV_DONTNEED) };
+        for range in &list[..n] {
+            if done < range.iov_len {
+                // SAFETY: as above.
+                unsafe { libc::madvise(range.iov_base, range.iov_len, libc::MADV_DONTNEED) };
+            }
+            done = done.saturating_sub(range.iov_len);
+        }
+    }
 }
 
 /// A growing array in pages of its own: for code that may not use the allocator.
