@@ -101,6 +101,26 @@ fn stacks_are_reused_over_rounds() {
     ended.succeeded();
 }
 
+/// The memory of stacks that nobody needs goes back to the system, all but what processors keep, and
+/// the stacks serve again.
+#[test]
+fn idle_stacks_are_given_back() {
+    let ended = child::run("idle_stacks_are_given_back", || {
+        let n = 5000;
+        let rt = matrix::plain(2);
+        for _ in 0..2 {
+            rt.run(|| park(n, || ()));
+            let full = child::own_status("VmRSS");
+            matrix::eventually("cold stacks", || {
+                rt.metrics().get("/heist/stacks/cold:stacks").unwrap() > n * 9 / 10
+            });
+            let back = full.saturating_sub(child::own_status("VmRSS"));
+            assert!(back > n * 4 * 9 / 10, "{back} of {full} KiB were given back");
+        }
+    });
+    ended.succeeded();
+}
+
 /// Parked goroutines are unwound by the end of the runtime, however many.
 #[test]
 fn many_parked_goroutines_are_unwound() {
