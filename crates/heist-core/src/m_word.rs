@@ -83,6 +83,8 @@ pub struct MWord {
     attention: AtomicU32,
     /// The number of the last stay outside the runtime, as a word in user code. The owner's.
     last: AtomicU64,
+    /// The stay that was marked, as a word in user code.
+    marked: AtomicU64,
 }
 
 impl MWord {
@@ -93,6 +95,7 @@ impl MWord {
             word: AtomicU64::new(Place::Runtime as u64),
             attention: AtomicU32::new(0),
             last: AtomicU64::new(Place::User as u64),
+            marked: AtomicU64::new(0),
         }
     }
 
@@ -120,6 +123,18 @@ impl MWord {
         // the runtime.
         self.last.store(next, Ordering::Relaxed);
         self.word.store(next ^ (Place::User as u64 ^ place as u64), Ordering::Release);
+    }
+
+    /// The owner marks the stay in user code that will begin when it leaves the runtime.
+    pub fn mark_next_stay(&self) {
+        let next = self.last.load(Ordering::Relaxed).wrapping_add(SEQ_ONE);
+        self.marked.store(next, Ordering::Relaxed);
+    }
+
+    /// The word as it is during the stay that was marked last.
+    #[must_use]
+    pub fn marked(&self) -> Stamp {
+        Stamp(self.marked.load(Ordering::Relaxed))
     }
 
     /// The flags.

@@ -32,8 +32,8 @@ impl FakeP {
     fn look_after(&mut self, nap_ns: u64, demand: Demand) -> Verdict {
         self.now_ns += nap_ns;
         let Self { now_ns, tick, began_ns, .. } = *self;
-        let stamp = self.word.stamp();
-        self.watch.look(Look { now_ns, tick, began_ns, stamp, slice_ns: QUANTUM_NS }, demand)
+        let (stamp, began) = (self.word.stamp(), self.word.marked());
+        self.watch.look(Look { now_ns, tick, began_ns, began, stamp, slice_ns: QUANTUM_NS }, demand)
     }
 
     /// Nothing to do: a slice is new, and is over in ten milliseconds.
@@ -193,9 +193,13 @@ fn a_slice_whose_beginning_is_known_is_counted_from_there() {
         let _ = p.look_after(0, SOMEBODY);
         p.began_ns = p.now_ns + 10 * MS - began_before_ns;
         p.tick = p.tick.wrapping_add(n_slices);
+        p.word.mark_next_stay();
+        p.go_to(Place::User);
         let begun_ns = if counts { p.began_ns } else { p.now_ns + 10 * MS };
         let verdict = p.look_after(10 * MS, SOMEBODY);
-        assert_eq!(verdict, Verdict::New { ends_ns: begun_ns + 10 * MS });
+        let ends_ns = begun_ns + 10 * MS;
+        let busy = Verdict::Busy { unmoved: true, ends_ns };
+        assert_eq!(verdict, if counts { busy } else { Verdict::New { ends_ns } });
         let verdict = p.look_after(MS, SOMEBODY);
         assert!(matches!(verdict, Verdict::Busy { ends_ns, .. } if ends_ns == begun_ns + 10 * MS));
         assert!(!p.watch.is_half_over(begun_ns + 5 * MS - 1, QUANTUM_NS));

@@ -59,8 +59,10 @@ pub struct Look {
     /// Its tick.
     pub tick: u32,
     /// When a goroutine last began a slice on it that had been stopped before: that is written down,
-    /// where others just begin.
+    /// where others just begin. And the word of its M at that moment.
     pub began_ns: u64,
+    /// See there.
+    pub began: Stamp,
     /// The word of its M.
     pub stamp: Stamp,
     /// How long a slice of the goroutine on it is.
@@ -147,19 +149,23 @@ impl Watch {
     ///
     /// A slice is over when the tick has been the same for its length; that matters only if somebody
     /// waits. It began when it was first seen, unless it is the only one that began since the last look
-    /// and it was written down when. A blocking call is left alone at first sight, unless the slice is
+    /// and it was written down when: then this is as if somebody had looked at that moment too. A blocking call is left alone at first sight, unless the slice is
     /// over. After that its P is taken, unless nothing waits there, others are free to find whatever
     /// comes, and it was first seen less than 10 ms ago.
     #[doc(alias = "retake")]
     pub fn look(&mut self, look: Look, demand: Demand) -> Verdict {
-        let Look { now_ns, tick, began_ns, stamp, slice_ns } = look;
+        let Look { now_ns, tick, began_ns, began, stamp, slice_ns } = look;
         let looked_ns = std::mem::replace(&mut self.looked_ns, now_ns);
         if self.tick != Some(tick) {
             let one = self.tick == Some(tick.wrapping_sub(1));
-            let since_ns = if one && began_ns > looked_ns { began_ns.min(now_ns) } else { now_ns };
-            let (tick, call) = (Some(tick), stamp);
-            *self = Self { tick, since_ns, looked_ns: now_ns, stamp, call, call_ns: now_ns };
-            return Verdict::New { ends_ns: since_ns.saturating_add(slice_ns) };
+            let known = one && began_ns > looked_ns;
+            let (since_ns, stamp) =
+                if known { (began_ns.min(now_ns), began) } else { (now_ns, stamp) };
+            let (tick, call, call_ns) = (Some(tick), stamp, since_ns);
+            *self = Self { tick, since_ns, looked_ns: now_ns, stamp, call, call_ns };
+            if !known {
+                return Verdict::New { ends_ns: since_ns.saturating_add(slice_ns) };
+            }
         }
         let unmoved = self.stamp == stamp;
         self.stamp = stamp;
@@ -170,6 +176,12 @@ impl Watch {
             Place::User if !demand.anywhere => Verdict::Leave,
             Place::User => Verdict::Busy { unmoved, ends_ns },
         }
+    }
+
+    /// Whether this is another slice than the one that was last seen.
+    #[must_use]
+    pub fn is_new(&self, tick: u32) -> bool {
+        self.tick != Some(tick)
     }
 
     /// Whether more than half of the slice that was last seen is over.

@@ -16,8 +16,8 @@ use crate::sys::thread_state::ThreadStates;
 use heist_core::m_word::PREEMPT;
 use heist_core::policy::FORCE_PERIOD_NS;
 
-/// Asks the goroutine on `m` to let others run, and forces it if it does not listen. True if
-/// something was done.
+/// Asks the goroutine on `m` to let others run, and forces it if it does not listen. True if its
+/// thread will be interrupted.
 #[doc(alias = "preemptone")]
 pub(crate) fn request(
     sched: &Sched,
@@ -28,19 +28,20 @@ pub(crate) fn request(
 ) -> bool {
     m.word.call_attention(PREEMPT);
     if !sched.config.forced_preemption || now - *forced_ns < FORCE_PERIOD_NS {
-        return true;
+        return false;
     }
     if !sched.has_taker() {
         // Somebody must be there to take the P; the goroutine may own the allocator's lock, so
         // making a thread may have to wait for it.
         sched.helper.ask_for_spare();
-        return true;
+        return false;
     }
     // Not one that sleeps in a system call: it would be interrupted, and it uses no CPU.
-    if states.is_running(m.tid()) {
+    let runs = states.is_running(m.tid());
+    if runs {
         *forced_ns = now;
         sched.stats.signals.add_shared(1);
         thread::interrupt(m.tid());
     }
-    true
+    runs
 }

@@ -21,11 +21,14 @@ pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) -> bool {
     if m.word.attention() & (PREEMPT | STOP) == 0 {
         return false;
     }
-    if interrupted.in_another_handler(m.blocked.get()) || m.word.stamp().place() != Place::User {
+    if m.word.stamp().place() != Place::User {
         return true;
     }
-    if m.current().is_some_and(|gp| gp.may_be_forced()) {
+    let may_be_stopped = !interrupted.in_another_handler(m.blocked.get());
+    if may_be_stopped && m.current().is_some_and(|gp| gp.may_be_forced()) {
         stop(m);
+    } else {
+        m.sched().expect_no_hog();
     }
     true
 }
@@ -51,6 +54,7 @@ fn stop(m: &M) {
     let Some(taker) = next.or_else(|| sched.find_taker(&mut locked, m.p())) else {
         drop(locked);
         sched.helper.ask_for_spare();
+        sched.expect_no_hog();
         return go_on(m);
     };
     m.word.clear_attention(PREEMPT);
@@ -65,6 +69,9 @@ fn stop(m: &M) {
     // SAFETY: the taker was idle, or waits for its goroutine's turn; this thread took it off the
     // list.
     unsafe { sched.hand_over(taker, pp, crate::sched::wake::Start::Working) };
+    if next.is_none() {
+        sched.expect_no_hog();
+    }
     sched.wait_for_turn(m);
     go_on(m);
 }

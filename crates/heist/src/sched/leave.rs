@@ -19,6 +19,7 @@ pub(crate) fn with_attention(m: NonNull<M>) {
     {
         here.word.clear_attention(PREEMPT);
         here.p().stats.preempted.bump();
+        here.sched().expect_no_hog();
         // Only parks move a goroutine to another thread; this may be any call, made while user code
         // holds a thread-local. So it comes back to this M.
         bound::bind(here, gp);

@@ -12,6 +12,7 @@
 //! the allocator's lock, and whoever waits for that with a P in hand waits for ever. What needs
 //! any of it goes to the helper thread.
 
+pub(crate) mod bell;
 pub(crate) mod body;
 pub(crate) mod bound;
 pub(crate) mod cancel;
@@ -203,7 +204,7 @@ pub(crate) struct Sched {
     /// Counts what happens without a P.
     pub(crate) stats: CachePadded<Shard>,
     pub(crate) helper: helper::Mailbox,
-    pub(crate) bell: sysmon::Bell,
+    pub(crate) bell: bell::Bell,
     pub(crate) poll: CachePadded<poll::PollGate>,
 }
 
@@ -268,7 +269,7 @@ impl Sched {
             ids: CachePadded::new(AtomicU64::new(0)),
             stats: CachePadded::new(Shard::default()),
             helper: helper::Mailbox::new(),
-            bell: sysmon::Bell::new(),
+            bell: bell::Bell::new(),
             config,
         })
     }

@@ -100,7 +100,11 @@ impl Sched {
         gp.status.transition(Status::Runnable, Status::Running);
         // After a stop of the world it goes on with what is left of its slice.
         if m.stopped_p.replace(null()).is_null() {
+            m.word.mark_next_stay();
             m.p().begin_slice(clock::now_ns());
+            if !gp.has_flag(g::HOG) {
+                self.expect_no_hog();
+            }
         }
     }
 }

@@ -17,108 +17,20 @@ use super::{Detail, Phase, Sched};
 use crate::current::NoAllocation;
 use crate::gmp::{M, P, g};
 use crate::preempt;
-use crate::sys::futex::Kernel;
 use crate::sys::membarrier::heavy_fence;
 use crate::sys::thread_state::ThreadStates;
 use crate::sys::{clock, stopwatch, thread};
 use heist_core::list::List;
 use heist_core::m_word::{PREEMPT, Place, Stamp};
-use heist_core::note::Futex;
 use heist_core::policy::sysmon::{self as rules, Demand, Look, Naps, Verdict};
 use heist_core::policy::{
     FORCE_PERIOD_NS, GOT_ON_NS, NETWORK_LATE_NS, PLESS_CPU_NS, PLESS_LOOKS, PLESS_PERIOD_NS,
-    PROCS_CHECK_NS, PROCS_MAX, SYSMON_NAP_GETS_ON_NS, SYSMON_NAP_MAX_NS, SYSMON_REST_NS,
+    PROCS_CHECK_NS, PROCS_MAX, SYSMON_NAP_GETS_ON_NS, SYSMON_NAP_MAX_NS, SYSMON_NAP_WANTED_NS,
+    SYSMON_REST_NS,
 };
-use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
+use heist_core::sync::Ordering;
 use heist_core::timer_heap::NEVER;
 use std::ptr::null;
-use std::time::Duration;
-
-/// How others reach sysmon when it sleeps.
-pub(crate) struct Bell {
-    /// It sleeps for good.
-    asleep: AtomicU32,
-    /// It naps; set to end the nap.
-    nap: AtomicU32,
-    /// Until when it naps.
-    until_ns: AtomicU64,
-    /// Whether it naps because every P rests.
-    at_rest: AtomicU32,
-}
-
-impl Bell {
-    pub(crate) fn new() -> Self {
-        Self {
-            asleep: AtomicU32::new(0),
-            nap: AtomicU32::new(0),
-            until_ns: AtomicU64::new(0),
-            at_rest: AtomicU32::new(0),
-        }
-    }
-
-    /// Something will have to be looked at at this moment.
-    #[cold]
-    pub(crate) fn ring_before(&self, when_ns: u64) {
-        self.ring();
-        // ORDERING: the caller has fenced after it wrote what is to be seen; `nap` publishes, fences
-        // and looks.
-        if self.until_ns.load(Ordering::SeqCst) > when_ns {
-            self.until_ns.store(0, Ordering::Relaxed);
-            // ORDERING: SeqCst pairs with `nap`: a nap that begins after this does not begin.
-            self.nap.store(1, Ordering::SeqCst);
-            Kernel.wake(&self.nap);
-        }
-    }
-
-    /// Whether it naps because every P rested. Exact for who holds a P.
-    #[inline]
-    pub(crate) fn is_at_rest(&self) -> bool {
-        // ORDERING: Relaxed: `nap` writes it, fences and looks whether all Ps rest; the caller's P was
-        // taken from those by a read-modify-write before this.
-        self.at_rest.load(Ordering::Relaxed) != 0
-    }
-
-    /// Naps until `until_ns` or what `earlier` answers after that was published.
-    fn nap(&self, until_ns: u64, at_rest: bool, earlier: impl FnOnce() -> u64) {
-        self.at_rest.store(at_rest.into(), Ordering::Relaxed);
-        // ORDERING: see `ring_before`.
-        self.nap.store(0, Ordering::SeqCst);
-        self.until_ns.store(until_ns, Ordering::SeqCst);
-        heist_core::sync::fence(Ordering::SeqCst);
-        let until_ns = until_ns.min(earlier());
-        // Whoever rings for a later moment need not. Who has read the old value rings in vain.
-        self.until_ns.store(until_ns, Ordering::Relaxed);
-        let left = until_ns.saturating_sub(clock::now_ns());
-        if left != 0 {
-            Kernel.wait(&self.nap, 0, Some(Duration::from_nanos(left)));
-        }
-        self.until_ns.store(0, Ordering::Relaxed);
-        self.at_rest.store(0, Ordering::Relaxed);
-    }
-
-    /// A P is no longer at rest: somebody must watch it.
-    #[inline]
-    pub(crate) fn ring(&self) {
-        // ORDERING: SeqCst pairs with `sleep`: it says so before it counts the Ps at rest.
-        if self.asleep.load(Ordering::SeqCst) != 0 && self.asleep.swap(0, Ordering::SeqCst) != 0 {
-            Kernel.wake(&self.asleep);
-        }
-    }
-
-    /// Sleeps until rung, unless `still` answers false.
-    fn sleep(&self, still: impl FnOnce() -> bool) {
-        // ORDERING: see `ring`.
-        self.asleep.store(1, Ordering::SeqCst);
-        if still() {
-            // ORDERING: Acquire pairs with `ring`.
-            while self.asleep.load(Ordering::Acquire) != 0 {
-                Kernel.wait(&self.asleep, 1, None);
-            }
-        } else {
-            self.asleep.store(0, Ordering::Relaxed);
-        }
-    }
-}
 
 /// What sysmon remembers of a P since its last look.
 #[derive(Clone, Copy)]
@@ -316,16 +228,19 @@ impl<'a> Sysmon<'a> {
             let half_over = self.watches[id as usize].half_over;
             // SAFETY: Ms live until the runtime has stopped and sysmon has ended.
             if half_over && let Some(m) = unsafe { self.sched.p(id).m().as_ref() } {
-                self.end_slice(id, m, now);
+                self.end_slice(id, m, now, true);
             }
         }
     }
 
-    /// The goroutine on `m`, which holds the P `id`, has run for long enough.
-    fn end_slice(&mut self, id: u32, m: &M, now: u64) {
+    /// The goroutine on `m`, which holds the P `id`, has run for long enough. If it is a known hog that
+    /// will be interrupted, another one follows, or somebody rings (`Sched::expect_no_hog`).
+    fn end_slice(&mut self, id: u32, m: &M, now: u64, known: bool) {
         let forced_ns = &mut self.watches[id as usize].forced_ns;
-        preempt::request(self.sched, m, now, forced_ns, &mut self.states);
-        self.next_slice_ns = self.next_slice_ns.min(now + FORCE_PERIOD_NS);
+        let stops = preempt::request(self.sched, m, now, forced_ns, &mut self.states) && known;
+        self.suspects |= !stops;
+        let pause_ns = if stops { self.sched.config.quantum_ns } else { FORCE_PERIOD_NS };
+        self.next_slice_ns = self.next_slice_ns.min(now.saturating_add(pause_ns));
     }
 
     /// Looks at some of the threads that are in user code without a P. As long as they sleep in the
@@ -374,7 +289,11 @@ impl<'a> Sysmon<'a> {
         // one it is not suspected of blocking, and sysmon sleeps. Each look takes a CPU from a hog.
         let hog = m.current().filter(|gp| gp.has_flag(g::HOG));
         let began_ns = pp.began_ns();
-        let look = Look { now_ns: now, tick: pp.tick(), began_ns, stamp, slice_ns };
+        let began = m.word.marked();
+        let look = Look { now_ns: now, tick: pp.tick(), began_ns, began, stamp, slice_ns };
+        if watch.slice.is_new(look.tick) {
+            (watch.cpu_ns, watch.forced_ns) = (None, 0);
+        }
         let demand = sched.demand_for(pp);
         let gets_on = !pp.is_reserved && watch.slice.gets_on(now, look.tick);
         if gets_on {
@@ -383,7 +302,6 @@ impl<'a> Sysmon<'a> {
         watch.half_over = false;
         match watch.slice.look(look, demand) {
             Verdict::New { ends_ns } => {
-                (watch.cpu_ns, watch.forced_ns) = (None, 0);
                 if demand.anywhere {
                     if gets_on {
                         watch.cpu_ns = thread::cpu_ns(m.tid());
@@ -401,9 +319,11 @@ impl<'a> Sysmon<'a> {
                 if !unmoved && let Some(hog) = hog {
                     hog.clear_flag(g::HOG);
                 }
-                let known = unmoved && hog.is_some() && now < ends_ns;
+                let known = unmoved && hog.is_some();
+                // Its slice began when the last one's had ended, somewhat after sysmon saw to that.
+                let over = now >= ends_ns || known && now.saturating_add(slice_ns / 32) >= ends_ns;
                 self.suspects |= !known && now.saturating_sub(self.got_on_ns) >= GOT_ON_NS;
-                if unmoved && !known {
+                if unmoved && (over || !known) {
                     watch.cpu_ns = thread::cpu_ns(m.tid());
                     let slept = before.is_some() && before == watch.cpu_ns;
                     if slept && self.states.is_asleep(m.tid()) && sched.take_p(m, pp, stamp) {
@@ -411,12 +331,12 @@ impl<'a> Sysmon<'a> {
                         return true;
                     }
                 }
-                if now >= ends_ns {
+                if over {
                     if unmoved && let Some(gp) = m.current() {
                         gp.set_flag(g::HOG);
                     }
                     self.slice_ended = true;
-                    self.end_slice(id, m, now);
+                    self.end_slice(id, m, now, known);
                 } else {
                     watch.half_over = known && watch.slice.is_half_over(now, slice_ns);
                     self.next_slice_ns = self.next_slice_ns.min(ends_ns);
@@ -536,6 +456,14 @@ impl Sched {
         if self.idle.count_reserved() != 0 && self.idle.count() == 0 && until_ns != NEVER {
             self.bell.ring_before(until_ns.saturating_add(self.timer_late_ns()));
         }
+    }
+
+    /// A goroutine runs, or goes on, where a known hog was to be followed by another: sysmon, which
+    /// relied on that, is to look soon.
+    pub(crate) fn expect_no_hog(&self) {
+        // ORDERING: as everybody's who rings.
+        heist_core::sync::fence(Ordering::SeqCst);
+        self.bell.ring_before(clock::now_ns().saturating_add(SYSMON_NAP_WANTED_NS));
     }
 
     /// Whether every P rests.
