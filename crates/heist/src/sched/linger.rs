@@ -5,6 +5,11 @@
 //! stay awake. How long it is worth it shows when an M is woken: a short sleep was one too many, so
 //! the next linger is longer; a long one was right, so it is shorter. A program that rests pays for
 //! a microsecond.
+//!
+//! Who lingers for longer while goroutines wait for the network gives its CPU to any thread that waits
+//! for one, again and again. With as many Ps as CPUs that thread may well be the one for whose work it
+//! lingers: the client of a server, or another M that was driven from its CPU in the middle of its
+//! queue. If nobody waits, the call returns at once. A client that is let finish sends many requests, of which none has to wake anybody.
 
 use super::Sched;
 use super::find_runnable::Found;
@@ -37,11 +42,15 @@ impl Sched {
     /// Looks for a while whether work appears. Once per search: a busy P whose `run_next` is never
     /// there to be taken must not keep a thief awake.
     pub(crate) fn linger(&self) -> Found {
-        let until = clock::now_ns() + self.linger.0.load(Ordering::Relaxed);
+        let linger_ns = self.linger.0.load(Ordering::Relaxed);
+        let gives_way = linger_ns > policy::LINGER_MIN_NS && self.poll.has_waiters();
+        let until = clock::now_ns() + linger_ns;
         let until = until.min(self.earliest_timer_hint());
         loop {
-            for _ in 0..PAUSES_PER_LOOK {
-                std::hint::spin_loop();
+            if gives_way {
+                std::thread::yield_now();
+            } else {
+                (0..PAUSES_PER_LOOK).for_each(|_| std::hint::spin_loop());
             }
             if self.global_len().get() != 0
                 || self.stop.pending()
@@ -50,7 +59,8 @@ impl Sched {
                 return Found::Retry;
             }
             if clock::now_ns() >= until {
-                return Found::Nothing;
+                // Whoever had the CPU may have sent something.
+                return if gives_way { Found::Retry } else { Found::Nothing };
             }
         }
     }
