@@ -35,7 +35,7 @@ impl Log {
 }
 
 fn one_processor(quantum: Duration, forced: bool) -> Arc<Runtime> {
-    let builder = Runtime::builder().procs(1).quantum(quantum).forced_preemption(forced);
+    let builder = Runtime::builder().procs(1).exact_quantum(quantum).forced_preemption(forced);
     Arc::new(matrix::start(builder.wake_up_bound(LONG)))
 }
 
