@@ -149,9 +149,11 @@ impl Watch {
     ///
     /// A slice is over when the tick has been the same for its length; that matters only if somebody
     /// waits. It began when it was first seen, unless it is the only one that began since the last look
-    /// and it was written down when: then this is as if somebody had looked at that moment too. A blocking call is left alone at first sight, unless the slice is
-    /// over. After that its P is taken, unless nothing waits there, others are free to find whatever
-    /// comes, and it was first seen less than 10 ms ago.
+    /// and it was written down when: then this is as if somebody had looked at that moment too.
+    ///
+    /// A blocking call is left alone at first sight, unless the slice is over. After that its P is
+    /// taken, unless nothing waits there, others are free to find whatever comes, and it was first seen
+    /// less than 10 ms ago.
     #[doc(alias = "retake")]
     pub fn look(&mut self, look: Look, demand: Demand) -> Verdict {
         let Look { now_ns, tick, began_ns, began, stamp, slice_ns } = look;

@@ -9,7 +9,8 @@
 //! Who lingers for longer while goroutines wait for the network gives its CPU to any thread that waits
 //! for one, again and again. With as many Ps as CPUs that thread may well be the one for whose work it
 //! lingers: the client of a server, or another M that was driven from its CPU in the middle of its
-//! queue. If nobody waits, the call returns at once. A client that is let finish sends many requests, of which none has to wake anybody.
+//! queue. If nobody waits, the call returns at once. A client that is let finish sends many requests,
+//! of which none has to wake anybody.
 
 use super::Sched;
 use super::find_runnable::Found;
