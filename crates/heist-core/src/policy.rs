@@ -111,6 +111,17 @@ pub const fn wait_for_timer(now: u64, until: u64, short_waits: u32) -> (u64, u32
     (now.saturating_add(DENSE_WAIT_NS), short_waits)
 }
 
+/// How many of so many stacks, which nobody needed for a second, have their memory given back: an eighth
+/// of many, all of few. A program that needs them every few seconds keeps most: to give a page back and
+/// to get a fresh one costs more than all else that a goroutine does.
+#[must_use]
+pub const fn stacks_to_give_back(idle: u32) -> u32 {
+    const FEW: u32 = 1024;
+    let eighth = idle.div_ceil(8);
+    let most = if eighth > FEW { eighth } else { FEW };
+    if idle < most { idle } else { most }
+}
+
 /// How often a goroutine that does not listen is forced.
 pub const FORCE_PERIOD_NS: u64 = 1_000_000;
 

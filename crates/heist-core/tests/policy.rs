@@ -3,7 +3,7 @@
 
 use heist_core::policy::{
     GLOBAL_BATCH_MAX, GLOBAL_CHECK_TICKS, LOCK_SPIN_PAUSES, LOCK_SPINS, RING_CAPACITY, STEAL_TRIES,
-    global_batch, global_first, may_spin, may_spin_for_lock,
+    global_batch, global_first, may_spin, may_spin_for_lock, stacks_to_give_back,
 };
 use heist_core::rng::Rng;
 
@@ -154,4 +154,18 @@ fn the_deadlock_formula() {
         }
         assert!(!nobody_else(None, ours));
     }
+}
+
+/// Few idle stacks go back at once, many an eighth at a time, and none is kept for ever.
+#[test]
+fn idle_stacks_go_back_bit_by_bit() {
+    let given = [0, 1, 1024, 1025, 8192, 8200, 1_000_000].map(stacks_to_give_back);
+    assert_eq!(given, [0, 1, 1024, 1024, 1024, 1025, 125_000]);
+    assert_eq!(stacks_to_give_back(u32::MAX), 1 << 29);
+    let mut left = 1_000_000;
+    let periods = (0..).take_while(|_| {
+        left -= stacks_to_give_back(left);
+        left > 0
+    });
+    assert_eq!(periods.count(), 43);
 }

@@ -20,6 +20,7 @@ use crate::sys::memory::{self, Ranges};
 use corosensei::stack::{Stack as CoroStack, StackPointer};
 use heist_core::list::{Link, Linked, List};
 use heist_core::lock_rank::Rank;
+use heist_core::policy;
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
 use std::cell::Cell;
 use std::num::NonZeroUsize;
@@ -556,7 +557,7 @@ pub(crate) fn scavenge() -> (u64, bool) {
     for pool in &POOLS {
         let mut idle = {
             let mut pool = pool.lock();
-            let n = pool.idle_warm;
+            let n = policy::stacks_to_give_back(pool.idle_warm);
             let idle = pool.warm.split_front(n);
             pool.idle_warm = pool.warm.len();
             warm_left |= !pool.warm.is_empty();
