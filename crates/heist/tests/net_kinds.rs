@@ -14,46 +14,41 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Datagrams to a socket that waits, from one that does not.
+/// Datagrams to a socket that waits, from one that does not; and to one that is closed. In a process of
+/// its own: a child of another test, between its fork and its program, would have that one open still.
 #[test]
 fn datagrams_arrive() {
-    matrix::run(|| {
-        let server = Arc::new(UdpSocket::bind("127.0.0.1:0").expect("binds"));
-        let address = server.local_addr().expect("bound");
-        let echo = {
-            let server = Arc::clone(&server);
-            heist::go(move || {
-                let mut buffer = [0; 64];
-                while let Ok((n, from)) = server.recv_from(&mut buffer) {
-                    server.send_to(&buffer[..n], from).expect("sends");
-                }
-            })
-        };
-        let client = UdpSocket::bind("127.0.0.1:0").expect("binds");
-        client.connect(address).expect("connects");
-        assert_eq!(client.peer_addr().expect("connected"), address);
-        let mut buffer = [0; 64];
-        for i in 0..20u8 {
-            client.send(&[i; 10]).expect("sends");
-            assert_eq!(client.peek(&mut buffer).expect("peeks"), 10);
-            assert_eq!(client.recv(&mut buffer).expect("receives"), 10);
-            assert_eq!(buffer[..10], [i; 10]);
-        }
-        server.close().expect("closes");
-        echo.join().expect("ends well");
-        // Nobody is there any more: the system tells at the next call. Other tests start processes,
-        // and one that has not executed its program yet has the socket open still: what is sent then
-        // disappears in it.
-        client.set_read_timeout(Some(Duration::from_millis(20))).expect("sets");
-        let refused = loop {
-            let answer = client.send(b"x").and_then(|_| client.recv(&mut buffer));
-            let error = answer.expect_err("nobody answers");
-            if error.kind() != ErrorKind::TimedOut {
-                break error;
+    child::run("datagrams_arrive", || matrix::run(exchange_datagrams)).succeeded();
+}
+
+fn exchange_datagrams() {
+    let server = Arc::new(UdpSocket::bind("127.0.0.1:0").expect("binds"));
+    let address = server.local_addr().expect("bound");
+    let echo = {
+        let server = Arc::clone(&server);
+        heist::go(move || {
+            let mut buffer = [0; 64];
+            while let Ok((n, from)) = server.recv_from(&mut buffer) {
+                server.send_to(&buffer[..n], from).expect("sends");
             }
-        };
-        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-    });
+        })
+    };
+    let client = UdpSocket::bind("127.0.0.1:0").expect("binds");
+    client.connect(address).expect("connects");
+    assert_eq!(client.peer_addr().expect("connected"), address);
+    let mut buffer = [0; 64];
+    for i in 0..20u8 {
+        client.send(&[i; 10]).expect("sends");
+        assert_eq!(client.peek(&mut buffer).expect("peeks"), 10);
+        assert_eq!(client.recv(&mut buffer).expect("receives"), 10);
+        assert_eq!(buffer[..10], [i; 10]);
+    }
+    server.close().expect("closes");
+    echo.join().expect("ends well");
+    // Nobody is there any more: the system tells at the next call.
+    client.send(b"x").expect("sends");
+    let refused = client.recv(&mut buffer).expect_err("refused");
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
 }
 
 /// Connections and datagrams within the machine.

@@ -169,10 +169,9 @@ fn stack_memory_is_bounded_over_batches() {
             matrix::eventually("no stack in use", || {
                 rt.metrics().get("/heist/stacks/in-use:stacks") == Some(0)
             });
-            // One batch, what the processors keep, and the rest of a slab, which may be as large as all
-            // before it together and the first, of 64 MiB.
+            // One batch, what the processors keep, and the rest of a slab.
             let mapped = mapped_bytes(&rt) - before;
-            let most = 2 * (case.procs as u64 + 1) * 33 * (512 << 10) + (64 << 20);
+            let most = (case.procs as u64 + 1) * 33 * (512 << 10) + (64 << 20);
             assert!(mapped <= most, "{case}: {mapped} bytes for 33 stacks");
             let grown = child::own_status("VmRSS").saturating_sub(resident);
             let kept = case.procs as u64 * KEPT_KIB;

@@ -171,9 +171,7 @@ impl Claimed {
             Who::Thread(thread, _) => unsafe { Waiter::Thread(thread).wake(rt) },
         }
     }
-}
 
-impl Claimed {
     /// Wakes one that only wanted to know.
     #[cold]
     fn tell(self, rt: Option<&InRuntime>) {

@@ -40,10 +40,8 @@ pub(crate) use crate::sys::memory::PAGE_MAX_BYTES as GUARD_BYTES;
 const RESERVE_MAX_BYTES: usize = 64 << 10;
 const MIN_SHIFT: u32 = MIN_BYTES.trailing_zeros();
 const N_CLASSES: usize = (MAX_BYTES.trailing_zeros() - MIN_SHIFT + 1) as usize;
-/// Bytes mapped at first for stacks of a class; every further slab has twice as many, up to the most:
-/// to map one keeps all others out of the kernel's map of the process.
-const SLAB_FIRST_BYTES: usize = 64 << 20;
-const SLAB_MAX_BYTES: usize = 1 << 30;
+/// Bytes mapped at once for stacks of a class.
+const SLAB_BYTES: usize = 64 << 20;
 /// Stacks that one refill of a cache takes from the pool, or carves at the most: their guards are
 /// one system call, and their first pages another. It begins with few and doubles, so that a small
 /// program pays for few.
@@ -285,8 +283,7 @@ struct Pool {
     cold: List<Slot>,
     /// The fewest warm stacks since the helper last looked: so many were not needed.
     idle_warm: u32,
-    /// The size of the newest slab, or zero, and what is left of it.
-    slab_bytes: usize,
+    /// What is left of the newest slab.
     carve_low: usize,
     carve_slot: usize,
     carve_left: u32,
@@ -299,7 +296,6 @@ static POOLS: [Lock<Pool>; N_CLASSES] = [const {
             warm: List::new(),
             cold: List::new(),
             idle_warm: 0,
-            slab_bytes: 0,
             carve_low: 0,
             carve_slot: 0,
             carve_left: 0,
@@ -314,15 +310,14 @@ impl Pool {
         slot
     }
 
-    fn map_slab(&mut self, class: Class, bytes: usize) -> std::io::Result<()> {
-        let n = (bytes / class.bytes()).max(1);
+    fn map_slab(&mut self, class: Class) -> std::io::Result<()> {
+        let n = (SLAB_BYTES / class.bytes()).max(1);
         let slots = memory::map(n * size_of::<Slot>())?;
         let low = memory::map_stacks(n * class.bytes()).inspect_err(|_| {
             // SAFETY: just mapped, not used.
             unsafe { memory::unmap(slots, n * size_of::<Slot>()) };
         })?;
         MAPPED_BYTES.fetch_add((n * class.bytes()) as u64, Ordering::Relaxed);
-        self.slab_bytes = bytes;
         self.carve_low = low.as_ptr() as usize;
         self.carve_slot = slots.as_ptr() as usize;
         self.carve_left = n as u32;
@@ -332,9 +327,7 @@ impl Pool {
     /// Sets up to `want` never used stacks aside. Their guards are not in place yet.
     fn carve(&mut self, class: Class, want: u32) -> std::io::Result<List<Slot>> {
         if self.carve_left == 0 {
-            let larger = (2 * self.slab_bytes).clamp(SLAB_FIRST_BYTES, SLAB_MAX_BYTES);
-            // Address space may be limited.
-            self.map_slab(class, larger).or_else(|_| self.map_slab(class, SLAB_FIRST_BYTES))?;
+            self.map_slab(class)?;
         }
         let mut carved = List::new();
         for _ in 0..want.min(self.carve_left) {
