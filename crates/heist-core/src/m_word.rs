@@ -24,14 +24,16 @@
 //! that was not left at all. Inside there is nothing to tell apart, because nobody takes a P there.
 //! So entering is one store that needs no load.
 //!
-//! On Linux the light fence is a compiler fence and the heavy one is `membarrier`; where there is
-//! none, both are full fences. The model `loom_m_word` runs it with full fences.
+//! On Linux the light fence is a compiler fence and the heavy one is `membarrier`. Where there is
+//! none, both are full fences: then `attention` has the flag `FENCE` from the beginning, and who finds
+//! it there fences and reads again. So who has `membarrier` need not ask for it at every entry. The
+//! model `loom_m_word` runs both ways, with a full fence for the light one of the first.
 //!
 //! # Ordering
 //! Leaving is a Release store and the taker's read is an Acquire load: whoever takes the P sees
 //! what its owner did with it.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Where an M is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,8 @@ pub const PREEMPT: u32 = 2;
 pub const OVERFLOW: u32 = 4;
 /// The world stops: the goroutine waits where it is before it goes on.
 pub const STOP: u32 = 8;
+/// The light fence is none: who enters the runtime executes a full one. Never cleared.
+const FENCE: u32 = 16;
 
 /// The word and the flags of one M.
 #[derive(Debug)]
@@ -99,6 +103,12 @@ impl MWord {
         }
     }
 
+    /// The same, where the heavy fence is a fence of the taker alone.
+    #[must_use]
+    pub fn with_full_fences() -> Self {
+        Self { attention: AtomicU32::new(FENCE), ..Self::new() }
+    }
+
     /// The word at this moment.
     #[inline]
     #[must_use]
@@ -112,7 +122,18 @@ impl MWord {
     pub fn enter(&self, light_fence: impl FnOnce()) -> bool {
         self.word.store(Place::Runtime as u64, Ordering::Release);
         light_fence();
-        self.attention.load(Ordering::Relaxed) & TAKEN != 0
+        self.attention() & (TAKEN | FENCE) != 0 && self.is_taken()
+    }
+
+    /// Whether the P may be gone, after a fence if that is needed.
+    #[cold]
+    fn is_taken(&self) -> bool {
+        if self.attention() & FENCE != 0 {
+            // ORDERING: pairs with the heavy fence of the taker: it is between the store of the word and
+            // the next read of the flags.
+            fence(Ordering::SeqCst);
+        }
+        self.attention() & TAKEN != 0
     }
 
     /// The owner leaves the runtime for `place`.
@@ -153,7 +174,7 @@ impl MWord {
     #[inline]
     pub fn clear_attention(&self, flags: u32) {
         if self.attention() & flags != 0 {
-            self.attention.fetch_and(!flags, Ordering::AcqRel);
+            self.attention.fetch_and(!flags | FENCE, Ordering::AcqRel);
         }
     }
 

@@ -9,6 +9,7 @@ use loom::sync::{Arc, Mutex};
 /// What the scheduler lock protects, and the P, which its holder writes to without a lock.
 struct World {
     word: MWord,
+    light_fence: fn(),
     p_is_owners: Mutex<bool>,
     p: UnsafeCell<u32>,
 }
@@ -18,16 +19,15 @@ fn full_fence() {
 }
 
 impl World {
-    fn new() -> Self {
-        let word = MWord::new();
+    fn new(word: MWord, light_fence: fn()) -> Self {
         word.leave(Place::User);
-        Self { word, p_is_owners: Mutex::new(true), p: UnsafeCell::new(0) }
+        Self { word, light_fence, p_is_owners: Mutex::new(true), p: UnsafeCell::new(0) }
     }
 
     /// The owner calls into the runtime, uses its P if it has one, and goes back. False if the P is
     /// gone: then it would have to get another first.
     fn call(&self) -> bool {
-        let maybe_gone = self.word.enter(full_fence);
+        let maybe_gone = self.word.enter(self.light_fence);
         let mine = if maybe_gone {
             let owners = self.p_is_owners.lock().unwrap();
             self.word.clear_attention(TAKEN);
@@ -64,8 +64,18 @@ impl World {
 /// at the word again.
 #[test]
 fn owner_and_taker_never_share_the_p() {
-    loom::model(|| {
-        let world = Arc::new(World::new());
+    never_shared(|| World::new(MWord::new(), full_fence));
+}
+
+/// The same where there is no `membarrier`: the word itself sees to the fence.
+#[test]
+fn without_membarrier_they_never_share_it_either() {
+    never_shared(|| World::new(MWord::with_full_fences(), || ()));
+}
+
+fn never_shared(world: fn() -> World) {
+    loom::model(move || {
+        let world = Arc::new(world());
         let taker = {
             let world = Arc::clone(&world);
             loom::thread::spawn(move || world.take())

@@ -1,19 +1,37 @@
 //! Which M this thread is: the only thread-local of the runtime.
 //!
-//! The getter is never inlined. LLVM takes the address of a thread-local to be constant inside a
-//! function and would keep it across a park, after which the goroutine may be on another thread.
-//! A call that cannot be inlined computes it anew.
+//! LLVM takes the address of a thread-local to be constant inside a function and would keep it across
+//! a park, after which the goroutine may be on another thread. So the getter is an instruction that LLVM
+//! cannot see through, where there is one (`sys::slot`), and else a call that is never inlined: each
+//! finds the address anew.
 
 use crate::gmp::{G, M};
 use crate::sched::{Sched, leave};
-use crate::sys::membarrier::light_fence;
+use crate::sys::membarrier::no_fence;
+#[cfg(target_arch = "x86_64")]
+use crate::sys::slot;
 use heist_core::m_word::Place;
+#[cfg(debug_assertions)]
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::ptr::{NonNull, null};
+use std::ptr::NonNull;
 
-thread_local! {
-    static CURRENT: Cell<*const M> = const { Cell::new(null()) };
+/// The pointer of each thread.
+#[cfg(not(target_arch = "x86_64"))]
+mod slot {
+    thread_local! {
+        static CURRENT: std::cell::Cell<*const ()> = const { std::cell::Cell::new(std::ptr::null()) };
+    }
+
+    #[inline(never)]
+    pub(super) fn get() -> *const () {
+        CURRENT.get()
+    }
+
+    #[inline(never)]
+    pub(super) fn set(pointer: *const ()) {
+        CURRENT.set(pointer);
+    }
 }
 
 #[cfg(debug_assertions)]
@@ -35,15 +53,14 @@ enum Allocation {
 }
 
 /// The M of this thread, null on threads that are not ours.
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn m() -> *const M {
-    CURRENT.with(Cell::get)
+    slot::get().cast()
 }
 
 /// Makes this thread an M, or with null a plain thread again.
-#[inline(never)]
 pub(crate) fn set_m(m: *const M) {
-    CURRENT.with(|current| current.set(m));
+    slot::set(m.cast());
 }
 
 /// The runtime locks this thread holds.
@@ -110,7 +127,7 @@ pub(crate) fn enter() -> Option<InRuntime> {
     let m = NonNull::new(m().cast_mut())?;
     // SAFETY: the M of the calling thread is alive.
     let here = unsafe { m.as_ref() };
-    if here.word.enter(light_fence) {
+    if here.word.enter(no_fence) {
         here.sched().regain_p(here);
     }
     Some(InRuntime { m, _not_send: PhantomData })

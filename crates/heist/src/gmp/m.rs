@@ -18,6 +18,7 @@ use super::shown::{ShownFlag, ShownPointer};
 use super::{G, P};
 use crate::sched::Sched;
 use crate::sys::doorbell::Doorbell;
+use crate::sys::membarrier::is_asymmetric;
 use crate::sys::signal::Blocked;
 use heist_core::list::{DoubleLink, DoublyLinked};
 use heist_core::m_word::{MWord, Place, Stamp};
@@ -181,7 +182,7 @@ unsafe impl DoublyLinked for M {
 impl M {
     pub(crate) fn new(sched: NonNull<Sched>, id: u32) -> Self {
         Self {
-            word: MWord::new(),
+            word: if is_asymmetric() { MWord::new() } else { MWord::with_full_fences() },
             p: AtomicPtr::new(null_mut()),
             cur: AtomicPtr::new(null_mut()),
             request: Cell::new(Request::Exit),

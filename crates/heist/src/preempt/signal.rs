@@ -7,7 +7,7 @@
 use crate::current;
 use crate::gmp::M;
 use crate::sched::bound;
-use crate::sys::membarrier::light_fence;
+use crate::sys::membarrier::no_fence;
 use crate::sys::signal::Interrupted;
 use heist_core::m_word::{PREEMPT, Place, STOP};
 use heist_core::policy::DOORBELLS_MAX;
@@ -36,7 +36,7 @@ pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) -> bool {
 /// Gives the P away and sleeps until it is this goroutine's turn again.
 fn stop(m: &M) {
     let sched = m.sched();
-    if m.word.enter(light_fence) {
+    if m.word.enter(no_fence) {
         // The P is gone, or being taken: this thread looked asleep. Nothing to give, but to wait for.
         m.word.clear_attention(PREEMPT);
         sched.regain_p(m);

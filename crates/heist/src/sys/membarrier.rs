@@ -21,11 +21,23 @@ pub(crate) fn prepare() {
     }
 }
 
+/// Whether the heavy fence makes other threads pass one, so that they need none of their own. To be
+/// asked after [`prepare`].
+pub(crate) fn is_asymmetric() -> bool {
+    MODE.load(Ordering::Relaxed) == ASYMMETRIC
+}
+
+/// The frequent side, for who has asked [`is_asymmetric`] once and for all.
+#[inline(always)]
+pub(crate) fn no_fence() {
+    // ORDERING: pairs with `heavy_fence`, which makes this thread execute a full one.
+    compiler_fence(Ordering::SeqCst);
+}
+
 /// The frequent side.
 #[inline(always)]
 pub(crate) fn light_fence() {
-    // ORDERING: pairs with `heavy_fence`, which makes this thread execute a full one.
-    compiler_fence(Ordering::SeqCst);
+    no_fence();
     if MODE.load(Ordering::Relaxed) != ASYMMETRIC {
         ordinary_fence();
     }

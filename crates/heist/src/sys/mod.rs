@@ -15,6 +15,8 @@ pub(crate) mod memory;
 pub(crate) mod notify;
 pub(crate) mod poll;
 pub(crate) mod signal;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod slot;
 pub(crate) mod stderr;
 pub(crate) mod stopwatch;
 pub(crate) mod thread;

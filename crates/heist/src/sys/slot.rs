@@ -1,0 +1,90 @@
+//! One pointer of each thread, read by two instructions that LLVM cannot see through.
+//!
+//! A thread-local of the language would do, but for one thing: LLVM takes its address to be constant
+//! inside a function, and a function that parks goes on another thread. So the getter had to be a call
+//! that is never inlined. Here the address is the assembler's business: it is found anew each time.
+//!
+//! The variable is of the "initial executable" kind: its distance from the thread's pointer is the same
+//! for all threads, and known when the program has been loaded. A program linked as one piece has it as
+//! a constant in the instruction. A library that is loaded later takes the eight bytes from the room that
+//! the C library keeps for this. There is nothing to allocate on first use, so a signal handler may read
+//! it on any thread.
+
+use std::arch::{asm, global_asm};
+
+/// The name of the variable. Two versions of this crate may meet in one program.
+macro_rules! variable {
+    () => {
+        concat!(
+            "heist_current_m_",
+            env!("CARGO_PKG_VERSION_MAJOR"),
+            "_",
+            env!("CARGO_PKG_VERSION_MINOR"),
+            "_",
+            env!("CARGO_PKG_VERSION_PATCH")
+        )
+    };
+}
+
+global_asm!(
+    concat!(".pushsection .tbss.", variable!(), ", \"awT\", @nobits"),
+    ".p2align 3",
+    concat!(".globl ", variable!()),
+    concat!(".hidden ", variable!()),
+    concat!(".type ", variable!(), ", @tls_object"),
+    concat!(".size ", variable!(), ", 8"),
+    concat!(variable!(), ":"),
+    ".zero 8",
+    ".popsection",
+);
+
+/// The pointer of this thread, null if it was never set.
+#[inline(always)]
+pub(crate) fn get() -> *const () {
+    let pointer;
+    // SAFETY: reads the calling thread's own variable, which lives as long as the thread. Not `pure`: it
+    // is read each time that this is executed.
+    unsafe {
+        asm!(
+            concat!("mov {0}, qword ptr [rip + ", variable!(), "@GOTTPOFF]"),
+            "mov {0}, qword ptr fs:[{0}]",
+            out(reg) pointer,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    pointer
+}
+
+/// Sets it.
+pub(crate) fn set(pointer: *const ()) {
+    // SAFETY: as in `get`; nothing else writes to this variable.
+    unsafe {
+        asm!(
+            concat!("mov {1}, qword ptr [rip + ", variable!(), "@GOTTPOFF]"),
+            "mov qword ptr fs:[{1}], {0}",
+            in(reg) pointer,
+            out(reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::{null, without_provenance};
+
+    #[test]
+    fn each_thread_has_its_own() {
+        assert_eq!(get(), null());
+        set(without_provenance(1));
+        let other = std::thread::spawn(|| {
+            let before = get();
+            set(without_provenance(2));
+            (before, get()) == (null(), without_provenance(2))
+        });
+        assert!(other.join().unwrap());
+        assert_eq!(get(), without_provenance(1));
+        set(null());
+    }
+}
