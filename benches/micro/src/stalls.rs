@@ -32,7 +32,7 @@ pub fn measure(secs: u64, only: &[Figure]) -> Result<(), String> {
             Figure::Sysmon => sysmon_next_to_hogs(length)?,
             Figure::Ticker => ticker("a ticker next to hogs", Class::Normal, length),
             Figure::Latency => ticker("of the latency class", Class::Latency, length),
-            Figure::Throughput => throughput(length),
+            Figure::Throughput => throughput(length)?,
             Figure::Pauses => pauses(length),
         }
     }
@@ -165,35 +165,188 @@ fn ticker(name: &str, class: Class, length: Duration) {
     );
 }
 
-/// How much hogs get done when they are preempted, against when they are not: the same goroutines on
-/// the same number of Ps, in rounds that take turns.
-fn throughput(length: Duration) {
-    const ROUNDS: u32 = 5;
-    let once = |forced: bool, n: usize| {
+/// What hogs got done in a while.
+struct Work {
+    rounds: f64,
+    /// How long they computed, all together.
+    computed_secs: f64,
+    wall_secs: f64,
+    /// CPU time of the whole process.
+    cpu_secs: f64,
+    /// CPU time that the host of a virtual machine kept for others, of all CPUs.
+    stolen_secs: f64,
+}
+
+impl Work {
+    /// What `n` hogs get done on as many Ps as there are CPUs, once they have settled.
+    fn of_hogs(n: usize, forced: bool) -> Result<Self, String> {
+        const SETTLE: Duration = Duration::from_millis(45);
+        const WINDOW: Duration = Duration::from_millis(150);
         let rt = runtime(cpus(), forced);
-        let from = Instant::now();
-        let hogs = Hogs::start(&rt, n);
-        std::thread::sleep(length / ROUNDS);
-        hogs.end() as f64 / from.elapsed().as_secs_f64()
-    };
-    // Without preemption the first of them run to the end: as many as there are Ps.
-    let (mut with, mut without) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        without.push(once(false, cpus()));
-        with.push(once(true, 2 * cpus()));
+        let hogs = CountingHogs::start(&rt, n);
+        std::thread::sleep(SETTLE);
+        let now = || Ok::<_, String>((Instant::now(), hogs.sums(), cpu_time("")?, stolen_secs()?));
+        let before = now()?;
+        std::thread::sleep(WINDOW);
+        let after = now()?;
+        hogs.end();
+        Ok(Self {
+            rounds: (after.1.0 - before.1.0) as f64,
+            computed_secs: (after.1.1 - before.1.1) as f64 / 1e9,
+            wall_secs: (after.0 - before.0).as_secs_f64(),
+            cpu_secs: (after.2 - before.2).as_secs_f64(),
+            stolen_secs: after.3 - before.3,
+        })
     }
-    let median = |mut all: Vec<f64>| {
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2]
+
+    /// How many of them computed at each moment, on average.
+    fn computing(&self) -> f64 {
+        self.computed_secs / self.wall_secs
+    }
+
+    fn per_wall_sec(&self) -> f64 {
+        self.rounds / self.wall_secs
+    }
+
+    fn per_cpu_sec(&self) -> f64 {
+        self.rounds / self.cpu_secs
+    }
+}
+
+/// Hogs that tell how far they are while they run: each writes to a place of its own.
+///
+/// Rounds are no good measure on a virtual machine, whose CPUs are now fast and now slow. So each hog also
+/// looks at the clock all the time: the pauses between two looks in which it cannot have computed are
+/// those in which it was interrupted or stopped, and the rest is what it got.
+struct CountingHogs {
+    stop: Arc<AtomicBool>,
+    counts: Vec<Arc<Count>>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+#[repr(align(128))]
+struct Count {
+    rounds: AtomicU64,
+    computed_ns: AtomicU64,
+}
+
+impl Count {
+    fn hog(&self, stop: &AtomicBool) {
+        /// A round takes a hundredth of it.
+        const PAUSE: Duration = Duration::from_micros(10);
+        let (mut rounds, mut computed_ns) = (0, 0);
+        let mut last = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            (0..64).for_each(|i| {
+                std::hint::black_box(i);
+            });
+            let now = Instant::now();
+            let took = now - std::mem::replace(&mut last, now);
+            if took < PAUSE {
+                computed_ns += took.as_nanos() as u64;
+                self.computed_ns.store(computed_ns, Ordering::Relaxed);
+            }
+            rounds += 1;
+            self.rounds.store(rounds, Ordering::Relaxed);
+        }
+    }
+}
+
+impl CountingHogs {
+    fn start(rt: &Runtime, n: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let counts: Vec<_> = (0..n).map(|_| Arc::new(Count::default())).collect();
+        let hog = |count: &Arc<Count>| {
+            let (stop, count) = (Arc::clone(&stop), Arc::clone(count));
+            rt.handle().spawn(move || count.hog(&stop))
+        };
+        Self { handles: counts.iter().map(hog).collect(), counts, stop }
+    }
+
+    /// Rounds and nanoseconds.
+    fn sums(&self) -> (u64, u64) {
+        let sum = |of: fn(&Count) -> &AtomicU64| {
+            self.counts.iter().map(|count| of(count).load(Ordering::Relaxed)).sum()
+        };
+        (sum(|count| &count.rounds), sum(|count| &count.computed_ns))
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.handles.into_iter().for_each(|hog| hog.join().expect("it ends"));
+    }
+}
+
+/// CPU time that the host of a virtual machine has kept for others, of all CPUs.
+fn stolen_secs() -> Result<f64, String> {
+    /// Of the kernel's times for programs.
+    const TICKS_A_SECOND: f64 = 100.0;
+    let all = std::fs::read_to_string("/proc/stat").map_err(|e| format!("/proc/stat: {e}"))?;
+    let ticks = all.split_whitespace().nth(8).and_then(|ticks| ticks.parse::<f64>().ok());
+    Ok(ticks.ok_or("/proc/stat: no stolen time")? / TICKS_A_SECOND)
+}
+
+/// How much hogs get done when they are preempted, against as many as there are Ps that are not. Both
+/// take turns in short rounds, and each is compared with its neighbour: whatever else the machine does
+/// changes more slowly.
+fn throughput(length: Duration) -> Result<(), String> {
+    const A_PAIR: Duration = Duration::from_millis(400);
+    let n_pairs = (length.as_nanos() / A_PAIR.as_nanos()).max(3) as usize;
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for i in 0..n_pairs {
+        for forced in [i % 2 == 0, i % 2 != 0] {
+            if forced {
+                with.push(Work::of_hogs(2 * cpus(), true)?);
+            } else {
+                without.push(Work::of_hogs(cpus(), false)?);
+            }
+        }
+    }
+    let compare = |what: fn(&Work) -> f64| {
+        let pairs = with.iter().zip(&without);
+        Quartiles::of(pairs.map(|(with, without)| 100.0 * what(with) / what(without)).collect())
     };
-    let (with, without) = (median(with), median(without));
+    let time = compare(Work::computing);
+    println!("throughput of hogs      {:8.2} % of that without preemption", time.median);
+    println!("  {n_pairs} pairs, median (quartiles): time in which they compute {time},");
     println!(
-        "throughput of hogs      {:8.2} % of that without preemption ({:.0} against {:.0} million \
-         rounds a second)",
-        100.0 * with / without,
-        with / 1e6,
-        without / 1e6
+        "  rounds a second {}, rounds a second of CPU {}",
+        compare(Work::per_wall_sec),
+        compare(Work::per_cpu_sec)
     );
+    for (what, all) in [("with", &with), ("without", &without)] {
+        let mean = |of: fn(&Work) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+        println!(
+            "  {what:7}: {:.3} CPUs computed for hogs, {:.3} were used by the process, {:.3} taken by \
+             the host",
+            mean(Work::computing),
+            mean(|work| work.cpu_secs / work.wall_secs),
+            mean(|work| work.stolen_secs / work.wall_secs)
+        );
+    }
+    Ok(())
+}
+
+/// Where most values are.
+struct Quartiles {
+    first: f64,
+    median: f64,
+    third: f64,
+}
+
+impl Quartiles {
+    fn of(mut all: Vec<f64>) -> Self {
+        all.sort_by(f64::total_cmp);
+        let at = |quarters: usize| all[(all.len() - 1) * quarters / 4];
+        Self { first: at(1), median: at(2), third: at(3) }
+    }
+}
+
+impl std::fmt::Display for Quartiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.2} % ({:.2}..{:.2})", self.median, self.first, self.third)
+    }
 }
 
 /// set_procs from 1 to 16 and back, each millisecond, next to goroutines that compute, talk and sleep:
