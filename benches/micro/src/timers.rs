@@ -8,7 +8,7 @@ use crate::Repeat;
 /// One timer comes and one is due, beside `OTHERS` that wait at random times.
 pub fn heap<const OTHERS: usize>() -> Repeat {
     const SPAN: u32 = 1 << 30;
-    let mut heap = TimerHeap::new(Vec::with_capacity(OTHERS + 1));
+    let mut heap = TimerHeap::new(Vec::with_capacity(OTHERS / 4 + 2));
     let mut rng = Rng::new(1);
     let mut now = 0;
     for _ in 0..OTHERS {

@@ -11,16 +11,44 @@
 
 use std::cell::Cell;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The link that makes a type a node of a [`List`].
+///
+/// An element that is in no list may keep a number in it. Others may read that while the element is
+/// put into a list, and must then find out by themselves that what they read is none: so the link is
+/// atomic, though every access is a plain one.
 #[derive(Debug)]
-pub struct Link<T>(Cell<Option<NonNull<T>>>);
+pub struct Link<T>(AtomicPtr<T>);
 
 impl<T> Link<T> {
     /// A link that is in no list.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Cell::new(None))
+        Self(AtomicPtr::new(std::ptr::null_mut()))
+    }
+
+    #[inline]
+    fn get(&self) -> Option<NonNull<T>> {
+        NonNull::new(self.0.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn set(&self, next: Option<NonNull<T>>) {
+        self.0.store(next.map_or(std::ptr::null_mut(), NonNull::as_ptr), Ordering::Relaxed);
+    }
+
+    /// Keeps a number. The element is in no list, and going into one forgets it.
+    #[inline]
+    pub fn set_number(&self, number: u64) {
+        self.0.store(std::ptr::without_provenance_mut(number as usize), Ordering::Relaxed);
+    }
+
+    /// The number, if the element is in no list and was in none since it was set.
+    #[inline]
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.0.load(Ordering::Relaxed).addr() as u64
     }
 }
 
@@ -99,10 +127,10 @@ impl<T: Linked> List<T> {
     /// `element` is valid, in no list, and stays valid while it is in this one.
     pub unsafe fn push_back(&mut self, element: NonNull<T>) {
         // SAFETY: valid by the caller's promise.
-        unsafe { element.as_ref() }.link().0.set(None);
+        unsafe { element.as_ref() }.link().set(None);
         match self.tail.replace(element) {
             // SAFETY: elements of the list are valid.
-            Some(tail) => unsafe { tail.as_ref() }.link().0.set(Some(element)),
+            Some(tail) => unsafe { tail.as_ref() }.link().set(Some(element)),
             None => self.head = Some(element),
         }
         self.len += 1;
@@ -114,7 +142,7 @@ impl<T: Linked> List<T> {
     /// As for [`List::push_back`].
     pub unsafe fn push_front(&mut self, element: NonNull<T>) {
         // SAFETY: valid by the caller's promise.
-        unsafe { element.as_ref() }.link().0.set(self.head);
+        unsafe { element.as_ref() }.link().set(self.head);
         self.head = Some(element);
         if self.tail.is_none() {
             self.tail = Some(element);
@@ -127,7 +155,7 @@ impl<T: Linked> List<T> {
         let element = self.head?;
         // SAFETY: elements of the list are valid. The link is left as it is: it means nothing outside
         // of a list, and not writing it spares the cache line of an element that is only moved.
-        self.head = unsafe { element.as_ref() }.link().0.get();
+        self.head = unsafe { element.as_ref() }.link().get();
         if self.head.is_none() {
             self.tail = None;
         }
@@ -142,7 +170,7 @@ impl<T: Linked> List<T> {
         };
         match self.tail {
             // SAFETY: elements of the list are valid.
-            Some(tail) => unsafe { tail.as_ref() }.link().0.set(Some(first)),
+            Some(tail) => unsafe { tail.as_ref() }.link().set(Some(first)),
             None => self.head = Some(first),
         }
         self.tail = other.tail.take();
@@ -159,7 +187,7 @@ impl<T: Linked> List<T> {
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         // SAFETY: elements of the list are valid, and their links do not change while it is borrowed.
         let as_ref = |element: NonNull<T>| unsafe { &*element.as_ptr() };
-        std::iter::successors(self.head, move |&element| as_ref(element).link().0.get()).map(as_ref)
+        std::iter::successors(self.head, move |&element| as_ref(element).link().get()).map(as_ref)
     }
 
     /// Takes out the first element that `wanted` agrees to, among the first `limit`.
@@ -170,11 +198,11 @@ impl<T: Linked> List<T> {
             let element = at?;
             // SAFETY: elements of the list are valid.
             let here = unsafe { element.as_ref() };
-            let next = here.link().0.get();
+            let next = here.link().get();
             if wanted(here) {
                 match before {
                     // SAFETY: as above.
-                    Some(before) => unsafe { before.as_ref() }.link().0.set(next),
+                    Some(before) => unsafe { before.as_ref() }.link().set(next),
                     None => self.head = next,
                 }
                 if next.is_none() {
@@ -198,13 +226,15 @@ impl<T: Linked> List<T> {
         let Some(mut last) = self.head.filter(|_| n > 0) else { return Self::new() };
         for _ in 1..n {
             // SAFETY: elements of the list are valid, and there are more than `n`.
-            let Some(next) = (unsafe { last.as_ref() }).link().0.get() else {
+            let Some(next) = (unsafe { last.as_ref() }).link().get() else {
                 crate::throw!("List::split_front: {} counted, fewer found", self.len);
             };
             last = next;
         }
         // SAFETY: as above.
-        let rest = unsafe { last.as_ref() }.link().0.take();
+        let link = unsafe { last.as_ref() }.link();
+        let rest = link.get();
+        link.set(None);
         let front = Self { head: self.head, tail: Some(last), len: n };
         self.head = rest;
         self.len -= n;

@@ -154,13 +154,6 @@ impl StatusWord {
         (word & STATUS_MASK == Status::Waiting as u64).then_some(Ticket(word & !STATUS_MASK))
     }
 
-    /// Whether it waits with this ticket, sealed or not.
-    #[inline]
-    #[must_use]
-    pub fn waits_with(&self, ticket: Ticket) -> bool {
-        self.0.load(Ordering::Acquire) & !SEALED == ticket.0 | Status::Waiting as u64
-    }
-
     /// A goroutine that has not begun to live begins to wait: it is born when it is claimed.
     #[must_use]
     pub fn begin_unborn_wait(&self) -> Ticket {
@@ -259,6 +252,19 @@ impl StatusWord {
                 Err(_) => return false,
             }
         }
+    }
+
+    /// Claims the wait it is in, if that is one that `is_meant` agrees to and whose commit is over.
+    ///
+    /// `is_meant` may read what the goroutine's owner wrote before the wait began and nobody changes
+    /// while it lasts. If the wait is over meanwhile, that may be nonsense, and the claim fails.
+    #[inline]
+    #[must_use]
+    pub fn claim_if(&self, is_meant: impl FnOnce() -> bool) -> bool {
+        let word = self.0.load(Ordering::Acquire);
+        word & STATUS_MASK == Status::Waiting as u64
+            && is_meant()
+            && self.claim(Ticket(word & !STATUS_MASK))
     }
 
     /// Claims a goroutine that must be waiting for this caller alone.

@@ -5,13 +5,15 @@
 //! - `claim` by load and store instead of a CAS (two winners),
 //! - `enter_waiting` that keeps the old ticket (a late claimer hits the next wait),
 //! - the lock released before `begin_wait` (the wake-up is lost, IN-36),
-//! - `enter_waiting` or `waiting` without SeqCst (park and cancel miss each other).
+//! - `enter_waiting` or `waiting` without SeqCst (park and cancel miss each other),
+//! - `claim_if` that claims what it finds after `is_meant`, or loads the word with Relaxed; the due
+//!   time written after `begin_wait` (the clock ends the wrong wait, or misses its own).
 #![cfg(loom)]
 
 mod race;
 
 use heist_core::status::{Status, StatusWord, Ticket};
-use heist_core::sync::{AtomicU32, Ordering};
+use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -145,6 +147,75 @@ fn stale_ticket_does_not_reach_the_next_life() {
     late_claimer(|world| {
         world.status.transition(Status::Running, Status::Dead);
         world.status.transition(Status::Dead, Status::Waiting);
+    });
+}
+
+/// A timer of an earlier wait, against the goroutine that somebody woke and that waits again: until
+/// another time, so that the timer must leave it alone, or without the clock (`due` is never).
+fn stale_timer(due: u64) {
+    check(move |starts| {
+        let world = World::new();
+        let until = Arc::new(AtomicU64::new(1));
+        let first = world.park(1);
+        let [goes_on, fires] = [world.clone(), world.clone()];
+        let [sets, reads] = [until.clone(), until.clone()];
+        let (won, fired) = race(
+            starts,
+            move || {
+                let won = goes_on.claim(first);
+                if won {
+                    goes_on.status.transition(Status::Runnable, Status::Running);
+                    sets.store(due, Ordering::Relaxed);
+                    goes_on.park(2);
+                }
+                won
+            },
+            move || fires.status.claim_if(|| reads.load(Ordering::Relaxed) == 1),
+        );
+        assert!(won != fired, "one wait is claimed once, and the next one not at all");
+        let now = if won { Status::Waiting } else { Status::Runnable };
+        assert_eq!(world.status.get(), now);
+        // The next wait is ended by its own timer.
+        assert_eq!(world.status.claim_if(|| until.load(Ordering::Relaxed) == due), won);
+    });
+}
+
+/// IN-35: a timer whose wait is over does not end the next one.
+#[test]
+fn stale_timer_does_not_end_the_next_wait() {
+    stale_timer(2);
+}
+
+/// The same if the next wait has no timer.
+#[test]
+fn stale_timer_does_not_end_a_wait_without_one() {
+    stale_timer(u64::MAX);
+}
+
+/// A timer that finds its goroutine finds out until when it waits.
+#[test]
+fn a_timer_ends_its_own_wait() {
+    check(|starts| {
+        let world = World::new();
+        let until = Arc::new(AtomicU64::new(0));
+        let [parks, fires] = [world.clone(), world.clone()];
+        let [sets, reads] = [until.clone(), until];
+        let (_, fired) = race(
+            starts,
+            move || {
+                sets.store(7, Ordering::Relaxed);
+                parks.park(1)
+            },
+            move || {
+                // Without a lock between them: what it sees of the word is all it has.
+                let waits = fires.status.waiting().is_some();
+                let fired = fires.status.claim_if(|| reads.load(Ordering::Relaxed) == 7);
+                assert!(fired || !waits, "it waits, and the timer takes that for another wait");
+                fired
+            },
+        );
+        let now = if fired { Status::Runnable } else { Status::Waiting };
+        assert_eq!(world.status.get(), now);
     });
 }
 

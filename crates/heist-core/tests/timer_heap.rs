@@ -1,10 +1,10 @@
 //! The timer heap against a sorted list.
 #![cfg(not(loom))]
 
-use heist_core::timer_heap::{Entry, NEVER, TimerHeap};
+use heist_core::timer_heap::{Entry, NEVER, Siblings, TimerHeap};
 use proptest::prelude::*;
 
-type Heap = TimerHeap<u32, Vec<Entry<u32>>>;
+type Heap = TimerHeap<u32, Vec<Siblings<u32>>>;
 
 fn add(heap: &mut Heap, when: u64, what: u32) {
     assert!(heap.push(Entry { when, what }));
@@ -20,14 +20,14 @@ fn heap_of(whens: &[u64]) -> Heap {
 
 /// Everything due at `now`, in the order it comes out.
 fn due(heap: &mut Heap, now: u64) -> Vec<u32> {
-    std::iter::from_fn(|| heap.pop_due(now)).collect()
+    std::iter::from_fn(|| heap.pop_due(now)).map(|entry| entry.what).collect()
 }
 
 #[test]
 fn an_empty_heap_is_never_due() {
     let mut heap = heap_of(&[]);
     assert_eq!(heap.earliest(), NEVER);
-    assert_eq!(heap.pop_due(u64::MAX - 1), None);
+    assert_eq!(heap.pop_due(u64::MAX), None);
     assert_eq!(heap.earliest_live(|_| false), NEVER);
 }
 
@@ -42,7 +42,7 @@ fn nothing_comes_out_early() {
 #[test]
 fn stale_tops_are_dropped_and_the_live_one_counts() {
     let mut heap = heap_of(&[1, 2, 3, 4]);
-    assert_eq!(heap.earliest_live(|&what| what < 2), 3);
+    assert_eq!(heap.earliest_live(|entry| entry.what < 2), 3);
     assert_eq!(heap.len(), 2);
 }
 
@@ -54,7 +54,7 @@ fn cleaning_keeps_stale_entries_below_half() {
     for what in 0..100_000u32 {
         add(&mut heap, u64::from(what % 977), what);
         if heap.wants_cleaning() {
-            heap.clean(|what| !live(what));
+            heap.clean(|entry| !live(&entry.what));
             let n_live = what as usize / 100 + 1;
             assert_eq!(heap.len(), n_live, "clean at {what}");
         }
@@ -82,9 +82,9 @@ proptest! {
                 6..=8 => {
                     let earliest = model.iter().map(|&(when, _)| when).min();
                     match heap.pop_due(arg) {
-                        Some(what) => {
-                            let at = model.iter().position(|&(_, other)| other == what).unwrap();
-                            let (when, _) = model.swap_remove(at);
+                        Some(Entry { when, what }) => {
+                            let at = model.iter().position(|&other| other == (when, what)).unwrap();
+                            model.swap_remove(at);
                             prop_assert_eq!(Some(when), earliest);
                             prop_assert!(when <= arg);
                         }
@@ -93,7 +93,7 @@ proptest! {
                 }
                 _ => {
                     let is_stale = |what: &u32| u64::from(*what) % 7 == arg % 7;
-                    heap.clean(is_stale);
+                    heap.clean(|entry| is_stale(&entry.what));
                     model.retain(|(_, what)| !is_stale(what));
                 }
             }

@@ -167,7 +167,9 @@ pub(crate) struct Extras {
 /// closure from beginning to end touches the first two, whoever spawns it writes all three.
 #[repr(C, align(64))]
 pub(crate) struct G {
-    pub(crate) link: Link<G>,
+    /// The next one in its queue, or on the free list. While it waits it is in none: then this is when
+    /// the clock wakes it.
+    link: Link<G>,
     pub(crate) status: StatusWord,
     pub(crate) join: JoinWord,
     pub(crate) flags: AtomicU16,
@@ -205,7 +207,8 @@ unsafe impl Sync for G {}
 // SAFETY: as above.
 unsafe impl Send for G {}
 
-// SAFETY: `link` is used by the queues and free lists alone.
+// SAFETY: `link` is used by the queues and free lists, and by a goroutine that waits, which is in none
+// of them.
 unsafe impl Linked for G {
     fn link(&self) -> &Link<Self> {
         &self.link
@@ -236,6 +239,18 @@ impl G {
             coro: Coro::none(),
             payload: Payload(UnsafeCell::new(MaybeUninit::uninit())),
         }
+    }
+
+    /// Says when the clock ends the wait that is about to begin, or `NEVER`. For the goroutine's owner.
+    #[inline]
+    pub(crate) fn set_due(&self, when: u64) {
+        self.link.set_number(when);
+    }
+
+    /// When the clock ends the wait it is in. Nonsense, if it is in none.
+    #[inline]
+    pub(crate) fn due(&self) -> u64 {
+        self.link.number()
     }
 
     /// Fetches the lines of a record that is about to be written.

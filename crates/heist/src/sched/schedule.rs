@@ -12,7 +12,7 @@ use crate::gmp::m::{Commit, Request, Seal};
 use crate::gmp::{G, M, pool};
 use crate::sys::membarrier::light_fence;
 use heist_core::run_queue::Slot;
-use heist_core::status::{Status, Ticket};
+use heist_core::status::Status;
 use heist_core::sync::Ordering;
 use heist_core::timer_heap::NEVER;
 use heist_core::{m_word, policy};
@@ -97,12 +97,13 @@ fn execute(m: &M, next: Next) {
             (Switched::Suspended, Request::Yield) => return requeue(m, next.gp),
             (Switched::Suspended, Request::GiveWay) => return requeue_here(m, next.gp),
             (Switched::Suspended, Request::Park { commit, arg, seal, deadline_ns }) => {
+                gp.set_due(deadline_ns);
                 // SAFETY: the goroutine asked for it and is off its stack.
-                let (ticket, parked) = unsafe { commit_park(m, next.gp, commit, arg, seal) };
+                let parked = unsafe { commit_park(m, next.gp, commit, arg, seal) };
                 if parked == Parked::Yes {
                     if deadline_ns != NEVER {
                         // It may be awake again, or gone: then the timer finds the wait over.
-                        m.sched().add_timer(m, deadline_ns, next.gp, ticket);
+                        m.sched().add_timer(m, deadline_ns, next.gp);
                     }
                     return;
                 }
@@ -212,7 +213,7 @@ unsafe fn commit_park(
     commit: Commit,
     arg: *mut (),
     seal: Seal,
-) -> (Ticket, Parked) {
+) -> Parked {
     // SAFETY: records are never unmapped. After the commit the goroutine may be anywhere, or gone,
     // and the record may serve another; what is done below then has no effect, because the ticket
     // is of this wait.
@@ -229,16 +230,16 @@ unsafe fn commit_park(
     }
     let cancelled = g.has_flag(g::CANCELLED) && !g.has_flag(g::UNCANCELLABLE);
     if committed && !cancelled {
-        return (ticket, Parked::Yes);
+        return Parked::Yes;
     }
     if !g.status.claim(ticket) {
         // Somebody else woke it already.
-        return (ticket, Parked::Yes);
+        return Parked::Yes;
     }
     if committed {
         g.woken.set(Woken::Cancelled);
     }
-    (ticket, Parked::No)
+    Parked::No
 }
 
 /// A goroutine has left its stack for good.

@@ -13,6 +13,7 @@ use crate::sched::park;
 use heist_core::policy;
 use heist_core::status::{Status, StatusWord, Ticket};
 use heist_core::sync::Ordering;
+use heist_core::timer_heap::NEVER;
 use std::panic::Location;
 use std::ptr::{NonNull, null};
 
@@ -123,9 +124,12 @@ pub(crate) fn spawn_later(
     let g = unsafe { gp.as_ref() };
     g.set_flag(g::UNBORN);
     g.set_wait_reason(g::WaitReason::Sleep);
+    g.set_due(when);
     let ticket = status.begin_unborn_wait();
-    sched.add_timer(m, when, gp, ticket);
-    sched.leave_timers(m);
+    if when != NEVER {
+        sched.add_timer(m, when, gp);
+        sched.leave_timers(m);
+    }
     if sched.phase() != Phase::Running {
         super::cancel::cancel(Some(rt), g);
     }

@@ -119,11 +119,12 @@ fn parked(class: Urgency) -> &'static G {
 
 /// Gives the processor `p` a timer that is due and wakes `gp`.
 fn add_due_timer(sched: &Sched, p: u32, gp: &G) {
-    let ticket = gp.status.waiting().expect("it waits");
+    assert!(gp.status.waiting().is_some(), "it waits");
     sched.idle.timers.set(p);
     // One that has been due for long is sysmon's.
     let now_ns = clock::now_ns();
-    assert!(sched.p(p).timers.add(now_ns, NonNull::from(gp), ticket), "there is memory");
+    gp.set_due(now_ns);
+    assert!(sched.p(p).timers.add(now_ns, NonNull::from(gp)), "there is memory");
 }
 
 /// One search among the others by the calling goroutine's M, and how many visits it took.

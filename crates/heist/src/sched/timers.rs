@@ -17,7 +17,6 @@ use super::Sched;
 use crate::gmp::{G, M, P};
 use crate::sys::clock;
 use heist_core::list::List;
-use heist_core::status::Ticket;
 use heist_core::timer_heap::NEVER;
 use std::ptr::NonNull;
 
@@ -47,11 +46,11 @@ impl Sched {
         }
     }
 
-    /// Adds a timer for a goroutine that parked on this M with `ticket`.
-    pub(crate) fn add_timer(&self, m: &M, when: u64, gp: NonNull<G>, ticket: Ticket) {
+    /// Adds a timer for a goroutine that parked on this M until `when`.
+    pub(crate) fn add_timer(&self, m: &M, when: u64, gp: NonNull<G>) {
         let timers = &m.p().timers;
         let first = when < timers.earliest();
-        if !timers.add(when, gp, ticket) {
+        if !timers.add(when, gp) {
             heist_core::throw!("add_timer: the system has no memory for another timer");
         }
         m.p().stats.timers.bump();

@@ -228,22 +228,22 @@ impl<T: Copy> Pages<T> {
 }
 
 impl<T: Copy> heist_core::timer_heap::Store<T> for Pages<T> {
-    fn entries(&self) -> &[T] {
+    fn lines(&self) -> &[T] {
         // SAFETY: the first `len` were written, and stay while the array is borrowed.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }
 
-    fn entries_mut(&mut self) -> &mut [T] {
+    fn lines_mut(&mut self) -> &mut [T] {
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
     }
 
-    fn push(&mut self, entry: T) -> bool {
+    fn push(&mut self, line: T) -> bool {
         if (self.len + 1) * size_of::<T>() > self.bytes && !self.grow() {
             return false;
         }
         // SAFETY: there is room for one more, and pages are aligned for anything.
-        unsafe { self.base.as_ptr().add(self.len).write(entry) };
+        unsafe { self.base.as_ptr().add(self.len).write(line) };
         self.len += 1;
         true
     }
@@ -255,6 +255,11 @@ impl<T: Copy> heist_core::timer_heap::Store<T> for Pages<T> {
             unsafe { unmap(self.base.cast(), self.bytes) };
             *self = Self::new();
         }
+    }
+
+    #[inline]
+    fn fetch(line: *const T) {
+        prefetch_for_write(line.cast());
     }
 }
 

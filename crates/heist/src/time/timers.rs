@@ -1,9 +1,11 @@
 //! The timers of a P.
 //!
-//! There is one kind: wake this goroutine from this wait. An entry names the goroutine and the
-//! ticket of the wait; when it is due it claims the goroutine like any other waker, and if somebody
-//! was faster it does nothing. Records of goroutines are never unmapped and tickets never repeat,
-//! so an entry may outlive its wait: nobody has to take it out.
+//! There is one kind: wake this goroutine from a wait until this time. An entry is the time and the
+//! goroutine, which has the time in its record too, from before a wait begins until it is over. When
+//! an entry is due and the goroutine waits until that very time, the entry claims it like any other
+//! waker; if not, somebody was faster, and the entry does nothing. Records of goroutines are never
+//! unmapped, so an entry may outlive its wait, and nobody has to take it out. It may then meet a
+//! later wait until the same time: that is due as well.
 //!
 //! The goroutine is entered by the scheduler after it began to wait. Entered earlier, a timer that
 //! is due at once would find nobody waiting, and be lost.
@@ -21,48 +23,49 @@ use crate::sys::lock::Lock;
 use crate::sys::memory::Pages;
 use heist_core::list::List;
 use heist_core::lock_rank::Rank;
-use heist_core::status::Ticket;
 use heist_core::sync::{AtomicU64, Ordering};
-use heist_core::timer_heap::{Entry, NEVER, TimerHeap};
+use heist_core::timer_heap::{Entry, NEVER, Siblings, TimerHeap};
 use std::ptr::NonNull;
 
-/// Who is woken: the goroutine, if it is still in this wait.
+/// Who is woken.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sleeper {
-    gp: NonNull<G>,
-    ticket: Ticket,
-}
+pub(crate) struct Sleeper(NonNull<G>);
 
 impl Sleeper {
     fn g(&self) -> &G {
         // SAFETY: records are never unmapped.
-        unsafe { self.gp.as_ref() }
-    }
-
-    fn is_gone(&self) -> bool {
-        !self.g().status.waits_with(self.ticket)
+        unsafe { self.0.as_ref() }
     }
 
     /// Claims the goroutine, if nobody was faster, and appends it to `woken`.
-    fn wake(&self, woken: &mut List<G>) {
+    fn wake(&self, when: u64, woken: &mut List<G>) {
         let g = self.g();
-        if g.status.claim(self.ticket) {
+        if g.status.claim_if(|| g.due() == when) {
             g.woken.set(Woken::TimedOut);
             g.prefetch_stack();
             // SAFETY: just claimed, so it is in no queue.
-            unsafe { woken.push_back(self.gp) };
+            unsafe { woken.push_back(self.0) };
         }
     }
 }
 
-// SAFETY: a sleeper is an address and a number; the goroutine is used only after a claim.
+/// Whether the wait of an entry is over. It is made after the commit of its wait.
+fn is_stale(entry: &Entry<Sleeper>) -> bool {
+    let g = entry.what.g();
+    g.status.waiting().is_none() || g.due() != entry.when
+}
+
+// SAFETY: a sleeper is an address; the goroutine is used only after a claim.
 unsafe impl Send for Sleeper {}
 
 /// So many are taken out of the heap before the first of them is claimed. Nobody has touched them for
 /// as long as they slept: their records are fetched together, and their stacks, not one after another.
 const DUE_AT_ONCE: usize = 16;
 
-type Heap = TimerHeap<Sleeper, Pages<Entry<Sleeper>>>;
+type Heap = TimerHeap<Sleeper, Pages<Siblings<Sleeper>>>;
+
+// Four entries are a cache line.
+const _: () = assert!(size_of::<Siblings<Sleeper>>() == 64);
 
 /// The timers of one P.
 pub(crate) struct Timers {
@@ -86,14 +89,14 @@ impl Timers {
         self.heap.lock().len()
     }
 
-    /// Adds a timer for a goroutine that began to wait with `ticket`. False if there is no memory.
+    /// Adds a timer for a goroutine that began to wait until `when`. False if there is no memory.
     #[must_use]
-    pub(crate) fn add(&self, when: u64, gp: NonNull<G>, ticket: Ticket) -> bool {
+    pub(crate) fn add(&self, when: u64, gp: NonNull<G>) -> bool {
         let mut heap = self.heap.lock();
         if heap.wants_cleaning() {
-            heap.clean(Sleeper::is_gone);
+            heap.clean(is_stale);
         }
-        let added = heap.push(Entry { when, what: Sleeper { gp, ticket } });
+        let added = heap.push(Entry { when, what: Sleeper(gp) });
         self.publish(&heap);
         added
     }
@@ -126,14 +129,14 @@ impl Timers {
         loop {
             let mut n = 0;
             while n < DUE_AT_ONCE
-                && let Some(sleeper) = heap.pop_due(now)
+                && let Some(entry) = heap.pop_due(now)
             {
-                G::prefetch(sleeper.gp.as_ptr(), 2);
-                due[n] = Some(sleeper);
+                G::prefetch(entry.what.0.as_ptr(), 2);
+                due[n] = Some(entry);
                 n += 1;
             }
-            for sleeper in due[..n].iter().flatten() {
-                sleeper.wake(woken);
+            for entry in due[..n].iter().flatten() {
+                entry.what.wake(entry.when, woken);
             }
             if n < DUE_AT_ONCE {
                 break;
@@ -148,7 +151,7 @@ impl Timers {
             return NEVER;
         }
         let mut heap = self.heap.lock();
-        let earliest = heap.earliest_live(Sleeper::is_gone);
+        let earliest = heap.earliest_live(is_stale);
         self.publish(&heap);
         earliest
     }
