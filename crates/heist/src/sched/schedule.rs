@@ -207,13 +207,7 @@ enum Parked {
 ///
 /// # Safety
 /// `gp` just left this M, and asked to be parked with `commit` and `arg`.
-unsafe fn commit_park(
-    m: &M,
-    gp: NonNull<G>,
-    commit: Commit,
-    arg: *mut (),
-    seal: Seal,
-) -> Parked {
+unsafe fn commit_park(m: &M, gp: NonNull<G>, commit: Commit, arg: *mut (), seal: Seal) -> Parked {
     // SAFETY: records are never unmapped. After the commit the goroutine may be anywhere, or gone,
     // and the record may serve another; what is done below then has no effect, because the ticket
     // is of this wait.
