@@ -9,9 +9,9 @@
 //!
 //! GO: proc.go gQueue, gList; list.go, list_manual.go.
 
+use crate::sync::{Ordering, UnseenPtr};
 use std::cell::Cell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The link that makes a type a node of a [`List`].
 ///
@@ -19,13 +19,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// put into a list, and must then find out by themselves that what they read is none: so the link is
 /// atomic, though every access is a plain one.
 #[derive(Debug)]
-pub struct Link<T>(AtomicPtr<T>);
+pub struct Link<T>(UnseenPtr<T>);
 
 impl<T> Link<T> {
     /// A link that is in no list.
     #[must_use]
     pub const fn new() -> Self {
-        Self(AtomicPtr::new(std::ptr::null_mut()))
+        Self(UnseenPtr::new(std::ptr::null_mut()))
     }
 
     #[inline]

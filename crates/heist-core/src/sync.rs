@@ -45,6 +45,10 @@ pub use loom::{
     sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
+/// An atomic pointer that models do not see: the link of a list, which is changed by one owner at a
+/// time, so that there is nothing to try out.
+pub use std::sync::atomic::AtomicPtr as UnseenPtr;
+
 /// Stands between two SeqCst accesses of which the first writes and the second reads.
 ///
 /// Loom counts SeqCst accesses as AcqRel and only fences as SeqCst, so a model would see the two
