@@ -2,6 +2,7 @@
 
 mod count;
 mod limits;
+mod machine;
 mod stalls;
 
 use std::process::ExitCode;
@@ -36,6 +37,8 @@ enum Command {
         #[arg(long)]
         only: Vec<stalls::Figure>,
     },
+    /// Measure what the machine takes for what every path is made of, without heist.
+    Machine,
     /// Walk all paths between marks, for the counter to see.
     #[command(hide = true)]
     Walk,
@@ -49,10 +52,12 @@ fn main() -> ExitCode {
         }
         Command::Check { update } => check(update),
         Command::Stalls { secs, only } => {
-            if cfg!(debug_assertions) {
-                eprintln!("heist-micro: this is a debug build, its figures mean nothing");
-            }
+            warn_of_debug_build();
             stalls::measure(secs, &only)
+        }
+        Command::Machine => {
+            warn_of_debug_build();
+            machine::measure()
         }
         Command::Walk => {
             count::walk();
@@ -65,6 +70,12 @@ fn main() -> ExitCode {
             eprintln!("heist-micro: {message}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn warn_of_debug_build() {
+    if cfg!(debug_assertions) {
+        eprintln!("heist-micro: this is a debug build, its figures mean nothing");
     }
 }
 
