@@ -173,35 +173,42 @@ struct Work {
     wall_secs: f64,
     /// CPU time of the whole process.
     cpu_secs: f64,
+    /// CPU time of all other processes.
+    others_secs: f64,
     /// CPU time that the host of a virtual machine kept for others, of all CPUs.
     stolen_secs: f64,
 }
 
 impl Work {
-    /// What `n` hogs get done on as many Ps as there are CPUs, once they have settled.
-    fn of_hogs(n: usize, forced: bool) -> Result<Self, String> {
-        const SETTLE: Duration = Duration::from_millis(45);
-        const WINDOW: Duration = Duration::from_millis(150);
-        let rt = runtime(cpus(), forced);
-        let hogs = CountingHogs::start(&rt, n);
+    /// What hogs get done once they have settled.
+    fn of(hogs: &CountingHogs) -> Result<Self, String> {
+        const SETTLE: Duration = Duration::from_millis(60);
+        const WINDOW: Duration = Duration::from_millis(300);
+        let now = || Ok::<_, String>((Instant::now(), hogs.sums(), cpu_time("")?, machine_secs()?));
+        hogs.go_on();
         std::thread::sleep(SETTLE);
-        let now = || Ok::<_, String>((Instant::now(), hogs.sums(), cpu_time("")?, stolen_secs()?));
         let before = now()?;
         std::thread::sleep(WINDOW);
         let after = now()?;
-        hogs.end();
+        hogs.pause();
         Ok(Self {
             rounds: (after.1.0 - before.1.0) as f64,
             computed_secs: (after.1.1 - before.1.1) as f64 / 1e9,
             wall_secs: (after.0 - before.0).as_secs_f64(),
             cpu_secs: (after.2 - before.2).as_secs_f64(),
-            stolen_secs: after.3 - before.3,
+            others_secs: (after.3.0 - before.3.0) - (after.2 - before.2).as_secs_f64(),
+            stolen_secs: after.3.1 - before.3.1,
         })
     }
 
     /// How many of them computed at each moment, on average.
     fn computing(&self) -> f64 {
         self.computed_secs / self.wall_secs
+    }
+
+    /// Whether others used the machine meanwhile. Its times are counted in steps of 10 ms.
+    fn was_disturbed(&self) -> bool {
+        self.others_secs + self.stolen_secs > 0.025
     }
 
     fn per_wall_sec(&self) -> f64 {
@@ -219,9 +226,14 @@ impl Work {
 /// looks at the clock all the time: the pauses between two looks in which it cannot have computed are
 /// those in which it was interrupted or stopped, and the rest is what it got.
 struct CountingHogs {
-    stop: Arc<AtomicBool>,
     counts: Vec<Arc<Count>>,
-    handles: Vec<JoinHandle<()>>,
+    /// They compute.
+    on: Arc<AtomicBool>,
+    /// Lets one of them compute.
+    turns: heist::chan::Sender<()>,
+    /// One of them has paused.
+    pauses: heist::chan::Receiver<()>,
+    _runtime: Runtime,
 }
 
 #[derive(Default)]
@@ -232,12 +244,13 @@ struct Count {
 }
 
 impl Count {
-    fn hog(&self, stop: &AtomicBool) {
+    fn hog(&self, on: &AtomicBool) {
         /// A round takes a hundredth of it.
         const PAUSE: Duration = Duration::from_micros(10);
-        let (mut rounds, mut computed_ns) = (0, 0);
+        let (mut rounds, mut computed_ns) =
+            (self.rounds.load(Ordering::Relaxed), self.computed_ns.load(Ordering::Relaxed));
         let mut last = Instant::now();
-        while !stop.load(Ordering::Relaxed) {
+        while on.load(Ordering::Relaxed) {
             (0..64).for_each(|i| {
                 std::hint::black_box(i);
             });
@@ -254,14 +267,34 @@ impl Count {
 }
 
 impl CountingHogs {
-    fn start(rt: &Runtime, n: usize) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
+    /// `n` of them on as many Ps as there are CPUs.
+    fn new(n: usize, forced: bool) -> Self {
+        let rt = runtime(cpus(), forced);
+        let on = Arc::new(AtomicBool::new(false));
         let counts: Vec<_> = (0..n).map(|_| Arc::new(Count::default())).collect();
-        let hog = |count: &Arc<Count>| {
-            let (stop, count) = (Arc::clone(&stop), Arc::clone(count));
-            rt.handle().spawn(move || count.hog(&stop))
-        };
-        Self { handles: counts.iter().map(hog).collect(), counts, stop }
+        let (turns, has_turn) = heist::chan::unbounded();
+        let (has_paused, pauses) = heist::chan::unbounded();
+        for count in &counts {
+            let (on, count) = (Arc::clone(&on), Arc::clone(count));
+            let (has_turn, has_paused) = (has_turn.clone(), has_paused.clone());
+            rt.handle().spawn(move || {
+                while has_turn.recv().is_ok() {
+                    count.hog(&on);
+                    let _ = has_paused.send(());
+                }
+            });
+        }
+        Self { counts, on, turns, pauses, _runtime: rt }
+    }
+
+    fn go_on(&self) {
+        self.on.store(true, Ordering::Relaxed);
+        self.counts.iter().for_each(|_| self.turns.send(()).expect("they wait for it"));
+    }
+
+    fn pause(&self) {
+        self.on.store(false, Ordering::Relaxed);
+        self.counts.iter().for_each(|_| self.pauses.recv().expect("they are there"));
     }
 
     /// Rounds and nanoseconds.
@@ -271,45 +304,56 @@ impl CountingHogs {
         };
         (sum(|count| &count.rounds), sum(|count| &count.computed_ns))
     }
-
-    fn end(self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.handles.into_iter().for_each(|hog| hog.join().expect("it ends"));
-    }
 }
 
-/// CPU time that the host of a virtual machine has kept for others, of all CPUs.
-fn stolen_secs() -> Result<f64, String> {
+/// CPU time of the whole machine that was used, and that the host of a virtual machine kept for others.
+fn machine_secs() -> Result<(f64, f64), String> {
     /// Of the kernel's times for programs.
     const TICKS_A_SECOND: f64 = 100.0;
     let all = std::fs::read_to_string("/proc/stat").map_err(|e| format!("/proc/stat: {e}"))?;
-    let ticks = all.split_whitespace().nth(8).and_then(|ticks| ticks.parse::<f64>().ok());
-    Ok(ticks.ok_or("/proc/stat: no stolen time")? / TICKS_A_SECOND)
+    let times = all.lines().next().unwrap_or_default().split_whitespace().skip(1);
+    let secs: Vec<_> = times.flat_map(str::parse::<f64>).map(|n| n / TICKS_A_SECOND).collect();
+    let &[user, nice, system, _idle, _wait, irq, soft_irq, stolen, ..] = secs.as_slice() else {
+        return Err("/proc/stat: no times".to_owned());
+    };
+    Ok((user + nice + system + irq + soft_irq, stolen))
 }
 
 /// How much hogs get done when they are preempted, against as many as there are Ps that are not. Both
 /// take turns in short rounds, and each is compared with its neighbour: whatever else the machine does
 /// changes more slowly.
 fn throughput(length: Duration) -> Result<(), String> {
-    const A_PAIR: Duration = Duration::from_millis(400);
+    const A_PAIR: Duration = Duration::from_millis(750);
     let n_pairs = (length.as_nanos() / A_PAIR.as_nanos()).max(3) as usize;
     let (mut with, mut without) = (Vec::new(), Vec::new());
+    let [stopped, left_alone] =
+        [CountingHogs::new(2 * cpus(), true), CountingHogs::new(cpus(), false)];
     for i in 0..n_pairs {
         for forced in [i % 2 == 0, i % 2 != 0] {
             if forced {
-                with.push(Work::of_hogs(2 * cpus(), true)?);
+                with.push(Work::of(&stopped)?);
             } else {
-                without.push(Work::of_hogs(cpus(), false)?);
+                without.push(Work::of(&left_alone)?);
             }
         }
     }
+    let is_quiet = |pair: &(&Work, &Work)| !pair.0.was_disturbed() && !pair.1.was_disturbed();
+    let n_quiet = with.iter().zip(&without).filter(is_quiet).count();
+    let only_quiet = n_quiet >= 5;
     let compare = |what: fn(&Work) -> f64| {
-        let pairs = with.iter().zip(&without);
+        let pairs = with.iter().zip(&without).filter(|pair| !only_quiet || is_quiet(pair));
         Quartiles::of(pairs.map(|(with, without)| 100.0 * what(with) / what(without)).collect())
     };
     let time = compare(Work::computing);
     println!("throughput of hogs      {:8.2} % of that without preemption", time.median);
-    println!("  {n_pairs} pairs, median (quartiles): time in which they compute {time},");
+    println!(
+        "  {} of {n_pairs} pairs, median (quartiles): time in which they compute {time},",
+        if only_quiet {
+            format!("the {n_quiet} quiet ones")
+        } else {
+            "too few were quiet: all".into()
+        }
+    );
     println!(
         "  rounds a second {}, rounds a second of CPU {}",
         compare(Work::per_wall_sec),
@@ -318,10 +362,11 @@ fn throughput(length: Duration) -> Result<(), String> {
     for (what, all) in [("with", &with), ("without", &without)] {
         let mean = |of: fn(&Work) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
         println!(
-            "  {what:7}: {:.3} CPUs computed for hogs, {:.3} were used by the process, {:.3} taken by \
-             the host",
+            "  {what:7}: {:.3} CPUs computed for hogs, {:.3} were used by the process, {:.3} by others, \
+             {:.3} by the host",
             mean(Work::computing),
             mean(|work| work.cpu_secs / work.wall_secs),
+            mean(|work| work.others_secs / work.wall_secs),
             mean(|work| work.stolen_secs / work.wall_secs)
         );
     }

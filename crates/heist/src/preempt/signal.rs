@@ -5,10 +5,11 @@
 //! calls, uses atomics and the scheduler lock (which no user code holds), and nothing else.
 
 use crate::current;
-use crate::gmp::M;
+use crate::gmp::{M, g};
 use crate::sched::bound;
 use crate::sys::membarrier::no_fence;
 use crate::sys::signal::Interrupted;
+use crate::sys::thread;
 use heist_core::m_word::{PREEMPT, Place, STOP};
 use heist_core::policy::DOORBELLS_MAX;
 use heist_core::status::Status;
@@ -66,6 +67,8 @@ fn stop(m: &M) {
     drop(locked);
     sched.stats.forced.add_shared(1);
     sched.stats.global_put.add_shared(1);
+    // When it is woken, its waker is about to sleep.
+    let lets_sleep = !gp.has_flag(g::LATENCY) && thread::let_wakers_sleep();
     // SAFETY: the taker was idle, or waits for its goroutine's turn; this thread took it off the
     // list.
     unsafe { sched.hand_over(taker, pp, crate::sched::wake::Start::Working) };
@@ -73,6 +76,9 @@ fn stop(m: &M) {
         sched.expect_no_hog();
     }
     sched.wait_for_turn(m);
+    if lets_sleep {
+        thread::drive_wakers_out();
+    }
     go_on(m);
 }
 

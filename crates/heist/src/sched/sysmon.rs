@@ -236,8 +236,13 @@ impl<'a> Sysmon<'a> {
     /// The goroutine on `m`, which holds the P `id`, has run for long enough. If it is a known hog that
     /// will be interrupted, another one follows, or somebody rings (`Sched::expect_no_hog`).
     fn end_slice(&mut self, id: u32, m: &M, now: u64, known: bool) {
-        let forced_ns = &mut self.watches[id as usize].forced_ns;
+        let watch = &mut self.watches[id as usize];
+        let forced_ns = &mut watch.forced_ns;
         let stops = preempt::request(self.sched, m, now, forced_ns, &mut self.states) && known;
+        if !stops && watch.cpu_ns.is_none() {
+            // It may sleep: the next look tells.
+            watch.cpu_ns = thread::cpu_ns(m.tid());
+        }
         self.suspects |= !stops;
         let pause_ns = if stops { self.sched.config.quantum_ns } else { FORCE_PERIOD_NS };
         self.next_slice_ns = self.next_slice_ns.min(now.saturating_add(pause_ns));
@@ -323,7 +328,7 @@ impl<'a> Sysmon<'a> {
                 // Its slice began when the last one's had ended, somewhat after sysmon saw to that.
                 let over = now >= ends_ns || known && now.saturating_add(slice_ns / 32) >= ends_ns;
                 self.suspects |= !known && now.saturating_sub(self.got_on_ns) >= GOT_ON_NS;
-                if unmoved && (over || !known) {
+                if unmoved && (before.is_some() || !known) {
                     watch.cpu_ns = thread::cpu_ns(m.tid());
                     let slept = before.is_some() && before == watch.cpu_ns;
                     if slept && self.states.is_asleep(m.tid()) && sched.take_p(m, pp, stamp) {

@@ -1,7 +1,7 @@
 //! OS threads.
 
 use super::{fd, memory};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, from_ref};
 
 /// The stack of an M: the scheduler and signal handlers are all that runs there.
 const M_STACK_BYTES: usize = 256 << 10;
@@ -42,29 +42,60 @@ pub(crate) fn normal_turns() {
 }
 
 fn set_turns(turn_ns: u64) {
-    #[repr(C)]
-    struct Attributes {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
-    }
-    let attributes = Attributes {
-        size: size_of::<Attributes>() as u32,
+    set_attributes(&Attributes { nice: nice(), runtime: turn_ns, ..Attributes::USUAL });
+}
+
+/// The kernel, which lets a thread that wakes up drive a longer-running one out, is not to do so with
+/// whoever wakes the calling thread next: that one is about to sleep by itself, and would have to be let
+/// run once more for it. False if this thread has not the usual policy, or it cannot be changed.
+///
+/// Undone by [`drive_wakers_out`].
+pub(crate) fn let_wakers_sleep() -> bool {
+    // SAFETY: asks a question.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    policy == libc::SCHED_OTHER && change_policy(libc::SCHED_BATCH)
+}
+
+/// Undoes [`let_wakers_sleep`].
+pub(crate) fn drive_wakers_out() {
+    change_policy(libc::SCHED_OTHER);
+}
+
+fn change_policy(policy: libc::c_int) -> bool {
+    /// Nice value and length of turns stay as they are.
+    const KEEP_PARAMS: u64 = 0x10;
+    set_attributes(&Attributes { policy: policy as u32, flags: KEEP_PARAMS, ..Attributes::USUAL })
+}
+
+/// How the kernel's scheduler treats a thread.
+#[repr(C)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+impl Attributes {
+    const USUAL: Self = Self {
+        size: size_of::<Self>() as u32,
         policy: libc::SCHED_OTHER as u32,
         flags: 0,
-        nice: nice(),
+        nice: 0,
         priority: 0,
-        runtime: turn_ns,
+        runtime: 0,
         deadline: 0,
         period: 0,
     };
+}
+
+fn set_attributes(attributes: &Attributes) -> bool {
     // SAFETY: a setting of the calling thread; the structure is as long as it says.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, from_ref(attributes), 0) == 0 }
 }
 
 /// How nice the calling thread is, which stays as it is.
@@ -116,13 +147,46 @@ impl StatFile {
     /// The state letter, as in `ps`, unless the thread is gone.
     pub(crate) fn state(&self) -> Option<u8> {
         let mut text = [0u8; 64];
-        // SAFETY: the descriptor is open, and `text` is valid for its length.
-        let n = unsafe { libc::pread(self.0, text.as_mut_ptr().cast(), text.len(), 0) };
-        let text = &text[..usize::try_from(n).ok()?];
+        let text = read_again(self.0, &mut text)?;
         // The name stands in brackets and may contain anything, brackets too.
         let end = text.iter().rposition(|&byte| byte == b')')?;
         text.get(end + 2).copied()
     }
+}
+
+/// The file in which the kernel tells which system call a thread of this process is in.
+///
+/// Reading it costs a third of what the state costs. But of a thread that is just falling asleep it waits
+/// for that: so it is for threads that most likely run.
+pub(crate) struct CallFile(libc::c_int);
+
+impl CallFile {
+    /// Opens it, if the kernel has it. No allocation: it is asked by sysmon.
+    pub(crate) fn open(tid: u32) -> Option<Self> {
+        let path = format_args!("/proc/self/task/{tid}/syscall");
+        fd::open_named(path, libc::O_RDONLY).map(Self)
+    }
+
+    /// Whether the thread runs or could, unless it is gone.
+    pub(crate) fn is_running(&self) -> Option<bool> {
+        let mut text = [0u8; 16];
+        let text = read_again(self.0, &mut text)?;
+        (!text.is_empty()).then(|| text.starts_with(b"running"))
+    }
+}
+
+impl Drop for CallFile {
+    fn drop(&mut self) {
+        // SAFETY: opened by this and used by nobody else.
+        unsafe { libc::close(self.0) };
+    }
+}
+
+/// Reads the beginning of an open file.
+fn read_again(file: libc::c_int, text: &mut [u8]) -> Option<&[u8]> {
+    // SAFETY: `text` is valid for its length.
+    let n = unsafe { libc::pread(file, text.as_mut_ptr().cast(), text.len(), 0) };
+    text.get(..usize::try_from(n).ok()?)
 }
 
 impl Drop for StatFile {
