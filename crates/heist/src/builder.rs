@@ -1,5 +1,6 @@
 //! Building a runtime: options, environment, checks.
 
+use crate::coro::guard;
 use crate::coro::stack::{self, Class};
 use crate::runtime::Runtime;
 use crate::sched::{Config, Detail, PanicPolicy, procs};
@@ -337,7 +338,7 @@ impl Builder {
                 ("shortturns", "0") => self.short_turns = false,
                 ("shortturns", "1") => self.short_turns = true,
                 ("shortturns", _) => return wrong("shortturns=0 or shortturns=1"),
-                ("guard", way) if stack::protect_by(way) => {}
+                ("guard", way) if guard::protect_by(way) => {}
                 ("guard", _) => return wrong("guard=protect or guard=canary"),
                 _ => {
                     return wrong(

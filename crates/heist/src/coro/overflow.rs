@@ -17,7 +17,7 @@
 //!
 //! If the reserve is not enough for any of these, the process ends with the report.
 
-use super::stack::Guarded;
+use super::guard::Guarded;
 use crate::current;
 use crate::gmp::g::{OVERFLOWED, RESERVE_OPEN};
 use crate::gmp::{G, M};

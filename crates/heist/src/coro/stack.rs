@@ -15,13 +15,14 @@
 //! class's pool, from which the helper thread returns the memory of those that nobody has needed
 //! for a while.
 
+use super::guard::{self, GUARD_BYTES, Guarded};
 use crate::sys::lock::Lock;
 use crate::sys::memory::{self, Ranges};
 use corosensei::stack::{Stack as CoroStack, StackPointer};
 use heist_core::list::{Link, Linked, List};
 use heist_core::lock_rank::Rank;
 use heist_core::policy;
-use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
+use heist_core::sync::{AtomicU64, Ordering};
 use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -33,15 +34,16 @@ pub(crate) const MAX_BYTES: usize = 1 << 30;
 /// What a goroutine gets unless told otherwise: address space, of which a page or two is used.
 pub(crate) const DEFAULT_BYTES: usize = 256 << 10;
 
-/// The guard at the low end: one page. Compiled code probes every page of a large frame, so one is
-/// enough.
-pub(crate) use crate::sys::memory::PAGE_MAX_BYTES as GUARD_BYTES;
 /// The largest reserve.
 const RESERVE_MAX_BYTES: usize = 64 << 10;
 const MIN_SHIFT: u32 = MIN_BYTES.trailing_zeros();
 const N_CLASSES: usize = (MAX_BYTES.trailing_zeros() - MIN_SHIFT + 1) as usize;
-/// Bytes mapped at once for stacks of a class.
-const SLAB_BYTES: usize = 64 << 20;
+/// Bytes mapped at once for stacks of a class: a part of what it has already, at least and at most
+/// this. To map some keeps everybody else out of the kernel's map of the process, so a program with
+/// many stacks should not do it for every few hundred of them.
+const SLAB_PART: usize = 32;
+const SLAB_MIN_BYTES: usize = 64 << 20;
+const SLAB_MAX_BYTES: usize = 1 << 30;
 /// Stacks that one refill of a cache takes from the pool, or carves at the most: their guards are
 /// one system call, and their first pages another. It begins with few and doubles, so that a small
 /// program pays for few.
@@ -179,17 +181,15 @@ impl Class {
 
     /// The guarded part of the stack whose highest address is `top`.
     pub(crate) const fn guarded(self, top: usize) -> Guarded {
-        let low = top - self.bytes();
-        Guarded { low, reserve: low + GUARD_BYTES, end: low + GUARD_BYTES + self.reserve_bytes() }
+        Guarded::new(top - self.bytes(), self.reserve_bytes())
     }
 
     /// Throws if somebody wrote over the end of a stack with a canary, whose highest address is
     /// `top`.
     #[cold]
     pub(crate) fn check_canary(self, top: usize) {
-        let low = (top - self.bytes()) as *const u64;
-        // SAFETY: the lowest word of a stack without a guard is mapped and holds the canary.
-        if unsafe { low.read_volatile() } != CANARY {
+        // SAFETY: by the caller's word.
+        if !unsafe { guard::canary_lives(top - self.bytes()) } {
             heist_core::throw!("check_canary: a stack of {} bytes overflowed", self.bytes());
         }
     }
@@ -198,79 +198,6 @@ impl Class {
         &POOLS[self.0 as usize]
     }
 }
-
-/// The addresses of a stack's guard and reserve.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Guarded {
-    low: usize,
-    reserve: usize,
-    end: usize,
-}
-
-impl Guarded {
-    /// Whether an address is in either.
-    pub(crate) const fn contains(&self, address: usize) -> bool {
-        self.low <= address && address < self.end
-    }
-
-    /// Whether an address is in the guard page, which never opens.
-    pub(crate) const fn is_hard(&self, address: usize) -> bool {
-        self.low <= address && address < self.reserve
-    }
-
-    /// An address at which nothing can be run.
-    pub(crate) const fn no_code(&self) -> usize {
-        self.low
-    }
-
-    /// Lets the goroutine that owns the stack use the reserve. False if the kernel refuses.
-    pub(crate) fn open(&self) -> bool {
-        let base = NonNull::without_provenance(NonZeroUsize::MIN.saturating_add(self.reserve - 1));
-        let len = self.end - self.reserve;
-        // SAFETY: the range is the reserve of a stack whose owner asks.
-        unsafe {
-            match GUARD.load(Ordering::Relaxed) {
-                INSTALL => memory::guard_remove(base, len),
-                PROTECT => memory::guard_unprotect(base, len),
-                _ => false,
-            }
-        }
-    }
-
-    /// Guards the pages of the reserve again that lie wholly below `used`.
-    pub(crate) fn close_below(&self, used: usize) {
-        let end = (used & !(GUARD_BYTES - 1)).min(self.end);
-        if self.reserve < end {
-            let base =
-                NonNull::without_provenance(NonZeroUsize::MIN.saturating_add(self.reserve - 1));
-            // SAFETY: nothing below `used` is in use.
-            unsafe {
-                match GUARD.load(Ordering::Relaxed) {
-                    INSTALL => memory::guard_install(base, end - self.reserve),
-                    PROTECT => memory::guard_protect(base, end - self.reserve),
-                    _ => false,
-                }
-            };
-        }
-    }
-}
-
-/// How the low end of stacks is protected in this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-enum Guard {
-    /// Not tried yet: by `MADV_GUARD_INSTALL`, if the kernel has it.
-    Install = 0,
-    /// By `mprotect`, which costs a mapping per stack.
-    Protect = 1,
-    /// Not at all; a canary is checked at every switch.
-    Canary = 2,
-}
-
-static GUARD: AtomicU32 = AtomicU32::new(INSTALL);
-const INSTALL: u32 = Guard::Install as u32;
-const PROTECT: u32 = Guard::Protect as u32;
-const CANARY: u64 = 0x6865_6973_7421_5eed;
 
 /// Bytes of address space mapped for stacks.
 static MAPPED_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -283,6 +210,8 @@ struct Pool {
     cold: List<Slot>,
     /// The fewest warm stacks since the helper last looked: so many were not needed.
     idle_warm: u32,
+    /// Bytes of its slabs.
+    mapped: usize,
     /// What is left of the newest slab.
     carve_low: usize,
     carve_slot: usize,
@@ -296,6 +225,7 @@ static POOLS: [Lock<Pool>; N_CLASSES] = [const {
             warm: List::new(),
             cold: List::new(),
             idle_warm: 0,
+            mapped: 0,
             carve_low: 0,
             carve_slot: 0,
             carve_left: 0,
@@ -310,14 +240,15 @@ impl Pool {
         slot
     }
 
-    fn map_slab(&mut self, class: Class) -> std::io::Result<()> {
-        let n = (SLAB_BYTES / class.bytes()).max(1);
+    fn map_slab(&mut self, class: Class, bytes: usize) -> std::io::Result<()> {
+        let n = (bytes / class.bytes()).max(1);
         let slots = memory::map(n * size_of::<Slot>())?;
         let low = memory::map_stacks(n * class.bytes()).inspect_err(|_| {
             // SAFETY: just mapped, not used.
             unsafe { memory::unmap(slots, n * size_of::<Slot>()) };
         })?;
         MAPPED_BYTES.fetch_add((n * class.bytes()) as u64, Ordering::Relaxed);
+        self.mapped += n * class.bytes();
         self.carve_low = low.as_ptr() as usize;
         self.carve_slot = slots.as_ptr() as usize;
         self.carve_left = n as u32;
@@ -327,7 +258,9 @@ impl Pool {
     /// Sets up to `want` never used stacks aside. Their guards are not in place yet.
     fn carve(&mut self, class: Class, want: u32) -> std::io::Result<List<Slot>> {
         if self.carve_left == 0 {
-            self.map_slab(class)?;
+            let bytes = (self.mapped / SLAB_PART).clamp(SLAB_MIN_BYTES, SLAB_MAX_BYTES);
+            // Address space may be limited.
+            self.map_slab(class, bytes).or_else(|_| self.map_slab(class, SLAB_MIN_BYTES))?;
         }
         let mut carved = List::new();
         for _ in 0..want.min(self.carve_left) {
@@ -381,15 +314,10 @@ fn prepare_all(carved: List<Slot>) -> List<Slot> {
     // SAFETY: slots are never unmapped.
     let &Slot { low, class, .. } = unsafe { first.as_ref() };
     let stride = class.bytes();
-    let at =
-        |address: usize| NonNull::without_provenance(NonZeroUsize::MIN.saturating_add(address - 1));
-    let mut guarded = 0;
-    if GUARD.load(Ordering::Relaxed) == INSTALL {
-        let len = GUARD_BYTES + class.reserve_bytes();
-        // SAFETY: the stacks are new and in use by nobody.
-        guarded = unsafe { memory::guard_install_all(Ranges { base: at(low), len, stride, n }) };
-    }
-    let top_page = at(low + stride - GUARD_BYTES);
+    let len = GUARD_BYTES + class.reserve_bytes();
+    // SAFETY: the stacks are new and in use by nobody.
+    let guarded = unsafe { guard::install_all(Ranges { base: guard::at(low), len, stride, n }) };
+    let top_page = guard::at(low + stride - GUARD_BYTES);
     memory::populate_all(Ranges { base: top_page, len: GUARD_BYTES, stride, n });
     let mut done = List::new();
     for (i, slot) in carved.enumerate() {
@@ -402,52 +330,14 @@ fn prepare_all(carved: List<Slot>) -> List<Slot> {
     done
 }
 
-/// Puts the guard of a new stack in place, the best way this kernel has.
+/// Puts the guard of a new stack in place.
 fn protect(slot: NonNull<Slot>) {
     // SAFETY: slots are never unmapped.
     let slot = unsafe { slot.as_ref() };
     let len = GUARD_BYTES + slot.class.reserve_bytes();
-    // SAFETY: a mapped address is not null.
-    let low = unsafe { NonNull::new_unchecked(slot.low as *mut u8) };
-    if GUARD.load(Ordering::Relaxed) == INSTALL {
-        // SAFETY: the stack is new and in use by nobody.
-        if unsafe { memory::guard_install(low, len) } {
-            return;
-        }
-        GUARD.store(PROTECT, Ordering::Relaxed);
-    }
-    if GUARD.load(Ordering::Relaxed) == PROTECT {
-        // SAFETY: as above.
-        if unsafe { memory::guard_protect(low, len) } {
-            return;
-        }
-        fall_back_to_canaries();
-    }
-    slot.canary.set(true);
-    // SAFETY: the lowest word of the stack is mapped and in use by nobody.
-    unsafe { low.cast::<u64>().as_ptr().write_volatile(CANARY) };
-}
-
-/// Protects the stacks made from now on in a way that is not the best one. For tests.
-pub(crate) fn protect_by(way: &str) -> bool {
-    let guard = match way {
-        "install" => Guard::Install,
-        "protect" => Guard::Protect,
-        "canary" => Guard::Canary,
-        _ => return false,
-    };
-    GUARD.store(guard as u32, Ordering::Relaxed);
-    true
-}
-
-#[cold]
-fn fall_back_to_canaries() {
-    if GUARD.swap(Guard::Canary as u32, Ordering::Relaxed) != Guard::Canary as u32 {
-        crate::sys::stderr::report(format_args!(
-            "heist: the kernel refuses more guard pages (vm.max_map_count); going on with canaries \
-             that are checked at every switch\n"
-        ));
-    }
+    // SAFETY: the stack is new and in use by nobody.
+    let guarded = unsafe { guard::install(guard::at(slot.low), len) };
+    slot.canary.set(!guarded);
 }
 
 /// The stacks of the default class that a P keeps at hand.

@@ -1,6 +1,7 @@
 //! Switching between an M's scheduler and a goroutine: the only user of corosensei.
 
-use super::stack::{GUARD_BYTES, Stack};
+use super::guard::GUARD_BYTES;
+use super::stack::Stack;
 use crate::gmp::{G, M};
 use crate::sys::memory::prefetch_for_write;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
