@@ -86,6 +86,9 @@ pub const GETS_ON_NS: u64 = 100_000;
 /// For how long a P that got on is believed to do so still: its thread may have to wait for a CPU, and
 /// then nothing helps that sysmon could do. A turn of the kernel's scheduler is about as long.
 pub const GOT_ON_NS: u64 = 3_000_000;
+/// For how long after a P was taken from a blocking call no P is believed to get on: another call may
+/// follow, and a program that is left in peace would keep the P of that for two long naps.
+pub const BLOCKED_LATELY_NS: u64 = 50_000_000;
 /// How long the network may be left alone while a P gets on, as in Go.
 pub const NETWORK_LATE_NS: u64 = 10_000_000;
 /// Urgent goroutines a P runs before it looks at the others again.

@@ -3,9 +3,13 @@
 
 use heist_core::m_word::{MWord, Place};
 use heist_core::policy::sysmon::{
-    Demand, HandOff, Look, Naps, Offer, Verdict, Watch, hand_off, timer_late_ns,
+    Agenda, Demand, HandOff, Look, Mood, Naps, Offer, Verdict, Watch, gets_on, hand_off,
+    timer_late_ns,
 };
-use heist_core::policy::{QUANTUM_NS, SYSCALL_MAX_NS, SYSMON_NAP_NS};
+use heist_core::policy::{
+    BLOCKED_LATELY_NS, GOT_ON_NS, QUANTUM_NS, SYSCALL_MAX_NS, SYSMON_NAP_GETS_ON_NS,
+    SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_NAP_WANTED_NS,
+};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -338,6 +342,59 @@ fn naps_grow_after_fifty_quiet_rounds() {
 
 /// A timer that a reserved P at rest could serve is not left for as long as one for which somebody has
 /// to give way.
+#[test]
+fn a_program_that_blocks_is_not_left_in_peace() {
+    let long_ago = 100 * MS;
+    assert!(gets_on(long_ago + GOT_ON_NS - 1, long_ago, 0));
+    assert!(!gets_on(long_ago + GOT_ON_NS, long_ago, 0), "it is long ago");
+    for after_ns in [0, MS, BLOCKED_LATELY_NS - 1] {
+        let now_ns = long_ago + after_ns;
+        assert!(!gets_on(now_ns, now_ns, long_ago), "{after_ns} ns after a blocking call");
+    }
+    let now_ns = long_ago + BLOCKED_LATELY_NS;
+    assert!(gets_on(now_ns, now_ns, long_ago));
+}
+
+/// The end of a slice ends one nap. It did not end there once: sysmon saw all Ps at rest, so that no round
+/// set another one, and ran in a circle until somebody did.
+#[test]
+fn what_a_round_left_ends_one_nap() {
+    for at_rest in [false, true] {
+        for left_in_peace in [false, true] {
+            let mood = Mood { at_rest, gets_on: left_in_peace };
+            let (mut agenda, mut naps) = (Agenda::new(), Naps::new());
+            agenda.look_at(7 * MS + 12 * US);
+            agenda.look_at(7 * MS + 11 * US);
+            agenda.suspect();
+            assert_eq!(agenda.nap_until(&mut naps, 7 * MS, mood), 7 * MS + 11 * US, "{mood:?}");
+            // Nothing was seen in the round after that, which is late.
+            let next_ns = agenda.nap_until(&mut naps, 8 * MS, mood);
+            assert!(next_ns >= 8 * MS + SYSMON_NAP_NS, "{mood:?}");
+            assert_eq!(agenda.nap_until(&mut naps, 8 * MS, mood), next_ns, "{mood:?}");
+        }
+    }
+}
+
+#[test]
+fn the_longest_nap_depends_on_what_the_program_does() {
+    let longest = |mood: Mood, suspects: bool| {
+        let (mut agenda, mut naps) = (Agenda::new(), Naps::new());
+        let nap = |_| {
+            if suspects {
+                agenda.suspect();
+            }
+            naps.after_round(false);
+            agenda.nap_until(&mut naps, 7 * MS, mood) - 7 * MS
+        };
+        (0..200).map(nap).max().unwrap()
+    };
+    let mood = |at_rest, gets_on| Mood { at_rest, gets_on };
+    assert_eq!(longest(mood(false, false), false), SYSMON_NAP_MAX_NS);
+    assert_eq!(longest(mood(true, false), false), SYSMON_NAP_MAX_NS);
+    assert_eq!(longest(mood(false, true), false), SYSMON_NAP_GETS_ON_NS);
+    assert_eq!(longest(mood(false, false), true), SYSMON_NAP_WANTED_NS);
+}
+
 #[test]
 fn timers_for_a_p_at_rest_are_served_sooner() {
     assert_eq!(timer_late_ns(MS, false), MS);

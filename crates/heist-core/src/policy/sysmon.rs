@@ -7,8 +7,8 @@
 //! GO: proc.go sysmon, retake, handoffp.
 
 use super::{
-    GETS_ON_NS, SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS, SYSMON_NAP_MAX_NS, SYSMON_NAP_NS,
-    SYSMON_NAP_WANTED_NS,
+    BLOCKED_LATELY_NS, GETS_ON_NS, GOT_ON_NS, SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS,
+    SYSMON_NAP_GETS_ON_NS, SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_NAP_WANTED_NS,
 };
 use crate::m_word::{Place, Stamp};
 
@@ -46,6 +46,56 @@ impl Naps {
 }
 
 impl Default for Naps {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a round leaves to the nap after it.
+#[derive(Clone, Copy, Debug)]
+pub struct Agenda {
+    next_ns: u64,
+    suspects: bool,
+}
+
+/// What the program does, as far as it matters for a nap.
+#[derive(Clone, Copy, Debug)]
+pub struct Mood {
+    /// Every P rests: a short pause of a busy program is not worth a wake-up at its end.
+    pub at_rest: bool,
+    /// Some P gets on: it is left in peace.
+    pub gets_on: bool,
+}
+
+impl Agenda {
+    /// Of a round that saw nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { next_ns: u64::MAX, suspects: false }
+    }
+
+    /// A round has to come at that moment: the slice of a goroutine that others wait for is over.
+    pub fn look_at(&mut self, ns: u64) {
+        self.next_ns = self.next_ns.min(ns);
+    }
+
+    /// Somebody runs while others wait who may be in a blocking call that was not announced.
+    pub const fn suspect(&mut self) {
+        self.suspects = true;
+    }
+
+    /// Until when to nap now. What the round left is forgotten: the next one may see nothing at all,
+    /// and a moment that has passed would end every nap after it at once.
+    #[must_use]
+    pub fn nap_until(&mut self, naps: &mut Naps, now_ns: u64, mood: Mood) -> u64 {
+        let Self { next_ns, suspects } = std::mem::take(self);
+        let nap_ns = if mood.at_rest { SYSMON_NAP_MAX_NS } else { naps.next_ns(suspects) };
+        let nap_ns = if mood.gets_on { nap_ns.min(SYSMON_NAP_GETS_ON_NS) } else { nap_ns };
+        now_ns.saturating_add(nap_ns).min(next_ns)
+    }
+}
+
+impl Default for Agenda {
     fn default() -> Self {
         Self::new()
     }
@@ -207,6 +257,14 @@ impl Watch {
         let new = now_ns.saturating_sub(self.call_ns) < SYSCALL_MAX_NS;
         if !demand.here && demand.others_free && new { Verdict::Leave } else { Verdict::Take }
     }
+}
+
+/// Whether a program is left in peace, of which some P was last seen to get on at `got_on_ns`, and a P was
+/// last taken from a blocking call at `taken_ns`.
+#[must_use]
+pub const fn gets_on(now_ns: u64, got_on_ns: u64, taken_ns: u64) -> bool {
+    now_ns.saturating_sub(got_on_ns) < GOT_ON_NS
+        && now_ns.saturating_sub(taken_ns) >= BLOCKED_LATELY_NS
 }
 
 /// How late a timer may be before sysmon runs it. Where a hog would have to give way for it, that is

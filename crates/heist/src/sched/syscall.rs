@@ -62,6 +62,7 @@ impl Sched {
         // SAFETY: it is runnable now, and being bound nobody but this M runs it.
         unsafe { self.push_stopped(&mut locked, NonNull::from(gp)) };
         drop(locked);
+        self.watch_crowd();
         self.wait_for_turn(m);
         m.p().stats.regained.bump();
     }

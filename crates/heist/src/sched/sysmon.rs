@@ -22,11 +22,10 @@ use crate::sys::thread_state::ThreadStates;
 use crate::sys::{clock, stopwatch, thread};
 use heist_core::list::List;
 use heist_core::m_word::{PREEMPT, Place, Stamp};
-use heist_core::policy::sysmon::{self as rules, Demand, Look, Naps, Verdict};
+use heist_core::policy::sysmon::{self as rules, Agenda, Demand, Look, Mood, Naps, Verdict};
 use heist_core::policy::{
-    FORCE_PERIOD_NS, GOT_ON_NS, NETWORK_LATE_NS, PLESS_CPU_NS, PLESS_LOOKS, PLESS_PERIOD_NS,
-    PROCS_CHECK_NS, PROCS_MAX, SYSMON_NAP_GETS_ON_NS, SYSMON_NAP_MAX_NS, SYSMON_NAP_WANTED_NS,
-    SYSMON_REST_NS,
+    FORCE_PERIOD_NS, NETWORK_LATE_NS, PLESS_CPU_NS, PLESS_LOOKS, PLESS_PERIOD_NS, PROCS_CHECK_NS,
+    PROCS_MAX, SYSMON_NAP_WANTED_NS, SYSMON_REST_NS,
 };
 use heist_core::sync::Ordering;
 use heist_core::timer_heap::NEVER;
@@ -63,14 +62,14 @@ pub(crate) struct Sysmon<'a> {
     left_rest: bool,
     /// When some P was last seen to get on.
     got_on_ns: u64,
+    /// When a P was last taken from a blocking call.
+    taken_ns: u64,
     /// When urgent goroutines were first seen waiting.
     urgent_since_ns: Option<u64>,
-    /// When the next slice of a goroutine that others wait for is over.
-    next_slice_ns: u64,
+    /// What this round found to be looked at again.
+    agenda: Agenda,
     /// A slice that others wait for was over in this round.
     slice_ended: bool,
-    /// Somebody runs while others wait who may be in a blocking call that was not announced.
-    suspects: bool,
     /// When the default number of Ps is looked at again.
     next_procs_ns: u64,
     /// When threads without a P are looked at next, and where that begins.
@@ -101,10 +100,10 @@ impl<'a> Sysmon<'a> {
             at_rest: false,
             left_rest: false,
             got_on_ns: 0,
+            taken_ns: 0,
             urgent_since_ns: None,
-            next_slice_ns: NEVER,
+            agenda: Agenda::new(),
             slice_ended: false,
-            suspects: false,
             next_pless_ns: 0,
             pless_cursor: null(),
         }
@@ -118,9 +117,6 @@ impl<'a> Sysmon<'a> {
         while self.sched.phase() != Phase::Stopped {
             self.nap();
             let now = clock::now_ns();
-            // Before it may find all Ps at rest: a slice of before that is nothing to wake up for.
-            self.next_slice_ns = NEVER;
-            self.suspects = false;
             self.sched.advance_minute();
             stopwatch::learn();
             self.trace(now);
@@ -129,6 +125,9 @@ impl<'a> Sysmon<'a> {
             }
             self.follow_procs(now);
             let acted = self.look_at_all(now);
+            if acted {
+                self.taken_ns = now;
+            }
             if self.left_rest && !self.gets_on(now) {
                 self.naps = Naps::new();
             }
@@ -141,11 +140,9 @@ impl<'a> Sysmon<'a> {
     /// Sleeps until the next round.
     fn nap(&mut self) {
         let at_rest = self.at_rest;
-        // A short pause of a busy program is not worth a wake-up at its end.
-        let nap_ns = if at_rest { SYSMON_NAP_MAX_NS } else { self.naps.next_ns(self.suspects) };
         let now = clock::now_ns();
-        let until = (now + nap_ns).min(self.next_slice_ns).min(self.next_trace_ns);
-        let until = if self.gets_on(now) { until.min(now + SYSMON_NAP_GETS_ON_NS) } else { until };
+        let mood = Mood { at_rest, gets_on: self.gets_on(now) };
+        let until = self.agenda.nap_until(&mut self.naps, now, mood).min(self.next_trace_ns);
         let sched = self.sched;
         sched.bell.nap(until, at_rest, || {
             if at_rest && !sched.rests() { 0 } else { sched.next_overdue() }
@@ -154,7 +151,7 @@ impl<'a> Sysmon<'a> {
 
     /// Whether some P gets on.
     fn gets_on(&self, now: u64) -> bool {
-        now.saturating_sub(self.got_on_ns) < GOT_ON_NS
+        rules::gets_on(now, self.got_on_ns, self.taken_ns)
     }
 
     /// Once a second has the default number of Ps looked at: by the helper, because that allocates.
@@ -243,9 +240,11 @@ impl<'a> Sysmon<'a> {
             // It may sleep: the next look tells.
             watch.cpu_ns = thread::cpu_ns(m.tid());
         }
-        self.suspects |= !stops;
+        if !stops {
+            self.agenda.suspect();
+        }
         let pause_ns = if stops { self.sched.config.quantum_ns } else { FORCE_PERIOD_NS };
-        self.next_slice_ns = self.next_slice_ns.min(now.saturating_add(pause_ns));
+        self.agenda.look_at(now.saturating_add(pause_ns));
     }
 
     /// Looks at some of the threads that are in user code without a P. As long as they sleep in the
@@ -300,20 +299,21 @@ impl<'a> Sysmon<'a> {
             (watch.cpu_ns, watch.forced_ns) = (None, 0);
         }
         let demand = sched.demand_for(pp);
-        let gets_on = !pp.is_reserved && watch.slice.gets_on(now, look.tick);
-        if gets_on {
+        if !pp.is_reserved && watch.slice.gets_on(now, look.tick) {
             self.got_on_ns = now;
         }
         watch.half_over = false;
         match watch.slice.look(look, demand) {
             Verdict::New { ends_ns } => {
                 if demand.anywhere {
-                    if gets_on {
+                    if hog.is_none() {
+                        // The next look tells whether it sleeps.
                         watch.cpu_ns = thread::cpu_ns(m.tid());
-                    } else {
-                        self.suspects |= hog.is_none();
+                        if !rules::gets_on(now, self.got_on_ns, self.taken_ns) {
+                            self.agenda.suspect();
+                        }
                     }
-                    self.next_slice_ns = self.next_slice_ns.min(ends_ns);
+                    self.agenda.look_at(ends_ns);
                 }
                 false
             }
@@ -327,7 +327,9 @@ impl<'a> Sysmon<'a> {
                 let known = unmoved && hog.is_some();
                 // Its slice began when the last one's had ended, somewhat after sysmon saw to that.
                 let over = now >= ends_ns || known && now.saturating_add(slice_ns / 32) >= ends_ns;
-                self.suspects |= !known && now.saturating_sub(self.got_on_ns) >= GOT_ON_NS;
+                if !known && !rules::gets_on(now, self.got_on_ns, self.taken_ns) {
+                    self.agenda.suspect();
+                }
                 if unmoved && (before.is_some() || !known) {
                     watch.cpu_ns = thread::cpu_ns(m.tid());
                     let slept = before.is_some() && before == watch.cpu_ns;
@@ -344,7 +346,7 @@ impl<'a> Sysmon<'a> {
                     self.end_slice(id, m, now, known);
                 } else {
                     watch.half_over = known && watch.slice.is_half_over(now, slice_ns);
-                    self.next_slice_ns = self.next_slice_ns.min(ends_ns);
+                    self.agenda.look_at(ends_ns);
                 }
                 // A preemption does not make the next one come sooner: that is known in advance.
                 false
@@ -401,7 +403,7 @@ impl<'a> Sysmon<'a> {
             self.urgent_since_ns = Some(now);
             self.preempt_longest(now);
         }
-        self.next_slice_ns = self.next_slice_ns.min(since + late);
+        self.agenda.look_at(since + late);
     }
 
     /// The goroutine that has run longest gives way; one that was asked to lately comes last: the kernel
@@ -507,6 +509,17 @@ impl Sched {
                 self.bell.ring_before(0);
             }
         }
+    }
+
+    /// A goroutine came back from a blocking call and found no P. Those who have one may well block in
+    /// their turn, and nobody announces that: sysmon is to look, at once if it takes its rest with the
+    /// program, else soon.
+    pub(super) fn watch_crowd(&self) {
+        // ORDERING: as everybody's who rings.
+        heist_core::sync::fence(Ordering::SeqCst);
+        let at_rest = self.bell.is_at_rest();
+        let soon = clock::now_ns().saturating_add(SYSMON_NAP_WANTED_NS);
+        self.bell.ring_before(if at_rest { 0 } else { soon });
     }
 
     /// Takes the P of an M that blocks in the state `seen`, and gives it to somebody else.
