@@ -137,7 +137,7 @@ impl<T: Copy, S: Store<Siblings<T>>> TimerHeap<T, S> {
     #[inline]
     #[must_use]
     pub fn earliest(&self) -> u64 {
-        self.top().map_or(NEVER, |top| top.when)
+        self.store.lines().first().map_or(NEVER, |line| line.0[TOP].when)
     }
 
     /// Whether enough was added since the last cleaning to make one worth it.
@@ -214,7 +214,8 @@ impl<T: Copy, S: Store<Siblings<T>>> TimerHeap<T, S> {
 
     #[inline]
     fn top(&self) -> Option<Entry<T>> {
-        self.store.lines().first().map(|line| line.0[TOP])
+        let line = self.store.lines().first()?;
+        (self.len != 0).then(|| line.0[TOP])
     }
 
     fn pop_top(&mut self) {
@@ -222,16 +223,22 @@ impl<T: Copy, S: Store<Siblings<T>>> TimerHeap<T, S> {
         let lines = self.store.lines_mut();
         let entry = at(lines, last);
         clear(lines, last);
-        if last != TOP {
+        if last == TOP {
+            self.len = 0;
+        } else {
             sift_down::<T, S>(lines, TOP, entry);
+            self.shorten(self.len - 1);
         }
-        self.shorten(self.len - 1);
     }
 
-    /// The entries behind the first `len` are gone, and cleared.
+    /// The entries behind the first `len` are gone, and cleared. The first line stays: most heaps are
+    /// empty now and then.
     fn shorten(&mut self, len: usize) {
         self.len = len;
-        self.store.truncate(if len == 0 { 0 } else { (TOP + len).div_ceil(ARITY) });
+        let lines = (TOP + len).div_ceil(ARITY);
+        if lines < self.store.lines().len() {
+            self.store.truncate(lines);
+        }
     }
 
     /// Makes a heap of entries in any order.

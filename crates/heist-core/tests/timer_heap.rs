@@ -32,6 +32,16 @@ fn an_empty_heap_is_never_due() {
 }
 
 #[test]
+fn an_emptied_heap_is_never_due() {
+    let mut heap = heap_of(&[5]);
+    assert_eq!(due(&mut heap, 5), [0]);
+    assert_eq!(heap.earliest(), NEVER);
+    assert_eq!(heap.pop_due(u64::MAX), None);
+    add(&mut heap, 7, 1);
+    assert_eq!((heap.len(), heap.earliest()), (1, 7));
+}
+
+#[test]
 fn nothing_comes_out_early() {
     let mut heap = heap_of(&[30, 10, 20]);
     assert_eq!(due(&mut heap, 9), []);

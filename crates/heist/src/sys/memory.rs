@@ -200,7 +200,7 @@ pub(crate) struct Pages<T> {
 // SAFETY: it owns its pages.
 unsafe impl<T: Send> Send for Pages<T> {}
 
-/// What an array keeps when it is empty.
+/// What an array keeps when it is empty, or nearly so.
 const PAGES_KEEP_BYTES: usize = 64 << 10;
 
 impl<T: Copy> Pages<T> {
@@ -250,10 +250,11 @@ impl<T: Copy> heist_core::timer_heap::Store<T> for Pages<T> {
 
     fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
-        if self.len == 0 && self.bytes > PAGES_KEEP_BYTES {
-            // SAFETY: no entry is left.
-            unsafe { unmap(self.base.cast(), self.bytes) };
-            *self = Self::new();
+        if self.len <= 1 && self.bytes > PAGES_KEEP_BYTES {
+            let rest = self.base.cast::<u8>().as_ptr().wrapping_add(PAGES_KEEP_BYTES);
+            // SAFETY: whole pages behind all entries that are left.
+            unsafe { unmap(NonNull::new_unchecked(rest), self.bytes - PAGES_KEEP_BYTES) };
+            self.bytes = PAGES_KEEP_BYTES;
         }
     }
 
