@@ -13,6 +13,7 @@
 //! | [`steal_order`] | the random walks over the Ps |
 //! | [`idle`] | the idle-P stack and the bitmaps that let thieves skip Ps |
 //! | [`idle_ms`] | the Ms that sleep until they are given a P |
+//! | [`stalled`] | finding a P that takes nothing out of its ring |
 //! | [`watch`] | who need not be woken for what its P most likely runs itself |
 //! | [`spinning`] | the count of Ms that look for work, and who must wake whom |
 //! | [`status`] | the life of a goroutine as checked transitions |
@@ -53,6 +54,7 @@ pub mod rng;
 pub mod run_queue;
 pub mod rw_word;
 pub mod spinning;
+pub mod stalled;
 pub mod status;
 pub mod steal_order;
 pub mod stop;

@@ -174,6 +174,15 @@ impl<T> RunQueue<T> {
         ring.min(RING_CAPACITY)
     }
 
+    /// The head of the ring, if there is something in it: as long as that is the same, nothing was
+    /// taken.
+    #[inline]
+    #[must_use]
+    pub fn waiting_head(&self) -> Option<u32> {
+        let head = self.head.load(Ordering::Acquire);
+        (head != self.tail.load(Ordering::Acquire)).then_some(head)
+    }
+
     /// Whether there is something in `run_next`.
     #[inline]
     #[must_use]

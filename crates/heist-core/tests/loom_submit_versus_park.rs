@@ -11,6 +11,7 @@
 //! - the last look left out, or taken before `stop`,
 //! - the P put to rest after `stop` instead of before (the submitter finds no idle P),
 //! - `requested` not asked before a P is dropped, or not after, or `request` not made,
+//! - whoever moves work from one ring to another waking nobody, or without a fence before that,
 //! - a submitter that finds no P making its request, or lowering `n`, after it released the lock,
 //!   or the one before the other (Go's order, which needs a rare delay to lose a wake-up).
 #![cfg(loom)]
@@ -60,6 +61,8 @@ struct Sched {
 
 struct World {
     queues: [RunQueue<Job>; N_PROCS as usize],
+    /// The ring of a P whose M does not get a CPU, if there is one.
+    stalled: Option<RunQueue<Job>>,
     sched: Mutex<Sched>,
     global_len: GlobalLen,
     view: IdleView,
@@ -83,13 +86,16 @@ enum Submitter {
 enum Where {
     Local(Slot),
     Global,
+    /// It robs a P that stands still, runs the first and keeps the others.
+    Moved,
 }
 
 impl World {
-    fn new(n_jobs: usize, submitter: Submitter) -> Arc<Self> {
+    fn new(n_jobs: usize, submitter: Submitter, place: Where) -> Arc<Self> {
         let view = IdleView::new(N_PROCS);
         Arc::new(Self {
             queues: [RunQueue::new(), RunQueue::new()],
+            stalled: matches!(place, Where::Moved).then(RunQueue::new),
             sched: Mutex::new(Sched { idle: IdleProcs::new(N_PROCS), global: GlobalQueue::new() }),
             global_len: GlobalLen::new(),
             view,
@@ -113,11 +119,41 @@ impl World {
                 // SAFETY: the job is new and in no queue.
                 unsafe { sched.global.push_back(&self.global_len, gp) };
             }
+            Where::Moved => return self.rob_stalled(),
         }
         // A push into `run_next` is a full fence by itself.
         let fenced = matches!(place, Where::Local(Slot::Next));
         if self.submitter == Submitter::ShortCut && !fenced {
             fence(SeqCst);
+        }
+        self.wake_p()
+    }
+
+    /// The rings that others rob.
+    fn victims(&self) -> impl Iterator<Item = &RunQueue<Job>> {
+        std::iter::once(&self.queues[SUBMITTER_PROC as usize]).chain(&self.stalled)
+    }
+
+    /// The steps of `Sched::rob_stalled`.
+    fn rob_stalled(self: &Arc<Self>) -> Option<thread::JoinHandle<()>> {
+        // SAFETY: P0 is the submitter's alone.
+        let owner = unsafe { self.queues[SUBMITTER_PROC as usize].owner() };
+        let stalled = self.stalled.as_ref()?;
+        let rob =
+            || match stalled.thief().steal_into(&owner, Share::CeilHalf, RunNext::Leave, || true) {
+                Stolen::Batch { run, .. } => Some(run),
+                _ => None,
+            };
+        rob()?;
+        self.n_run.fetch_add(1, Ordering::Relaxed);
+        while let Some(gp) = rob() {
+            owner.push(gp, Slot::Tail, |_| panic!("two jobs do not overflow"));
+        }
+        if self.submitter == Submitter::ShortCut {
+            fence(SeqCst);
+        }
+        if self.queues[SUBMITTER_PROC as usize].ring_is_empty() {
+            return None;
         }
         self.wake_p()
     }
@@ -212,15 +248,16 @@ impl M {
     fn steal(&self) -> bool {
         // SAFETY: this M holds the P.
         let home = unsafe { self.world.queues[self.pp as usize].owner() };
-        let victim = self.world.queues[SUBMITTER_PROC as usize].thief();
-        match victim.steal_into(&home, Share::CeilHalf, RunNext::Take, || true) {
-            Stolen::Nothing => false,
-            Stolen::Batch { n, .. } => {
-                assert_eq!(n, 1, "a model's M does not look at its own queue");
-                true
+        self.world.victims().any(|victim| {
+            match victim.thief().steal_into(&home, Share::CeilHalf, RunNext::Take, || true) {
+                Stolen::Nothing => false,
+                Stolen::Batch { n, .. } => {
+                    assert_eq!(n, 1, "a model's M does not look at its own queue");
+                    true
+                }
+                Stolen::RunNext(_) => true,
             }
-            Stolen::RunNext(_) => true,
-        }
+        })
     }
 
     /// Nothing found: false if this M parks, true if it has a P again and spins.
@@ -252,7 +289,10 @@ impl M {
     fn look_once_more(&mut self) -> bool {
         let world = &self.world;
         let busy = |id| !world.view.idle.contains(id) && !world.queues[id as usize].is_empty();
-        if world.global_len.get() == 0 && !(0..N_PROCS).any(busy) {
+        if world.global_len.get() == 0
+            && !(0..N_PROCS).any(busy)
+            && !world.stalled.iter().any(|ring| !ring.is_empty())
+        {
             return false;
         }
         let mut sched = world.sched.lock().unwrap();
@@ -283,7 +323,7 @@ fn check(opening: Opening, n_jobs: usize, place: Where) {
     for submitter in [Submitter::Plain, Submitter::ShortCut] {
         for starts in [Starts::Left, Starts::Right] {
             loom::model(move || {
-                let world = World::new(n_jobs, submitter);
+                let world = World::new(n_jobs, submitter, place);
                 submit_and_park(&world, opening, place, starts);
             });
         }
@@ -297,11 +337,19 @@ fn submit_and_park(world: &Arc<World>, opening: Opening, place: Where, starts: S
     if m1.spins {
         world.spinning.start();
     }
+    let n_submits = if world.stalled.is_some() { 1 } else { n_jobs };
+    for (ring, job) in
+        world.stalled.iter().flat_map(|ring| world.jobs.iter().map(move |j| (ring, j)))
+    {
+        // SAFETY: nobody else has seen the queue yet.
+        let owner = unsafe { ring.owner() };
+        owner.push(NonNull::from(job), Slot::Tail, |_| panic!("two jobs do not overflow"));
+    }
     race(
         starts,
         move || {
             let started: Vec<_> =
-                (0..n_jobs).filter_map(|job| submits.submit(job, place)).collect();
+                (0..n_submits).filter_map(|job| submits.submit(job, place)).collect();
             started.into_iter().for_each(|other| other.join().unwrap());
         },
         move || {
@@ -351,5 +399,14 @@ fn work_submitted_while_all_are_busy_is_not_missed() {
 fn work_that_meets_a_p_on_its_way_to_rest_is_not_missed() {
     for place in [Where::Local(Slot::Tail), Where::Local(Slot::Next), Where::Global] {
         check(Opening::DropsItsP, 1, place);
+    }
+}
+
+/// IN-17: while what was robbed from a P that stands still is on its way, nobody can see it, and nobody
+/// need be counted as looking for work.
+#[test]
+fn work_on_its_way_from_one_ring_to_another_is_not_missed() {
+    for opening in [Opening::Spins, Opening::DropsItsP] {
+        check(opening, 2, Where::Moved);
     }
 }

@@ -14,6 +14,7 @@ use crossbeam_utils::CachePadded;
 use heist_core::list::List;
 use heist_core::rng::Rng;
 use heist_core::run_queue::{Owner, RunQueue};
+use heist_core::stalled::Suspect;
 use heist_core::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null_mut};
@@ -28,6 +29,8 @@ pub(crate) struct Local {
     pub(crate) stacks: StackCache,
     /// Goroutines that became runnable here; one in a few is measured.
     pub(crate) n_readied: u32,
+    /// The P that may stand still.
+    pub(crate) suspect: Suspect,
     /// Urgent goroutines run in a row.
     pub(crate) urgent_streak: u32,
     /// Draws the disturbances of chaos mode.
@@ -124,6 +127,7 @@ impl P {
                 end_id: 0,
                 stacks: StackCache::new(stacks),
                 n_readied: 0,
+                suspect: Suspect::new(id),
                 urgent_streak: 0,
                 chaos: chaos.map(|seed| Rng::new(seed.wrapping_add(u64::from(id)))),
             })),

@@ -103,6 +103,7 @@ impl Sched {
             .or_else(|| self.global_in_turn(pp))
             .or_else(|| next_local(m))
             .or_else(|| self.next_global(m))
+            .or_else(|| self.rob_stalled(m))
             .or_else(|| self.poll_now(m))
     }
 

@@ -32,6 +32,7 @@ pub(crate) mod procs;
 pub(crate) mod schedule;
 pub(crate) mod shutdown;
 pub(crate) mod spawn;
+pub(crate) mod stalled;
 pub(crate) mod steal;
 #[cfg(test)]
 mod steal_tests;

@@ -91,6 +91,11 @@ impl Sched {
     }
 
     fn rob(&self, m: &M, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
+        self.rob_ring(m, victim, run_next).or_else(|| self.rob_yielded(m, victim))
+    }
+
+    /// Takes a share of the ring of another P, or its `run_next`.
+    pub(super) fn rob_ring(&self, m: &M, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
         let pp = m.p();
         pp.stats.steal_attempts.bump();
         let back_off = || self.leaves_its_next(self.p(victim));
@@ -103,7 +108,7 @@ impl Sched {
             back_off,
         );
         let (gp, n) = match stolen {
-            Stolen::Nothing => return self.rob_yielded(m, victim),
+            Stolen::Nothing => return None,
             Stolen::Batch { run, n } => (run, n),
             Stolen::RunNext(gp) => {
                 pp.stats.stolen_run_next.bump();

@@ -278,6 +278,38 @@ fn a_pending_stop_ends_the_search() {
     });
 }
 
+/// What waits in the ring of a P that takes nothing out of it goes before what the network may bring, and
+/// all of it. Its `run_next` is left alone, and so is everything where nobody waits for the network.
+#[test]
+fn a_processor_that_stands_still_is_robbed_before_the_network_is_asked() {
+    with_procs(2, |_| {
+        let hog = occupy();
+        hog.0.spawn(8);
+        let rt = current::enter().expect("a goroutine");
+        let (m, sched) = (rt.m(), rt.sched());
+        let (own, victim) = (m.p(), sched.p(hog.0.p()));
+        let waiters = sched.poll.poller.shared();
+
+        let without = [sched.rob_stalled(m), sched.rob_stalled(m)];
+        waiters.waiter_came();
+        let first = sched.rob_stalled(m);
+        let before = (own.queue.len(), victim.queue.len());
+        let second = sched.rob_stalled(m);
+        let after = (own.queue.len(), victim.queue.len());
+        let third = [sched.rob_stalled(m), sched.rob_stalled(m)];
+        waiters.waiters_gone(1);
+        keep(&rt, second.map_or(Found::Nothing, Found::Run));
+        drop(rt);
+
+        assert!(without.iter().all(Option::is_none), "nobody waits: {without:?}");
+        assert!(first.is_none(), "at the first look: {first:?}");
+        assert_eq!(before, (0, 8));
+        assert_eq!(after, (6, 1), "one to run, six here, and run_next where it was");
+        assert!(third.iter().all(Option::is_none), "there is nothing left: {third:?}");
+        drop(hog);
+    });
+}
+
 /// IN-07: a thief backs off from `run_next` if the victim runs. It does not if nobody holds the P, or if
 /// who holds it is in a blocking call.
 #[test]

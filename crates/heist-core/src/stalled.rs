@@ -1,0 +1,120 @@
+//! Finding a P that stands still: something is in its ring, and nobody takes it out.
+//!
+//! Its thread waits for a CPU that the kernel gave to somebody else, or its goroutine computes. Who
+//! looks cannot see which, and need not: what is in that ring waits either way.
+//!
+//! A look costs two loads and no clock. The head of a ring moves with whatever is taken from it, by
+//! its owner or by a thief, so a head that is where it was at the last look, with something behind it,
+//! says that nothing was taken in between. One other P is suspected at a time: it is looked at twice,
+//! and if it got on, the next one's turn comes.
+
+/// The P that is looked at next, and the head of its ring at the last look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspect {
+    id: u32,
+    head: Option<u32>,
+}
+
+impl Suspect {
+    /// Nobody was looked at yet. `own` is who looks.
+    #[must_use]
+    pub const fn new(own: u32) -> Self {
+        Self { id: own, head: None }
+    }
+
+    /// Answers a P that stood still since the last look, and forgets what it saw there; or looks at the
+    /// next of `procs` Ps other than `own`. `head_of` is the head of a P's ring if something is in it.
+    pub fn look(
+        &mut self,
+        own: u32,
+        procs: u32,
+        head_of: impl Fn(u32) -> Option<u32>,
+    ) -> Option<u32> {
+        // There may be fewer Ps than at the last look.
+        let seen = self.head.take().filter(|_| self.id < procs && self.id != own);
+        if seen.is_some() && head_of(self.id) == seen {
+            return Some(self.id);
+        }
+        self.id = after(self.id, procs);
+        if self.id == own {
+            self.id = after(own, procs);
+        }
+        if self.id != own {
+            self.head = head_of(self.id);
+        }
+        None
+    }
+}
+
+const fn after(id: u32, procs: u32) -> u32 {
+    if id + 1 < procs { id + 1 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn who_stands_still_is_found_at_the_second_look() {
+        let mut suspect = Suspect::new(0);
+        assert_eq!(suspect.look(0, 2, |_| Some(7)), None);
+        assert_eq!(suspect.look(0, 2, |_| Some(7)), Some(1));
+    }
+
+    #[test]
+    fn who_takes_something_gets_on() {
+        let mut suspect = Suspect::new(0);
+        for head in 0..100 {
+            assert_eq!(suspect.look(0, 2, |_| Some(head)), None);
+        }
+    }
+
+    #[test]
+    fn an_empty_ring_does_not_stand_still() {
+        let mut suspect = Suspect::new(0);
+        for _ in 0..4 {
+            assert_eq!(suspect.look(0, 2, |_| None), None);
+        }
+        assert_eq!(suspect.look(0, 2, |_| Some(7)), None);
+        assert_eq!(suspect.look(0, 2, |_| None), None);
+    }
+
+    /// Whoever was answered is looked at afresh: if it cannot be robbed, it does not hide the others.
+    #[test]
+    fn an_answer_is_given_once() {
+        let mut suspect = Suspect::new(0);
+        let found: Vec<_> = (0..8).filter_map(|_| suspect.look(0, 3, |_| Some(7))).collect();
+        assert_eq!(found, [1, 2, 1, 2]);
+    }
+
+    #[test]
+    fn everybody_else_is_looked_at_and_nobody_else() {
+        for procs in 1..=8 {
+            for own in 0..procs {
+                let seen = Cell::new(0u32);
+                let mut suspect = Suspect::new(own);
+                for _ in 0..2 * procs {
+                    let found = suspect.look(own, procs, |id| {
+                        assert!(id < procs && id != own);
+                        seen.set(seen.get() | 1 << id);
+                        None
+                    });
+                    assert_eq!(found, None);
+                }
+                assert_eq!(seen.get(), ((1 << procs) - 1) & !(1 << own));
+            }
+        }
+    }
+
+    #[test]
+    fn a_suspect_that_is_no_longer_there_is_forgotten() {
+        let mut suspect = Suspect::new(0);
+        for _ in 0..3 {
+            let _ = suspect.look(0, 4, |_| None);
+        }
+        let mut suspect = Suspect { head: Some(7), ..suspect };
+        assert_eq!(suspect.look(0, 2, |id| (id < 2).then_some(7)), None);
+        assert_eq!(suspect.look(0, 1, |_| unreachable!("there is nobody else")), None);
+    }
+}
