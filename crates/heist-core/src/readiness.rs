@@ -120,6 +120,13 @@ impl<T> Readiness<T> {
         }
     }
 
+    /// Who waits, or did: a hint for prefetching.
+    #[inline]
+    #[must_use]
+    pub fn waiter_hint(&self) -> *const T {
+        self.waiter.load(Ordering::Relaxed)
+    }
+
     /// The state now.
     #[inline]
     #[must_use]

@@ -120,11 +120,19 @@ impl Token {
         Self(address >> ALIGN_BITS << TAG_BITS | u64::from(tag))
     }
 
+    fn address(self) -> *const Desc {
+        std::ptr::with_exposed_provenance((self.0 >> TAG_BITS << ALIGN_BITS) as usize)
+    }
+
+    /// Fetches the record.
+    pub(crate) fn prefetch(self) {
+        memory::prefetch_for_write(self.address().cast());
+    }
+
     /// The record, if it is still in the use that was meant.
     pub(crate) fn desc(self) -> Option<&'static Desc> {
-        let address = self.0 >> TAG_BITS << ALIGN_BITS;
         // SAFETY: a token is made of a record, and records are never unmapped.
-        let desc = unsafe { std::ptr::with_exposed_provenance::<Desc>(address as usize).as_ref()? };
+        let desc = unsafe { self.address().as_ref()? };
         // ORDERING: Acquire pairs with `Desc::give`: an event of this use is not delivered to the
         // state of the one before.
         let tag = desc.tag.load(Ordering::Acquire) & TAG_MASK;

@@ -145,6 +145,7 @@ impl Poller {
         let mut n = 0;
         match turn.poll.poll(&mut turn.events, timeout) {
             Ok(()) => {
+                fetch(&turn.events);
                 for event in &turn.events {
                     match Token::from(event.token()) {
                         Token::TIMER => turn.armed_ns = None,
@@ -215,6 +216,14 @@ impl Shared {
             heist_core::throw!("Poller: fewer than no waiters");
         }
     }
+}
+
+/// Fetches what a batch of events is about, and who waits for it: all together, and not one after the
+/// other, since each is written by a read-modify-write that waits for its line.
+fn fetch(events: &Events) {
+    let tokens = || events.iter().map(|event| Token::from(event.token()));
+    tokens().for_each(Token::prefetch);
+    tokens().filter_map(Token::desc).for_each(|desc| G::prefetch(desc.read.waiter_hint(), 2));
 }
 
 /// Tells a descriptor of an event. Answers how many goroutines it put into `ready`.
