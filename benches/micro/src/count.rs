@@ -44,6 +44,13 @@ pub struct Count {
     pub instructions: f64,
 }
 
+/// Takes what was counted less.
+pub fn keep_least(counts: &mut [Count], others: &[Count]) {
+    for (count, other) in counts.iter_mut().zip(others) {
+        count.instructions = count.instructions.min(other.instructions);
+    }
+}
+
 /// A valgrind that can be started.
 pub struct Counter {
     version: String,
