@@ -11,7 +11,7 @@
 //! Where nobody waits for the network, the thefts come next anyway.
 
 use super::Sched;
-use super::find_runnable::Next;
+use super::find_runnable::{Next, next_local};
 use crate::gmp::M;
 use heist_core::run_queue::RunNext;
 use heist_core::sync::{Ordering, fence};
@@ -30,10 +30,11 @@ impl Sched {
         self.rob_all(m, victim)
     }
 
-    /// Takes share after share of a ring: the first of them runs, the others wait here.
+    /// Takes share after share of a ring, and runs the first of all. Not the one that a theft hands out to
+    /// be run at once, which is the last of its share: two Ms that rob each other again and again would
+    /// never come to the first.
     #[cold]
     fn rob_all(&self, m: &M, victim: u32) -> Option<Next> {
-        let first = self.rob_ring(m, victim, RunNext::Leave)?;
         // SAFETY: this M holds its P.
         let own = unsafe { m.p().owner() };
         while let Some(gp) = self.rob_ring(m, victim, RunNext::Leave) {
@@ -44,9 +45,10 @@ impl Sched {
         // looks for work: it is a submitter (docs/design/spinning.md).
         // ORDERING: the submitter's fence of `heist_core::spinning`.
         fence(Ordering::SeqCst);
+        let next = next_local(m);
         if !m.p().queue.ring_is_empty() {
             self.wake_p();
         }
-        Some(Next::fresh(first))
+        next
     }
 }
