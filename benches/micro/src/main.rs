@@ -106,6 +106,7 @@ fn check(update: bool) -> Result<(), String> {
         if verdict.failures.is_empty() {
             break;
         }
+        println!("walked again, because:\n{}\n", verdict.failures.join("\n"));
         count::keep_least(&mut counts, &counter.count()?);
         verdict = limits::judge(&counts, &limits);
     }
