@@ -123,12 +123,15 @@ fn split(from: Series) -> (Series, Series) {
                     return;
                 }
             }
-            if sides.iter().all(Source::is_over) {
+            // Asked once: a side that ends after this look still wakes the select that follows.
+            let over = sides.each_ref().map(Source::is_over);
+            if over == [true; 2] {
                 return;
             }
+            let asked_by = |i: usize| if over[i] { chan::never() } else { sides[i].asked.clone() };
             select! {
-                recv(side(&sides[0])) -> ask => waiting[0] = ask.is_ok(),
-                recv(side(&sides[1])) -> ask => waiting[1] = ask.is_ok(),
+                recv(asked_by(0)) -> ask => waiting[0] = ask.is_ok(),
+                recv(asked_by(1)) -> ask => waiting[1] = ask.is_ok(),
                 recv(from.answers) -> answer => {
                     let Ok(answer) = answer else { return };
                     asked = false;
@@ -138,11 +141,6 @@ fn split(from: Series) -> (Series, Series) {
         }
     });
     (one, other)
-}
-
-/// Where a side asks; never, if it does not any more.
-fn side(source: &Source) -> Receiver<()> {
-    if source.is_over() { chan::never() } else { source.asked.clone() }
 }
 
 /// The coefficients by their number.
