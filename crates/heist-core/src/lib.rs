@@ -39,6 +39,7 @@
 pub mod buffer;
 pub mod fd_lock;
 pub mod global_queue;
+pub mod habits;
 pub mod idle;
 pub mod idle_ms;
 pub mod join;

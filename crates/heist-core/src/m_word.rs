@@ -77,6 +77,8 @@ pub const PREEMPT: u32 = 2;
 pub const OVERFLOW: u32 = 4;
 /// The world stops: the goroutine waits where it is before it goes on.
 pub const STOP: u32 = 8;
+/// The goroutine most likely blocks: it gives its P away when it leaves the runtime.
+pub const PART: u32 = 32;
 /// The light fence is none: who enters the runtime executes a full one. Never cleared.
 const FENCE: u32 = 16;
 

@@ -54,6 +54,8 @@ pub(crate) struct Vtable {
     pub(crate) drop_result: unsafe fn(&G),
 }
 
+const _: () = assert!(align_of::<Vtable>() >= heist_core::habits::KIND_ALIGN);
+
 /// How a goroutine ended. Valid once `join` says finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -143,6 +145,9 @@ pub(crate) const OVERFLOWED: u32 = 32;
 /// It computed for a whole slice without entering the runtime, and has not entered it since sysmon
 /// saw that: a hint.
 pub(crate) const HOG: u32 = 64;
+/// It blocked without announcing it, or is of a kind that does: a hint. Its P is given away before it goes
+/// on, see `sched::syscall`.
+pub(crate) const BLOCKS: u32 = 1024;
 /// It waits in a destructor while it unwinds: a second unwinding would end the process, so this
 /// wait cannot be cancelled.
 pub(crate) const UNCANCELLABLE: u32 = 4;
@@ -184,7 +189,7 @@ pub(crate) struct G {
     started: ShownByte,
     /// Who ended the last wait; written by the claimer.
     pub(crate) woken: Cell<Woken>,
-    pub(crate) vtable: Cell<Option<&'static Vtable>>,
+    pub(crate) vtable: ShownPointer<Vtable>,
     /// The M it must run on: it parked while panicking, or is locked to its thread.
     pub(crate) bound_m: ShownPointer<M>,
     /// Counted by an `Arc` that the record owns one share of.
@@ -232,7 +237,7 @@ impl G {
             parent_id: ShownNumber::new(0),
             sched: ShownPointer::null(),
             bound_m: ShownPointer::null(),
-            vtable: Cell::new(None),
+            vtable: ShownPointer::null(),
             spawn_site: ShownPointer::null(),
             extras: Cell::new(null()),
             joiner: Cell::new(Ticket::NONE),
@@ -251,6 +256,12 @@ impl G {
     #[inline]
     pub(crate) fn due(&self) -> u64 {
         self.link.number()
+    }
+
+    /// What kind of goroutine it is: all with the same code are of one.
+    #[inline]
+    pub(crate) fn kind(&self) -> usize {
+        self.vtable.get().addr()
     }
 
     /// Fetches the lines of a record that is about to be written.

@@ -157,6 +157,8 @@ pub(crate) struct M {
     /// What sysmon alone remembers of a thread in user code without a P: the word, and the CPU time
     /// at that moment.
     pub(crate) pless: Cell<(Stamp, u64)>,
+    /// Its goroutine was expected to block and gave its P away: how often the thread had blocked before.
+    pub(crate) parted: Cell<Option<u64>>,
     /// Whether the kernel was asked for short turns of its thread; see `Sched::suit_turns`.
     pub(crate) short_turns: Cell<bool>,
     /// Signals that are blocked in its thread also when no handler runs. The thread's own.
@@ -204,6 +206,7 @@ impl M {
             rng: UnsafeCell::new(Rng::new(id.into())),
             idle_link: DoubleLink::new(),
             pless: Cell::new((Stamp::NONE, 0)),
+            parted: Cell::new(None),
             short_turns: Cell::new(false),
             blocked: Cell::new(Blocked::NONE),
             made_before: Cell::new(null()),

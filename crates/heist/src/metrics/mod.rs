@@ -348,6 +348,12 @@ impl Metrics {
             totals.unannounced,
         );
         add(
+            "/heist/blocking/foreseen:events",
+            Counter,
+            "Blocking calls that were expected: the processor was given away beforehand.",
+            totals.foreseen,
+        );
+        add(
             "/heist/blocking/handoffs:events",
             Counter,
             "Times a blocked thread's processor was given to another.",

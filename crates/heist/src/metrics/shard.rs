@@ -92,6 +92,8 @@ shard! {
     announced,
     /// Blocking calls found out.
     unannounced,
+    /// Times a goroutine was expected to block, and gave its P away before.
+    foreseen,
     /// Times the P of a blocked M was given to another.
     handoffs,
     /// Times an M came back from a blocking call and had to get a P.

@@ -79,7 +79,8 @@ pub(crate) fn end_unborn(g: &G) {
 }
 
 fn vtable_of(g: &G) -> &'static Vtable {
-    let Some(vtable) = g.vtable.get() else {
+    // SAFETY: null, or one of those that the compiler made.
+    let Some(vtable) = (unsafe { g.vtable.get().as_ref() }) else {
         heist_core::throw!("goroutine_main: a goroutine without a closure");
     };
     vtable
@@ -136,9 +137,7 @@ fn discard(g: &G) {
         unsafe {
             match g.outcome.get() {
                 Outcome::Returned => {
-                    if let Some(vtable) = g.vtable.get() {
-                        (vtable.drop_result)(g);
-                    }
+                    (vtable_of(g).drop_result)(g);
                 }
                 Outcome::Panicked => g.payload.as_ptr::<Box<dyn Any + Send>>().drop_in_place(),
                 _ => {}

@@ -4,11 +4,11 @@ use super::{bound, park};
 use crate::coro::overflow;
 use crate::current::InRuntime;
 use crate::gmp::M;
-use heist_core::m_word::{OVERFLOW, PREEMPT, Place, STOP};
+use heist_core::m_word::{OVERFLOW, PART, PREEMPT, Place, STOP};
 use std::ptr::NonNull;
 
 /// Goes back to user code by the long way: lets others run first if that was asked for, waits if the
-/// world stops, and raises the panic of a stack that ran out inside the runtime.
+/// world stops, gives its P away if it is going to block, and raises the panic of a stack that ran out inside the runtime.
 #[cold]
 #[inline(never)]
 pub(crate) fn with_attention(m: NonNull<M>) {
@@ -30,6 +30,9 @@ pub(crate) fn with_attention(m: NonNull<M>) {
     }
     while here.word.attention() & STOP != 0 && here.current().is_some() {
         here.sched().stop_here(here);
+    }
+    if here.word.attention() & PART != 0 {
+        here.sched().part(here);
     }
     let overflowed = here.word.attention() & OVERFLOW != 0;
     here.word.leave(Place::User);

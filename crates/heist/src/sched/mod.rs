@@ -56,6 +56,7 @@ use crate::sys::lock::Lock;
 use crate::sys::{clock, stderr};
 use crossbeam_utils::CachePadded;
 use heist_core::global_queue::{GlobalLen, GlobalQueue};
+use heist_core::habits::Habits;
 use heist_core::idle::{IdleProcs, IdleView};
 use heist_core::idle_ms::IdleMs;
 use heist_core::level_time::LevelTime;
@@ -175,6 +176,7 @@ pub(crate) struct Sched {
     pub(crate) spinning: Spinning,
     pub(crate) linger: linger::Linger,
     pub(crate) watch: Watch,
+    pub(crate) habits: Habits,
     /// Changes only while the world is stopped.
     steal_order: UnsafeCell<StealOrder>,
     pub(crate) table: ProcTable,
@@ -257,6 +259,7 @@ impl Sched {
             spinning: Spinning::new(),
             linger: linger::Linger::new(),
             watch: Watch::new(),
+            habits: Habits::new(),
             steal_order: UnsafeCell::new(StealOrder::new(procs)),
             unborn: AtomicU64::new(0),
             idle_running: AtomicU32::new(0),

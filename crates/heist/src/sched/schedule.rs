@@ -79,7 +79,7 @@ fn execute(m: &M, next: Next) {
     if let Some(number) = gp.take_sampled() {
         m.sched().record_latency(m, number);
     }
-    let special = gp.has_flag(g::OVERFLOWED | g::IDLE | g::CANARY);
+    let special = gp.has_flag(g::OVERFLOWED | g::IDLE | g::CANARY | g::BLOCKS);
     loop {
         if special {
             before_special(m, gp);
@@ -91,7 +91,7 @@ fn execute(m: &M, next: Next) {
         if special {
             after_special(m, gp, switched);
         }
-        m.word.clear_attention(m_word::PREEMPT | m_word::OVERFLOW);
+        m.word.clear_attention(m_word::PREEMPT | m_word::OVERFLOW | m_word::PART);
         match (switched, m.request.get()) {
             (Switched::Returned, _) => return finish(m, next.gp),
             (Switched::Suspended, Request::Yield) => return requeue(m, next.gp),
@@ -122,6 +122,9 @@ fn execute(m: &M, next: Next) {
 fn before_special(m: &M, gp: &G) {
     if gp.has_flag(g::OVERFLOWED) {
         m.word.call_attention(m_word::OVERFLOW);
+    }
+    if gp.has_flag(g::BLOCKS) {
+        m.word.call_attention(m_word::PART);
     }
     if gp.has_flag(g::IDLE) {
         m.sched().idle_running.fetch_add(1, Ordering::Relaxed);
@@ -157,6 +160,9 @@ fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
     pp.stats.stacks_attached.bump();
     if stack.has_canary() {
         g.set_flag(g::CANARY);
+    }
+    if sched.habits.expects(g.kind()) {
+        g.set_flag(g::BLOCKS);
     }
     // SAFETY: this M owns the goroutine, which has no context yet.
     unsafe { g.coro.start(stack, gp, body::goroutine_main) };

@@ -164,7 +164,7 @@ unsafe fn fill<'a>(
     g.parent_id.set(parent);
     g.sched.set(sched);
     g.bound_m.set(null());
-    g.vtable.set(Some(recipe.vtable));
+    g.vtable.set(recipe.vtable);
     g.set_spawn_site(recipe.site);
     g.extras.set(recipe.extras);
     write(g.payload.as_ptr());

@@ -8,8 +8,8 @@ use super::wake::Start;
 use super::{Locked, Sched};
 use crate::current;
 use crate::gmp::{M, g};
-use crate::sys::clock;
-use heist_core::m_word::{Place, TAKEN};
+use crate::sys::{clock, thread};
+use heist_core::m_word::{PART, Place, TAKEN};
 use heist_core::status::Status;
 use std::ptr::{NonNull, null};
 
@@ -29,11 +29,43 @@ pub(crate) fn blocking<T>(f: impl FnOnce() -> T) -> T {
 }
 
 impl Sched {
+    /// The goroutine on `m` leaves the runtime and most likely blocks without announcing it. Unless others
+    /// would find whatever becomes runnable, gives the P away now: sysmon would do it after two looks.
+    #[cold]
+    pub(super) fn part(&self, m: &M) {
+        m.word.clear_attention(PART);
+        let pp = m.p();
+        if !self.has_work_for(pp) && (pp.is_reserved || self.has_others_free()) {
+            return;
+        }
+        self.leave_timers(m);
+        m.parted.set(Some(thread::n_blocks()));
+        m.word.call_attention(TAKEN);
+        pp.stats.foreseen.bump();
+        m.release_p();
+        self.pass_on(pp);
+    }
+
+    /// The goroutine on `m` is back, after its P was given away because it was expected to block. If it did
+    /// not, it is not expected to any more.
+    #[cold]
+    fn judge(&self, m: &M, blocks_before: u64) {
+        if let Some(gp) = m.current()
+            && thread::n_blocks() == blocks_before
+        {
+            gp.clear_flag(g::BLOCKS);
+            self.habits.went_on(gp.kind());
+        }
+    }
+
     /// The M is back in the runtime and its P may have been taken: gets one.
     #[cold]
     #[inline(never)]
     #[doc(alias = "exitsyscall")]
     pub(crate) fn regain_p(&self, m: &M) {
+        if let Some(blocks_before) = m.parted.take() {
+            self.judge(m, blocks_before);
+        }
         let mut locked = self.lock.lock();
         m.word.clear_attention(TAKEN);
         if m.has_p() {

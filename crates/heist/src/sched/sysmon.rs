@@ -333,8 +333,13 @@ impl<'a> Sysmon<'a> {
                 if unmoved && (before.is_some() || !known) {
                     watch.cpu_ns = thread::cpu_ns(m.tid());
                     let slept = before.is_some() && before == watch.cpu_ns;
+                    let gp = m.current();
                     if slept && self.states.is_asleep(m.tid()) && sched.take_p(m, pp, stamp) {
                         sched.stats.unannounced.add_shared(1);
+                        if let Some(gp) = gp {
+                            gp.set_flag(g::BLOCKS);
+                            sched.habits.blocked(gp.kind());
+                        }
                         return true;
                     }
                 }
@@ -530,12 +535,17 @@ impl Sched {
         }
         m.release_p();
         drop(locked);
+        self.pass_on(pp);
+        true
+    }
+
+    /// Gives the P of a goroutine that blocks to somebody else.
+    pub(super) fn pass_on(&self, pp: &P) {
         self.stats.handoffs.add_shared(1);
         self.handoff_p(pp);
         if self.lock.lock().idle_ms.is_empty() {
             // Whoever takes the P over may block as well.
             self.helper.ask_for_spare();
         }
-        true
     }
 }

@@ -114,6 +114,15 @@ pub(crate) fn cpu_ns(tid: u32) -> Option<u64> {
     answered.then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// How often the calling thread has let go of its CPU by itself, to sleep in the kernel.
+pub(crate) fn n_blocks() -> u64 {
+    // SAFETY: numbers may be zero.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a valid place for the answer.
+    let answered = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) } == 0;
+    if answered { usage.ru_nvcsw as u64 } else { 0 }
+}
+
 /// Whether a thread of this process sleeps in the kernel.
 pub(crate) fn is_asleep(tid: u32) -> bool {
     matches!(state(tid), Some(b'S' | b'D'))

@@ -1,0 +1,143 @@
+//! Which kinds of goroutine block as a habit: a predictor, as a CPU has one for its branches.
+//!
+//! A goroutine that blocks without a word keeps its P until sysmon has looked at it twice. One of a
+//! thousand that do the same is a surprise, the others are not: whoever starts the next of them may give
+//! its P away beforehand.
+//!
+//! What a goroutine is going to do is guessed from its code, by an address that all goroutines with that
+//! code have in common. A kind that was seen to block twice is expected to; once it was expected to and did
+//! not, it has to be seen twice again. The table is small and two kinds may share a place in it, where the
+//! later one drives out the earlier: a guess that is wrong, or not made, costs time and nothing else.
+//!
+//! # Ordering
+//! None: a slot is one word, and nothing else hangs on it.
+
+use crate::sync::{AtomicUsize, Ordering};
+
+const N_SLOTS: usize = 64;
+/// The bits of a slot that count how often its kind has blocked; an address leaves them free.
+const COUNT_MASK: usize = KIND_ALIGN - 1;
+/// From this count on it is expected to.
+const EXPECTED: usize = 2;
+
+/// What the address of a kind is a multiple of.
+pub const KIND_ALIGN: usize = 8;
+
+/// The habits of the goroutines of one runtime.
+#[derive(Debug)]
+pub struct Habits {
+    slots: [AtomicUsize; N_SLOTS],
+}
+
+impl Habits {
+    /// Nothing is known of anybody.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { slots: std::array::from_fn(|_| AtomicUsize::new(0)) }
+    }
+
+    /// Whether goroutines of this kind are expected to block.
+    #[inline]
+    #[must_use]
+    pub fn expects(&self, kind: usize) -> bool {
+        self.slot(kind).load(Ordering::Relaxed).wrapping_sub(kind).wrapping_sub(EXPECTED)
+            <= COUNT_MASK - EXPECTED
+    }
+
+    /// One of this kind has blocked.
+    pub fn blocked(&self, kind: usize) {
+        let slot = self.slot(kind);
+        let seen = slot.load(Ordering::Relaxed);
+        let count = if seen & !COUNT_MASK == kind { seen & COUNT_MASK } else { 0 };
+        slot.store(kind | (count + 1).min(EXPECTED), Ordering::Relaxed);
+    }
+
+    /// One of this kind was expected to block, and did not.
+    pub fn went_on(&self, kind: usize) {
+        let slot = self.slot(kind);
+        if slot.load(Ordering::Relaxed) & !COUNT_MASK == kind {
+            slot.store(0, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn slot(&self, kind: usize) -> &AtomicUsize {
+        debug_assert!(kind.is_multiple_of(KIND_ALIGN), "an address with free bits");
+        // The golden ratio spreads addresses that are near each other.
+        let hash = (kind as u64 / KIND_ALIGN as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.slots[(hash >> (u64::BITS - N_SLOTS.ilog2())) as usize]
+    }
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: usize = 0x5555_0000_1230;
+
+    #[test]
+    fn who_blocked_twice_is_expected_to() {
+        let habits = Habits::new();
+        assert!(!habits.expects(KIND));
+        habits.blocked(KIND);
+        assert!(!habits.expects(KIND));
+        for _ in 0..100 {
+            habits.blocked(KIND);
+            assert!(habits.expects(KIND));
+        }
+    }
+
+    #[test]
+    fn a_wrong_guess_is_not_made_again_soon() {
+        let habits = Habits::new();
+        (0..9).for_each(|_| habits.blocked(KIND));
+        habits.went_on(KIND);
+        assert!(!habits.expects(KIND));
+        habits.blocked(KIND);
+        assert!(!habits.expects(KIND));
+        habits.blocked(KIND);
+        assert!(habits.expects(KIND));
+    }
+
+    #[test]
+    fn kinds_are_told_apart() {
+        let habits = Habits::new();
+        (0..2).for_each(|_| habits.blocked(KIND));
+        for other in (0..1000).map(|n| n * KIND_ALIGN).filter(|&other| other != KIND) {
+            assert!(!habits.expects(other), "{other:#x}");
+            habits.went_on(other);
+        }
+        assert!(habits.expects(KIND));
+    }
+
+    /// Wherever two kinds share a place, neither is taken for the other.
+    #[test]
+    fn the_later_of_two_in_one_place_drives_out_the_earlier() {
+        let habits = Habits::new();
+        let other = (1..1_000_000)
+            .map(|n| KIND + n * KIND_ALIGN)
+            .find(|&other| std::ptr::eq(habits.slot(other), habits.slot(KIND)))
+            .expect("the table is smaller than that");
+        (0..2).for_each(|_| habits.blocked(KIND));
+        habits.blocked(other);
+        assert!(!habits.expects(KIND) && !habits.expects(other));
+        habits.blocked(other);
+        assert!(!habits.expects(KIND) && habits.expects(other));
+    }
+
+    #[test]
+    fn neighbours_are_spread_over_the_table() {
+        let habits = Habits::new();
+        let mut used: Vec<_> =
+            (0..64).map(|n| std::ptr::from_ref(habits.slot(KIND + n * 24)) as usize).collect();
+        used.sort_unstable();
+        used.dedup();
+        assert!(used.len() >= 40, "{}", used.len());
+    }
+}
