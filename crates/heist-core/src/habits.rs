@@ -26,6 +26,8 @@ pub const KIND_ALIGN: usize = 8;
 /// The habits of the goroutines of one runtime.
 #[derive(Debug)]
 pub struct Habits {
+    /// How often a kind came to be expected to. Most programs have none, and look no further.
+    n_expected: AtomicUsize,
     slots: [AtomicUsize; N_SLOTS],
 }
 
@@ -33,13 +35,18 @@ impl Habits {
     /// Nothing is known of anybody.
     #[must_use]
     pub fn new() -> Self {
-        Self { slots: std::array::from_fn(|_| AtomicUsize::new(0)) }
+        let n_expected = AtomicUsize::new(0);
+        Self { n_expected, slots: std::array::from_fn(|_| AtomicUsize::new(0)) }
     }
 
     /// Whether goroutines of this kind are expected to block.
     #[inline]
     #[must_use]
     pub fn expects(&self, kind: usize) -> bool {
+        self.n_expected.load(Ordering::Relaxed) != 0 && self.is_expected(kind)
+    }
+
+    fn is_expected(&self, kind: usize) -> bool {
         self.slot(kind).load(Ordering::Relaxed).wrapping_sub(kind).wrapping_sub(EXPECTED)
             <= COUNT_MASK - EXPECTED
     }
@@ -50,6 +57,9 @@ impl Habits {
         let seen = slot.load(Ordering::Relaxed);
         let count = if seen & !COUNT_MASK == kind { seen & COUNT_MASK } else { 0 };
         slot.store(kind | (count + 1).min(EXPECTED), Ordering::Relaxed);
+        if count + 1 == EXPECTED {
+            self.n_expected.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// One of this kind was expected to block, and did not.
