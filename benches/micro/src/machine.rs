@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::hand_over;
 use corosensei::stack::{Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult};
 
@@ -23,7 +24,7 @@ const BATCH: usize = 64;
 /// Takes all figures and prints them.
 pub fn measure() -> Result<(), String> {
     let wrong = |error: std::io::Error| error.to_string();
-    println!("{:44} {:>9}", "", "ns");
+    println!("{:50} {:>9}", "", "ns");
     show("a switch to a coroutine and back", switch());
     show("an atomic read-modify-write, alone", read_modify_write());
     show("a cache line of another CPU, one way", other_line());
@@ -34,15 +35,16 @@ pub fn measure() -> Result<(), String> {
     show("a fresh page, one every 256 KiB", page);
     match guard {
         Some(guard) => show("a guard page, 64 in a call", guard),
-        None => println!("{:44} {:>9}", "a guard page, 64 in a call", "not here"),
+        None => println!("{:50} {:>9}", "a guard page, 64 in a call", "not here"),
     }
     show("a thread made and joined", thread());
     show("a thread woken that slept 2 ms, until it runs", wake());
+    show("a computing thread stopped, until another computes", median(hand_over::gaps()?));
     Ok(())
 }
 
 fn show(what: &str, ns: f64) {
-    println!("{what:44} {ns:>9.1}");
+    println!("{what:50} {ns:>9.1}");
 }
 
 /// The middle one.

@@ -1,6 +1,7 @@
 //! heist-micro: the paths, and how many instructions each may take.
 
 mod count;
+mod hand_over;
 mod limits;
 mod machine;
 mod stalls;

@@ -11,7 +11,8 @@
 //! - the last look left out, or taken before `stop`,
 //! - the P put to rest after `stop` instead of before (the submitter finds no idle P),
 //! - `requested` not asked before a P is dropped, or not after, or `request` not made,
-//! - whoever moves work from one ring to another waking nobody, or without a fence before that,
+//! - whoever moves work from one ring to another waking nobody (that without a fence before it nobody
+//!   is missed either, because taking the first out again is a read-modify-write, is not relied on),
 //! - a submitter that finds no P making its request, or lowering `n`, after it released the lock,
 //!   or the one before the other (Go's order, which needs a rare delay to lose a wake-up).
 #![cfg(loom)]
@@ -86,7 +87,7 @@ enum Submitter {
 enum Where {
     Local(Slot),
     Global,
-    /// It robs a P that stands still, runs the first and keeps the others.
+    /// It robs a P that stands still of all it has, runs the first and keeps the others.
     Moved,
 }
 
@@ -144,13 +145,14 @@ impl World {
                 Stolen::Batch { run, .. } => Some(run),
                 _ => None,
             };
-        rob()?;
-        self.n_run.fetch_add(1, Ordering::Relaxed);
         while let Some(gp) = rob() {
             owner.push(gp, Slot::Tail, |_| panic!("two jobs do not overflow"));
         }
         if self.submitter == Submitter::ShortCut {
             fence(SeqCst);
+        }
+        if owner.pop().is_some() {
+            self.n_run.fetch_add(1, Ordering::Relaxed);
         }
         if self.queues[SUBMITTER_PROC as usize].ring_is_empty() {
             return None;

@@ -2,7 +2,7 @@
 //! the test moves anything.
 
 use super::Sched;
-use super::find_runnable::{Found, Next};
+use super::find_runnable::{Found, Next, next_local};
 use super::park::{park, push_local};
 use super::steal::is_running;
 use crate::coro::stack::Class;
@@ -279,7 +279,9 @@ fn a_pending_stop_ends_the_search() {
 }
 
 /// What waits in the ring of a P that takes nothing out of it goes before what the network may bring, and
-/// all of it. Its `run_next` is left alone, and so is everything where nobody waits for the network.
+/// all of it, in its order: the one that has waited longest runs first, or two Ms that rob each other again
+/// and again would never come to it. Its `run_next` is left alone, and so is everything where nobody waits
+/// for the network.
 #[test]
 fn a_processor_that_stands_still_is_robbed_before_the_network_is_asked() {
     with_procs(2, |_| {
@@ -298,9 +300,21 @@ fn a_processor_that_stands_still_is_robbed_before_the_network_is_asked() {
         let after = (own.queue.len(), victim.queue.len());
         let third = [sched.rob_stalled(m), sched.rob_stalled(m)];
         waiters.waiters_gone(1);
+        let id_of = |next: &Next| {
+            // SAFETY: it was found, so it is valid and this M's.
+            unsafe { next.gp.as_ref() }.id.get()
+        };
+        let mut ids = [0; 7];
+        ids[0] = second.as_ref().map_or(u64::MAX, id_of);
+        for id in &mut ids[1..] {
+            let next = next_local(m);
+            *id = next.as_ref().map_or(0, id_of);
+            keep(&rt, next.map_or(Found::Nothing, Found::Run));
+        }
         keep(&rt, second.map_or(Found::Nothing, Found::Run));
         drop(rt);
 
+        assert!(ids.is_sorted(), "not in their order: {ids:?}");
         assert!(without.iter().all(Option::is_none), "nobody waits: {without:?}");
         assert!(first.is_none(), "at the first look: {first:?}");
         assert_eq!(before, (0, 8));
