@@ -30,7 +30,8 @@ pub fn measure() -> Result<(), String> {
     show("a cache line of another CPU, one way", other_line());
     show("a system call", system_call());
     show("an alarm set (timerfd_settime)", alarm().map_err(wrong)?);
-    show("64 bytes through TCP, sent and received", loopback().map_err(wrong)?);
+    show("64 bytes through TCP, sent and received", loopback(1).map_err(wrong)?);
+    show("the same, through a thousand connections in turn", loopback(1000).map_err(wrong)?);
     let (page, guard) = stacks().map_err(wrong)?;
     show("a fresh page, one every 256 KiB", page);
     match guard {
@@ -176,16 +177,23 @@ fn alarm() -> std::io::Result<f64> {
     Ok(ns)
 }
 
-/// One end writes, the other reads, in one thread: nobody is woken.
-fn loopback() -> std::io::Result<f64> {
+/// One end writes, the other reads, in one thread: nobody is woken. Of several connections each has its
+/// turn, so that with many of them what the kernel keeps for one is cold.
+fn loopback(n_connections: usize) -> std::io::Result<f64> {
+    allow_descriptors(2 * n_connections as u64 + 100)?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    let mut client = TcpStream::connect(listener.local_addr()?)?;
-    let (mut server, _) = listener.accept()?;
-    client.set_nodelay(true)?;
+    let connect = |_| {
+        let client = TcpStream::connect(listener.local_addr()?)?;
+        client.set_nodelay(true)?;
+        Ok((client, listener.accept()?.0))
+    };
+    let connections = (0..n_connections).map(connect).collect::<std::io::Result<Vec<_>>>()?;
+    let mut in_turn = connections.iter().cycle();
     let mut failed = Ok(());
     let ns = each(50_000, |n| {
         let mut buffer = [7; 64];
-        for _ in 0..n {
+        for (client, server) in in_turn.by_ref().take(n as usize) {
+            let (mut client, mut server) = (client, server);
             let done = client.write_all(&buffer).and_then(|()| server.read_exact(&mut buffer));
             if done.is_err() {
                 failed = done;
@@ -194,6 +202,24 @@ fn loopback() -> std::io::Result<f64> {
         }
     });
     failed.map(|()| ns)
+}
+
+/// Raises the limit of this process on descriptors, as far as it may.
+fn allow_descriptors(n: u64) -> std::io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a live place for the answer.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    if limit.rlim_cur >= n {
+        return Ok(());
+    }
+    limit.rlim_cur = n;
+    // SAFETY: a live value.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
+        return Err(std::io::Error::other(format!(
+            "{n} descriptors are not allowed: ulimit -n {n}"
+        )));
+    }
+    Ok(())
 }
 
 /// What the first page of a stack takes, and its guard, where the kernel has guards.

@@ -50,7 +50,10 @@ fn run(stage: &Stage<'_>) -> Report {
     report.expect("sleepers that woke", n_woken.load(Ordering::Relaxed), n_sleepers);
     report.note(lateness.describe());
     let found = stage.metric("/heist/blocking/unannounced:events");
-    report.note(format!("{found} blocking calls found out, their processors given to others"));
+    let foreseen = stage.metric("/heist/blocking/foreseen:events");
+    report.note(format!(
+        "{found} blocking calls found out and {foreseen} foreseen, their processors given to others"
+    ));
     let one_by_one = NAP * (n_sleepers as u32 / stage.rt.procs() as u32);
     report.require(time < one_by_one, "the sleeps kept the processors from the others");
     report
