@@ -6,7 +6,7 @@ use heist::sync::WaitGroup;
 use heist::{Handle, Runtime, go, testing, yield_now};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Spins without a call until told to stop.
@@ -101,11 +101,23 @@ fn with_a_hog_on_p0(rt: &Runtime, on_last: impl FnOnce(&AtomicBool) + Send) {
 fn shrinking_keeps_the_order() {
     let rt = matrix::whole_slices(2);
     let order = Arc::new(Mutex::new(Vec::new()));
+    let say = |what: &'static str| {
+        let order = Arc::clone(&order);
+        move || order.lock().unwrap().push(what)
+    };
+    // Made before, and joined after: a goroutine that waits for a thread, be it for a moment, may lose its P.
+    let (wanted, spawned) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
+    let outside = std::thread::spawn({
+        let (wanted, spawned) = (Arc::clone(&wanted), Arc::clone(&spawned));
+        let (handle, global) = (rt.handle(), say("global"));
+        move || {
+            while !wanted.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            assert!(spawned.set(handle.spawn(global)).is_ok());
+        }
+    });
     with_a_hog_on_p0(&rt, |stop| {
-        let say = |what: &'static str| {
-            let order = Arc::clone(&order);
-            move || order.lock().unwrap().push(what)
-        };
         let yielding = |what: &'static str, group: &WaitGroup| {
             let (group, say) = (group.clone(), say(what));
             go(move || {
@@ -119,14 +131,11 @@ fn shrinking_keeps_the_order() {
         let mut handles =
             vec![yielding("second to yield", &group), yielding("first to yield", &group)];
         group.wait();
-        // From outside, to the global queue. No sleeping here: this goroutine would lose its P.
-        let handle = Handle::current().unwrap();
-        let global = say("global");
-        let outside = std::thread::spawn(move || handle.spawn(global));
-        while !outside.is_finished() {
+        // From outside, to the global queue.
+        wanted.store(true, Ordering::SeqCst);
+        while spawned.get().is_none() {
             std::hint::spin_loop();
         }
-        handles.push(outside.join().unwrap());
         for what in ["ring 0", "ring 1", "ring 2", "run_next"] {
             handles.push(go(say(what)));
         }
@@ -138,6 +147,8 @@ fn shrinking_keeps_the_order() {
             handle.join().unwrap();
         }
     });
+    outside.join().unwrap();
+    Arc::into_inner(spawned).unwrap().into_inner().unwrap().join().unwrap();
     let expected = ["run_next", "ring 0", "ring 1", "ring 2", "first to yield", "second to yield"];
     let order = order.lock().unwrap();
     assert_eq!(order[..6], expected, "{order:?}");
