@@ -18,6 +18,11 @@
 //!   what its subtraction returns, takes the lock and finds the writer, or comes before it: then
 //!   the writer sees no reader.
 //!
+//! # Why no writer is woken too early
+//! That last reader may be late: its writer saw no reader, went in and left, others went in to read, and
+//! the next writer waits for those. So under the lock it looks whether anybody reads. If somebody does, that
+//! one wakes the writer, which was announced before it left; if not, nobody can go in before the writer.
+//!
 //! The model `loom_rw_word` runs it.
 //!
 //! # Ordering

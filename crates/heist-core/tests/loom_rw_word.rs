@@ -71,7 +71,8 @@ impl Model {
         let seen = self.data.with(|data| unsafe { *data });
         if self.word.read_done() {
             let mut queues = self.queues.lock().unwrap();
-            if let Some(writer) = queues.writer.take() {
+            let writer = if self.word.is_drained() { queues.writer.take() } else { None };
+            if let Some(writer) = writer {
                 writer.woken.set(true);
                 drop(queues);
                 writer.note.notify();
@@ -157,6 +158,25 @@ fn two_readers_and_a_writer() {
 #[test]
 fn a_reader_and_two_writers() {
     run(false, 1, 2);
+}
+
+/// SY-12: a reader that was the last in front of a writer may come to wake it when that one has been in
+/// already and the next writer waits for another reader. Fails if it does not look whether the lock is
+/// empty.
+#[test]
+fn a_reader_that_comes_late_to_wake_a_writer() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let model = Model::new();
+        let (reads, writes) = (Arc::clone(&model), Arc::clone(&model));
+        let reader = loom::thread::spawn(move || reads.read());
+        let writer = loom::thread::spawn(move || writes.write(false) + writes.write(false));
+        model.read();
+        reader.join().unwrap();
+        assert_eq!(writer.join().unwrap(), 2);
+        assert_eq!(model.read(), 2);
+    });
 }
 
 /// A writer that gives up lets in who waited behind it.

@@ -112,8 +112,13 @@ impl RawRwLock {
     #[inline(never)]
     fn wake_writer(&self) {
         let rt = current::enter();
+        let mut waiters = self.waiters.lock();
+        // It may come late: the writer that it was the last in front of has found the lock empty by itself,
+        // or given up, and the one that waits now waits for others, of whom the last wakes it.
+        let writer = if self.word.is_drained() { Some(&mut waiters.writer) } else { None };
         // A writer that gives up meanwhile lets the readers behind it go in by itself.
-        let chosen = wait_list::choose(&mut self.waiters.lock().writer).flatten();
+        let chosen = writer.and_then(wait_list::choose).flatten();
+        drop(waiters);
         if let Some(chosen) = chosen {
             chosen.wake(rt.as_ref());
         }
