@@ -1,13 +1,16 @@
 //! What it takes to stop a thread that computes and let another compute instead, without heist: a signal,
 //! in whose handler the one wakes the other and sleeps.
 //!
-//! That is the least that forced preemption can cost here. Every CPU has a pair of threads that take turns
+//! That is what forced preemption is made of, done in the plainest way: nothing is told to the kernel about
+//! who should run where. Every CPU has a pair of threads that take turns
 //! of 10 ms, as four hogs on two Ps do; a thread besides sends the signals, as sysmon does.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+const WAKE: i32 = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+const WAIT: i32 = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
 const SLICE: Duration = Duration::from_millis(10);
 const ROUNDS: usize = 200;
 /// A look at the clock takes a hundredth of it: who took longer was stopped.
@@ -39,7 +42,7 @@ impl Seat {
     fn give_turn(&self) {
         self.has_turn.store(1, Ordering::Release);
         // SAFETY: the word is live.
-        unsafe { libc::syscall(libc::SYS_futex, self.has_turn.as_ptr(), libc::FUTEX_WAKE, 1) };
+        unsafe { libc::syscall(libc::SYS_futex, self.has_turn.as_ptr(), WAKE, 1) };
     }
 
     fn await_turn(&self) {
@@ -47,7 +50,7 @@ impl Seat {
             let none: *const libc::timespec = std::ptr::null();
             let word = self.has_turn.as_ptr();
             // SAFETY: the word is live, and there is no timeout.
-            unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT, 0, none) };
+            unsafe { libc::syscall(libc::SYS_futex, word, WAIT, 0, none) };
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::sync::{AtomicUsize, Ordering};
 const N_SLOTS: usize = 64;
 /// The bits of a slot that count how often its kind has blocked; an address leaves them free.
 const COUNT_MASK: usize = KIND_ALIGN - 1;
-/// From this count on it is expected to.
+/// With this count, the highest, it is expected to.
 const EXPECTED: usize = 2;
 
 /// What the address of a kind is a multiple of.
@@ -47,8 +47,7 @@ impl Habits {
     }
 
     fn is_expected(&self, kind: usize) -> bool {
-        self.slot(kind).load(Ordering::Relaxed).wrapping_sub(kind).wrapping_sub(EXPECTED)
-            <= COUNT_MASK - EXPECTED
+        self.slot(kind).load(Ordering::Relaxed) == kind | EXPECTED
     }
 
     /// One of this kind has blocked.

@@ -226,6 +226,7 @@ impl M {
         self.ends.set(false);
         self.new_timer_ns.set(NEVER);
         self.stopped_p.set(null());
+        self.parted.set(None);
         self.short_turns.set(false);
         self.note.clear();
     }
