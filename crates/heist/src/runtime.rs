@@ -201,6 +201,13 @@ impl Runtime {
         self.sched.dump()
     }
 
+    /// How many goroutines of this runtime do what; see [`census`](crate::goroutine::census).
+    #[must_use]
+    #[doc(alias = "GoroutineProfile")]
+    pub fn census(&self) -> Vec<crate::goroutine::Group> {
+        self.sched.census()
+    }
+
     /// What each processor did so far.
     #[must_use]
     pub fn per_proc(&self) -> Vec<ProcStats> {

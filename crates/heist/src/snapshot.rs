@@ -1,10 +1,50 @@
-//! The goroutines of a runtime, listed while they run.
+//! The goroutines of a runtime, listed and counted while they run.
 
 use crate::current;
 use crate::gmp::described::Described;
-use crate::gmp::{g, pool};
+use crate::gmp::{G, g, pool};
 use crate::sched::Sched;
-use std::fmt::Write;
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+use std::panic::Location;
+
+/// Goroutines that were spawned at the same place and do the same, or wait for the same kind of thing.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// let (_tx, rx) = heist::chan::bounded::<()>(0);
+/// let (ready, all) = (heist::sync::WaitGroup::new(), 100);
+/// for _ in 0..all {
+///     let rx = rx.clone();
+///     ready.go(move || drop(heist::go(move || rx.recv())));
+/// }
+/// ready.wait();
+/// for group in heist::goroutine::census() {
+///     // 100 goroutines [chan receive], spawned at src/main.rs:7:29
+///     println!("{group}");
+/// }
+/// # });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Group {
+    /// How many there are.
+    pub count: usize,
+    /// What they do, in the words of a dump: `running`, `runnable`, `chan receive`, ...
+    pub state: &'static str,
+    /// Where they were spawned.
+    pub spawned_at: &'static Location<'static>,
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count, state, spawned_at } = self;
+        let s = if *count == 1 { "" } else { "s" };
+        write!(f, "{count} goroutine{s} [{state}], spawned at {spawned_at}")
+    }
+}
 
 impl Sched {
     /// All goroutines as text, the calling one first, then by number.
@@ -12,10 +52,8 @@ impl Sched {
         let own = current::goroutine().map(|gp| gp.id.get());
         let minute = self.minute_now();
         let mut found: Vec<(u64, String)> = Vec::new();
-        pool::for_each(|gp| {
-            if self.is_mine(gp) && !gp.has_flag(g::UNBORN) {
-                found.push((gp.id.get(), Described::at(gp, minute).to_string()));
-            }
+        self.for_each_live(|gp| {
+            found.push((gp.id.get(), Described::at(gp, minute).to_string()));
         });
         found.sort_by_key(|&(id, _)| (Some(id) != own, id));
         let mut text = String::new();
@@ -24,5 +62,31 @@ impl Sched {
             let _ = writeln!(text, "{goroutine}");
         }
         text
+    }
+    /// The goroutines by place and state, the largest group first.
+    pub(crate) fn census(&self) -> Vec<Group> {
+        let mut counts: HashMap<(&Location<'static>, &'static str), usize> = HashMap::new();
+        self.for_each_live(|gp| {
+            if let Some(site) = gp.spawn_site() {
+                *counts.entry((site, Described::state_of(gp))).or_default() += 1;
+            }
+        });
+        let mut groups: Vec<_> = counts
+            .into_iter()
+            .map(|((spawned_at, state), count)| Group { count, state, spawned_at })
+            .collect();
+        groups.sort_by(|a, b| {
+            let by_size = b.count.cmp(&a.count);
+            by_size.then_with(|| (a.spawned_at, a.state).cmp(&(b.spawned_at, b.state)))
+        });
+        groups
+    }
+
+    fn for_each_live(&self, mut look: impl FnMut(&G)) {
+        pool::for_each(|gp| {
+            if self.is_mine(gp) && !gp.has_flag(g::UNBORN) {
+                look(gp);
+            }
+        });
     }
 }

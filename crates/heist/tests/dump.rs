@@ -2,9 +2,11 @@
 
 mod matrix;
 
-use heist::goroutine::Builder;
-use heist::sync::WaitGroup;
+use heist::goroutine::{Builder, census};
+use heist::sync::{Mutex, WaitGroup};
 use heist::{dump_goroutines, go, num_goroutines, yield_now};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn headers(dump: &str) -> usize {
     dump.lines().filter(|line| line.starts_with("goroutine ")).count()
@@ -70,7 +72,7 @@ fn a_dump_names_the_creator() {
 /// SP-05: a dump can be made while a panic unwinds.
 #[test]
 fn a_dump_works_inside_a_panic() {
-    struct DumpOnDrop(WaitGroup, std::sync::Arc<std::sync::Mutex<String>>);
+    struct DumpOnDrop(WaitGroup, Arc<std::sync::Mutex<String>>);
     impl Drop for DumpOnDrop {
         fn drop(&mut self) {
             *self.1.lock().unwrap() = dump_goroutines();
@@ -78,8 +80,8 @@ fn a_dump_works_inside_a_panic() {
         }
     }
     matrix::each(|_, rt| {
-        let dump = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
-        let inner = std::sync::Arc::clone(&dump);
+        let dump = Arc::new(std::sync::Mutex::new(String::new()));
+        let inner = Arc::clone(&dump);
         rt.run(move || {
             let done = WaitGroup::new();
             done.add(1);
@@ -93,4 +95,97 @@ fn a_dump_works_inside_a_panic() {
         });
         assert!(dump.lock().unwrap().starts_with("goroutine "), "{}", dump.lock().unwrap());
     });
+}
+
+/// SP-30: goroutines are counted by where they were spawned and what they wait for, many first.
+#[test]
+fn a_census_counts_by_place_and_reason() {
+    matrix::each(|_, rt| {
+        rt.run(|| {
+            let (tx, rx) = heist::chan::bounded::<()>(0);
+            let gate = WaitGroup::new();
+            gate.add(1);
+            let mutex = Arc::new(Mutex::new(()));
+            let held = mutex.lock();
+            let mut handles = Vec::new();
+            for _ in 0..50 {
+                let rx = rx.clone();
+                handles.push(go(move || assert!(rx.recv().is_err())));
+            }
+            for _ in 0..40 {
+                let gate = gate.clone();
+                handles.push(go(move || gate.wait()));
+            }
+            for _ in 0..10 {
+                let mutex = Arc::clone(&mutex);
+                handles.push(go(move || drop(mutex.lock())));
+            }
+            let counts = || census().iter().map(|g| (g.count, g.state)).collect::<Vec<_>>();
+            let all_parked = [
+                (50, "chan receive"),
+                (40, "sync.WaitGroup.Wait"),
+                (10, "sync.Mutex.Lock"),
+                (1, "running"),
+            ];
+            while counts() != all_parked {
+                yield_now();
+            }
+            let largest = census()[0];
+            assert!(largest.spawned_at.file().ends_with("tests/dump.rs"), "{largest}");
+            let site = largest.spawned_at;
+            assert_eq!(
+                largest.to_string(),
+                format!("50 goroutines [chan receive], spawned at {site}")
+            );
+            drop((tx, held));
+            gate.done();
+            handles.into_iter().for_each(|handle| handle.join().unwrap());
+        });
+    });
+}
+
+/// SP-29, SP-31: lists and counts are made while goroutines enter and leave blocking calls, begin and
+/// end, by several at once. Who lives all the time is in each of them, exactly once.
+#[test]
+fn overlapping_dumps_bear_goroutines_that_come_and_go() {
+    let n_dumps = if matrix::stress_time().is_some() { 10_000 } else { 100 };
+    for procs in [1, 4, 100] {
+        // With slices that end: two that spawn and join each other would keep everybody else away.
+        matrix::start(heist::Runtime::builder().procs(procs)).run(|| {
+            let over = AtomicBool::new(false);
+            heist::scope(|scope| {
+                for _ in 0..4 {
+                    scope.go(|| {
+                        while !over.load(Ordering::Relaxed) {
+                            heist::blocking(std::thread::yield_now);
+                            go(|| ()).join().unwrap();
+                        }
+                    });
+                }
+                let observers: Vec<_> = (0..2)
+                    .map(|_| {
+                        scope.go(move || {
+                            let own = heist::current_id().unwrap();
+                            for _ in 0..n_dumps {
+                                let dump = dump_goroutines();
+                                let first = format!("goroutine {own} [running]:");
+                                assert!(dump.starts_with(&first), "{dump}");
+                                let stay = (1..=5).map(|id| format!("goroutine {id} ["));
+                                stay.chain([first]).for_each(|header| {
+                                    assert_eq!(dump.matches(&header).count(), 1, "{dump}");
+                                });
+                                let counted: usize = census().iter().map(|g| g.count).sum();
+                                assert!(counted >= 6, "{counted}\n{dump}");
+                                yield_now();
+                            }
+                        })
+                    })
+                    .collect();
+                let outcomes = observers.into_iter().map(|observer| observer.join());
+                let outcomes: Vec<_> = outcomes.collect();
+                over.store(true, Ordering::Relaxed);
+                outcomes.into_iter().for_each(|outcome| outcome.unwrap());
+            });
+        });
+    }
 }

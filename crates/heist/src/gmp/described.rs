@@ -19,17 +19,25 @@ impl<'a> Described<'a> {
     pub(crate) const fn at(gp: &'a G, minute: u32) -> Self {
         Self { gp, minute }
     }
+
+    /// What a goroutine does, or waits for.
+    pub(crate) fn state_of(gp: &G) -> &'static str {
+        Self::name_of(gp, gp.status.get())
+    }
+
+    fn name_of(gp: &G, status: Status) -> &'static str {
+        match status {
+            Status::Waiting => gp.wait_reason().text(),
+            status => status.name(),
+        }
+    }
 }
 
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gp = self.gp;
         let status = gp.status.get();
-        let what = match status {
-            Status::Waiting => gp.wait_reason().text(),
-            status => status.name(),
-        };
-        write!(f, "goroutine {} [{what}", gp.id.get())?;
+        write!(f, "goroutine {} [{}", gp.id.get(), Self::name_of(gp, status))?;
         let minutes = gp.waited_minutes(self.minute);
         if status == Status::Waiting && minutes >= 1 {
             write!(f, ", {minutes} minutes")?;

@@ -21,6 +21,8 @@ pub use join::{JoinError, JoinHandle};
 pub use no_preempt::{NoPreempt, no_preempt};
 pub use os_thread::{OsThreadGuard, lock_os_thread};
 
+pub use crate::snapshot::Group;
+
 pub(crate) use builder::{spawn_later, spawn_on};
 
 use crate::current;
@@ -150,6 +152,25 @@ pub fn dump_goroutines() -> String {
     let sched = current::goroutine().map(|gp| gp.sched.get());
     // SAFETY: the calling goroutine's runtime outlives it.
     sched.map_or_else(String::new, |sched| unsafe { &*sched }.dump())
+}
+
+/// How many goroutines of this runtime do what, by the place where they were spawned: the largest group
+/// first. Empty on a plain thread.
+///
+/// A leak is a group that grows. As for [`dump_goroutines`], the goroutines run on meanwhile.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// let groups = rt.run(heist::goroutine::census);
+/// assert_eq!((groups[0].count, groups[0].state), (1, "running"));
+/// ```
+#[doc(alias = "GoroutineProfile")]
+#[must_use]
+pub fn census() -> Vec<Group> {
+    let sched = current::goroutine().map(|gp| gp.sched.get());
+    // SAFETY: the calling goroutine's runtime outlives it.
+    sched.map_or_else(Vec::new, |sched| unsafe { &*sched }.census())
 }
 
 /// The id of the calling goroutine, None on a plain thread.
