@@ -51,7 +51,7 @@ func rwlock() []reading {
 	round := func(n int) float64 {
 		var lock sync.RWMutex
 		count := 0
-		return timedLocks(n, func(n int) {
+		ns := timedLocks(n, func(n int) {
 			for i := range n {
 				if i%writeEvery == 0 {
 					lock.Lock()
@@ -66,6 +66,10 @@ func rwlock() []reading {
 				}
 			}
 		})
+		if writes := (n + writeEvery - 1) / writeEvery; count != lockTasks*writes {
+			panic("rwlock: lost")
+		}
+		return ns
 	}
 	round(locksEach / 10)
 	return []reading{value("rwlock", "ns/lock", round(locksEach))}

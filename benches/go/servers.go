@@ -48,24 +48,16 @@ func tcpEcho(name string, connections int) []reading {
 			go echo(conn)
 		}
 	}()
-	refuse := func(why string) []reading {
-		return []reading{
-			cannot(name, "req/s", why),
-			cannot(name+"_p50", "us", why),
-			cannot(name+"_p99", "us", why),
-			cannot(name+"_cpu", "us/req", why),
-		}
-	}
 	program := os.Getenv("HEIST_BENCH_LOAD")
 	if program == "" {
-		return refuse("HEIST_BENCH_LOAD does not name the load generator")
+		panic("HEIST_BENCH_LOAD does not name the load generator")
 	}
 	cpuBefore := cpuTime()
 	output, err := exec.Command(program, "load", listener.Addr().String(),
 		strconv.Itoa(connections)).Output()
 	cpu := cpuTime() - cpuBefore
 	if err != nil {
-		return refuse("load generator: " + err.Error())
+		panic("load generator: " + err.Error())
 	}
 	var result struct {
 		RequestsPerS float64 `json:"requests_per_s"`
@@ -74,7 +66,7 @@ func tcpEcho(name string, connections int) []reading {
 		Requests     float64 `json:"n_requests"`
 	}
 	if err := json.Unmarshal(output, &result); err != nil {
-		return refuse("load generator: " + err.Error())
+		panic("load generator: " + err.Error())
 	}
 	return []reading{
 		value(name, "req/s", result.RequestsPerS),
@@ -130,17 +122,26 @@ func serveLibrary(listener net.Listener) {
 	http.Serve(listener, http.HandlerFunc(hello))
 }
 
+var complaints = regexp.MustCompile(`(?m)^ *((?:Non-2xx or 3xx responses|Socket errors): .*)$`)
+
+// complaint is the line by which wrk says that not every request was answered well. An answer that
+// is none counts as fast as any, so it fails the measurement, as a lost message does.
+func complaint(report []byte) string {
+	if found := complaints.FindSubmatch(report); found != nil {
+		return string(found[1])
+	}
+	return ""
+}
+
 // underWrk serves and lets wrk measure.
 func underWrk(name string, serve func(net.Listener), note string) []reading {
-	refuse := func(why string) []reading {
+	if _, err := exec.LookPath("wrk"); err != nil {
+		why := "wrk is not on PATH"
 		return []reading{
 			cannot(name, "req/s", why),
 			cannot(name+"_p50", "us", why),
 			cannot(name+"_p99", "us", why),
 		}
-	}
-	if _, err := exec.LookPath("wrk"); err != nil {
-		return refuse("wrk is not on PATH")
 	}
 	listener := listen()
 	go serve(listener)
@@ -150,14 +151,17 @@ func underWrk(name string, serve func(net.Listener), note string) []reading {
 		var err error
 		report, err = exec.Command("wrk", "-t1", "-c64", length, "--latency", url).Output()
 		if err != nil {
-			return refuse("wrk failed: " + err.Error())
+			panic("wrk: " + err.Error())
+		}
+		if complaint := complaint(report); complaint != "" {
+			panic("wrk: " + complaint)
 		}
 	}
 	rate := regexp.MustCompile(`Requests/sec:\s+([\d.]+)`).FindSubmatch(report)
 	p50 := regexp.MustCompile(`50%\s+([\d.]+[a-z]+)`).FindSubmatch(report)
 	p99 := regexp.MustCompile(`99%\s+([\d.]+[a-z]+)`).FindSubmatch(report)
 	if rate == nil || p50 == nil || p99 == nil {
-		return refuse("cannot read what wrk said")
+		panic("wrk: it said nothing that can be read")
 	}
 	perSecond, _ := strconv.ParseFloat(string(rate[1]), 64)
 	us := func(text []byte) float64 {

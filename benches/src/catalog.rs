@@ -232,11 +232,21 @@ pub fn workload(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().chain(SIZED).find(|w| w.name == name)
 }
 
-fn is_named_by(workload: &Workload, name: &str) -> bool {
-    let group = |full: &str| {
-        full == name || full.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'))
-    };
-    group(workload.name) || workload.rows.iter().any(|r| group(r.name))
+/// What one name stands for: the workload of that row, or the workload called so, or else all
+/// whose names or rows go on after it with an underscore.
+///
+/// A whole name goes first, because `http` is a row and also how `http_raw` begins.
+fn named(name: &str) -> Vec<&'static Workload> {
+    let is_called = |w: &&Workload| w.name == name || w.rows.iter().any(|r| r.name == name);
+    let is_below = |full: &str| full.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'));
+    match WORKLOADS.iter().find(is_called) {
+        Some(workload) => vec![workload],
+        None => {
+            let in_group =
+                |w: &&Workload| is_below(w.name) || w.rows.iter().any(|r| is_below(r.name));
+            WORKLOADS.iter().filter(in_group).collect()
+        }
+    }
 }
 
 /// Turns names (rows, workloads or groups) into workloads, in catalog order, each once.
@@ -247,13 +257,16 @@ pub fn select(names: &[String]) -> Result<Vec<&'static Workload>, String> {
     if names.is_empty() {
         return Ok(WORKLOADS.iter().collect());
     }
+    let mut chosen = Vec::new();
     for name in names {
-        if !WORKLOADS.iter().any(|w| is_named_by(w, name)) {
+        let named = named(name);
+        if named.is_empty() {
             let known: Vec<_> = WORKLOADS.iter().map(|w| w.name).collect();
             return Err(format!("unknown workload '{name}'; known: {}", known.join(", ")));
         }
+        chosen.extend(named.iter().map(|w| w.name));
     }
-    Ok(WORKLOADS.iter().filter(|w| names.iter().any(|n| is_named_by(w, n))).collect())
+    Ok(WORKLOADS.iter().filter(|w| chosen.contains(&w.name)).collect())
 }
 
 #[cfg(test)]
@@ -277,8 +290,23 @@ mod tests {
     #[test]
     fn a_row_selects_its_workload() {
         assert_eq!(pick(&["steal_hot_p99"]).unwrap(), ["steal_hot"]);
-        assert_eq!(pick(&["steal_hot"]).unwrap(), ["steal_hot", "steal_hot_single"]);
         assert_eq!(pick(&["timers_cpu"]).unwrap(), ["timers"]);
+    }
+
+    #[test]
+    fn a_whole_name_goes_before_a_group() {
+        assert_eq!(pick(&["http"]).unwrap(), ["http"]);
+        assert_eq!(pick(&["http_raw"]).unwrap(), ["http_raw"]);
+        let [hot] = select(&["steal_hot".to_owned()]).unwrap()[..] else { panic!("one workload") };
+        let rows: Vec<_> = hot.rows.iter().map(|r| r.name).collect();
+        assert_eq!(rows, ["steal_hot_p50", "steal_hot_p99"]);
+        assert_eq!(pick(&["steal_hot_single"]).unwrap(), ["steal_hot_single"]);
+        assert_eq!(pick(&["steal"]).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn names_select_in_catalog_order_each_once() {
+        assert_eq!(pick(&["yield", "skynet", "yield"]).unwrap(), ["skynet", "yield"]);
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use crate::reading::{self, Reading};
 use crate::sys::{self, Who};
 
+const SILENT: &str = "it printed no readings";
+
 /// What a finished (or failed) measurement left.
 #[derive(Debug)]
 pub struct Finished {
@@ -67,7 +69,8 @@ fn collect(command: &mut Command, deadline: Duration) -> Result<Vec<Reading>, St
 
 fn judge(output: &Output) -> Result<Vec<Reading>, String> {
     if output.status.success() {
-        return reading::parse(&String::from_utf8_lossy(&output.stdout));
+        let readings = reading::parse(&String::from_utf8_lossy(&output.stdout))?;
+        return if readings.is_empty() { Err(SILENT.to_owned()) } else { Ok(readings) };
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
     let said: String = gist(&stderr).chars().take(160).collect();
@@ -99,6 +102,12 @@ mod tests {
         let line = r#"{"workload":"yield","value":3.5,"unit":"ns/yield"}"#;
         let finished = measure(&mut shell(&format!("echo '{line}'")), Duration::from_secs(10));
         assert_eq!(finished.result.unwrap()[0].value, Some(3.5));
+    }
+
+    #[test]
+    fn silence_is_a_failure() {
+        let finished = measure(&mut shell("echo warming up"), Duration::from_secs(10));
+        assert_eq!(finished.result.unwrap_err(), SILENT);
     }
 
     #[test]

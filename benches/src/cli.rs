@@ -10,6 +10,9 @@ use crate::job::Job;
 use crate::row::RunFile;
 use crate::{ALLOCATOR_NAME, catalog, load, one, peers, report, run, scale};
 
+/// What a runtime of heist can have.
+const PROCS: std::ops::RangeInclusive<i64> = 1..=4096;
+
 /// Measures heist against its peers: one run, one machine, the same work for everyone.
 #[derive(Parser)]
 #[command(name = "heist-bench", version)]
@@ -22,7 +25,8 @@ struct Cli {
 enum Command {
     /// Measure, show a table, and write the rows to a file.
     Run {
-        /// Workloads, rows or groups, separated by commas; everything if left out.
+        /// Rows, workloads or groups (the start of a name up to an underscore), separated by
+        /// commas; a whole name goes before a group; everything if left out.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
         /// Peers, separated by commas; everybody if left out.
@@ -32,7 +36,7 @@ enum Command {
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
         reps: u16,
         /// Workers (GOMAXPROCS) of every runtime.
-        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(PROCS))]
         procs: u16,
         /// Where to write the rows.
         #[arg(long)]
@@ -50,7 +54,7 @@ enum Command {
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
         reps: u16,
         /// Workers (GOMAXPROCS) where the number of tasks is varied.
-        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(PROCS))]
         procs: u16,
         /// Where to write the rows.
         #[arg(long)]
@@ -69,7 +73,7 @@ enum Command {
         /// Also write a page with a bar per peer and workload.
         #[arg(long)]
         html: Option<PathBuf>,
-        /// Also draw the plot of `scale`, if there are such rows.
+        /// Also draw the plot of a file of `scale`.
         #[arg(long)]
         svg: Option<PathBuf>,
     },
@@ -121,9 +125,10 @@ pub fn dispatch() -> Result<(), String> {
                 deadline: Duration::from_secs_f64(timeout),
                 json,
             };
-            let file = run::run(&plan)?;
-            print!("{}", report::table::render(&report::Comparison::of(&[file])));
-            Ok(())
+            let ended = run::run(&plan)?;
+            let comparison = report::Comparison::of(std::slice::from_ref(&ended.file))?;
+            print!("{}", report::table::render(&comparison));
+            ended.check()
         }
         Command::Scale { peers, reps, procs, json, svg, timeout } => {
             let plan = run::Plan {
@@ -134,12 +139,15 @@ pub fn dispatch() -> Result<(), String> {
                 deadline: Duration::from_secs_f64(timeout),
                 json,
             };
-            show_scaling(&[run::run(&plan)?], svg.as_deref())
+            let ended = run::run(&plan)?;
+            let shown = show_scaling(std::slice::from_ref(&ended.file), svg.as_deref());
+            // Why there is nothing to draw says more than that there is not.
+            ended.check().and(shown)
         }
         Command::Report { files, html, svg } => {
             let files =
                 files.iter().map(|path| RunFile::read(path)).collect::<Result<Vec<_>, _>>()?;
-            let comparison = report::Comparison::of(&files);
+            let comparison = report::Comparison::of(&files)?;
             print!("{}", report::table::render(&comparison));
             if let Some(path) = html {
                 write(&path, &report::html::render(&comparison))?;
@@ -147,7 +155,7 @@ pub fn dispatch() -> Result<(), String> {
             show_scaling(&files, svg.as_deref())
         }
         Command::List => {
-            list();
+            print!("{}", list());
             Ok(())
         }
         Command::One { peer, workload, procs, size } => {
@@ -163,10 +171,10 @@ pub fn dispatch() -> Result<(), String> {
 
 /// Shows how costs grow, if anything of that kind was measured.
 fn show_scaling(files: &[RunFile], svg: Option<&Path>) -> Result<(), String> {
-    let scaling = report::scaling::Scaling::of(files);
+    let scaling = report::scaling::Scaling::of(files)?;
     print!("{}", scaling.table());
     match svg {
-        Some(path) => write(path, &report::plot::render(&scaling)),
+        Some(path) => write(path, &report::plot::render(&scaling)?),
         None => Ok(()),
     }
 }
@@ -175,19 +183,60 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
 }
 
-fn list() {
-    println!("workloads (rows in brackets):");
-    for workload in catalog::WORKLOADS {
-        let rows: Vec<_> = workload.rows.iter().map(|r| format!("{} {}", r.name, r.unit)).collect();
-        println!("  {:14} {}\n  {:14} [{}]", workload.name, workload.about, "", rows.join(", "));
-    }
-    println!("\npeers (allocator {ALLOCATOR_NAME}):");
+/// Workloads and peers, the names in one column.
+fn list() -> String {
+    let workloads = catalog::WORKLOADS.iter().chain(catalog::SIZED).map(|w| w.name);
+    let names = workloads.chain(peers::PEERS.iter().map(|p| p.name));
+    let width = names.map(str::len).max().unwrap_or(0);
+    let mut lines = vec!["workloads (rows in brackets):".to_owned()];
+    lines.extend(catalog::WORKLOADS.iter().flat_map(|w| entry(w, width)));
+    lines.push("\nworkloads of `scale`:".to_owned());
+    lines.extend(catalog::SIZED.iter().flat_map(|w| entry(w, width)));
+    lines.push(format!("\npeers (allocator {ALLOCATOR_NAME}):"));
     for peer in peers::PEERS {
         let state = match peer.kind {
             peers::Kind::Built(_) => "built in".to_owned(),
             peers::Kind::LeftOut { feature } => format!("needs --features {feature}"),
             peers::Kind::Go => "needs the Go tool on PATH or in GO".to_owned(),
         };
-        println!("  {:14} {state}", peer.name);
+        lines.push(format!("  {:width$} {state}", peer.name));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn entry(workload: &catalog::Workload, width: usize) -> [String; 2] {
+    let rows: Vec<_> = workload.rows.iter().map(|r| format!("{} {}", r.name, r.unit)).collect();
+    [
+        format!("  {:width$} {}", workload.name, workload.about),
+        format!("  {:width$} [{}]", "", rows.join(", ")),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_aligned_and_complete() {
+        let text = list();
+        let column = |start: &str, what: &str| {
+            let line = text.lines().find(|line| line.trim_start().starts_with(start)).unwrap();
+            line.find(what).unwrap_or_else(|| panic!("{what} is missing in: {line}"))
+        };
+        let width = column("steal_idle_single", "the same as");
+        assert_eq!(column("yield", "2 tasks"), width);
+        assert_eq!(column("[steal_idle_single_p50", "["), width);
+        assert_eq!(column("scale_wake", "so many"), width);
+        assert_eq!(column("heist", "built in"), width);
+    }
+
+    fn procs(n: &str) -> bool {
+        Cli::try_parse_from(["heist-bench", "run", "--procs", n]).is_ok()
+    }
+
+    #[test]
+    fn procs_are_as_many_as_a_runtime_can_have() {
+        assert!(procs("1") && procs("4096"));
+        assert!(!procs("0") && !procs("4097"));
     }
 }

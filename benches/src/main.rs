@@ -2,8 +2,10 @@
 //!
 //! README.md explains the method.
 
-// A build with fewer peers has workloads that nobody runs.
-#![cfg_attr(not(feature = "peers"), allow(dead_code, unused_imports))]
+#![cfg_attr(
+    not(feature = "peers"),
+    allow(dead_code, unused_imports, reason = "with fewer peers there are workloads nobody runs")
+)]
 
 mod catalog;
 mod child;
@@ -25,6 +27,7 @@ mod rotation;
 mod row;
 mod run;
 mod scale;
+mod settings;
 mod stats;
 mod sys;
 mod workloads;

@@ -15,25 +15,36 @@ pub fn is_disturbed(row: &Row) -> bool {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
+    /// There is no figure that could be quoted.
+    Unmeasured,
     Quiet,
-    Disturbed { n_disturbed: usize, n_rows: usize, worst_share: f64 },
+    Disturbed {
+        n_disturbed: usize,
+        n_rows: usize,
+        worst_share: f64,
+    },
 }
 
 /// Judges a run; a single disturbed measurement is enough, since nobody can tell which
 /// row it bent.
-pub fn verdict(rows: &[Row]) -> Verdict {
-    let n_disturbed = rows.iter().filter(|r| is_disturbed(r)).count();
-    if n_disturbed == 0 {
-        return Verdict::Quiet;
+pub fn verdict<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Verdict {
+    let rows: Vec<&Row> = rows.into_iter().collect();
+    if rows.iter().all(|r| r.value.is_none()) {
+        return Verdict::Unmeasured;
     }
     let share = |r: &Row| r.other_cpu_s / r.wall_s.max(f64::EPSILON);
-    let worst_share = rows.iter().filter(|r| is_disturbed(r)).map(share).fold(0.0, f64::max);
-    Verdict::Disturbed { n_disturbed, n_rows: rows.len(), worst_share }
+    let disturbed: Vec<f64> = rows.iter().filter(|r| is_disturbed(r)).map(|r| share(r)).collect();
+    if disturbed.is_empty() {
+        return Verdict::Quiet;
+    }
+    let worst_share = disturbed.iter().copied().fold(0.0, f64::max);
+    Verdict::Disturbed { n_disturbed: disturbed.len(), n_rows: rows.len(), worst_share }
 }
 
 impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Unmeasured => write!(f, "nothing measured: there is no figure here"),
             Self::Quiet => write!(f, "quiet: nobody else used the CPU"),
             Self::Disturbed { n_disturbed, n_rows, worst_share } => write!(
                 f,
@@ -55,6 +66,14 @@ mod tests {
         let mut row = sample("yield", "go", 0, 1.0);
         row.other_cpu_s = 0.02;
         assert_eq!(verdict(&[row]), Verdict::Quiet);
+    }
+
+    #[test]
+    fn without_a_figure_nothing_is_quiet() {
+        assert_eq!(verdict(&[]), Verdict::Unmeasured);
+        let mut failed = sample("yield", "go", 0, 1.0);
+        (failed.value, failed.error) = (None, Some("killed".to_owned()));
+        assert_eq!(verdict(&[failed]), Verdict::Unmeasured);
     }
 
     #[test]

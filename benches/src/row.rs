@@ -57,6 +57,9 @@ pub struct Machine {
 /// One run: the file that `run --json` writes and `report` reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunFile {
+    /// Where it was read from, for messages.
+    #[serde(skip)]
+    pub name: String,
     pub machine: Machine,
     pub skipped: Vec<String>,
     pub rows: Vec<Row>,
@@ -75,8 +78,9 @@ impl RunFile {
     pub fn read(path: &Path) -> Result<Self, String> {
         let text =
             fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-        serde_json::from_str(&text)
-            .map_err(|e| format!("{} is not a file of `run --json`: {e}", path.display()))
+        let file: Self = serde_json::from_str(&text)
+            .map_err(|e| format!("{} is not a file of `run --json`: {e}", path.display()))?;
+        Ok(Self { name: path.display().to_string(), ..file })
     }
 }
 
@@ -90,6 +94,22 @@ impl Machine {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let n_cpus = std::thread::available_parallelism().map_or(1, usize::from);
         Self { cpu_model, n_cpus, kernel: kernel.trim().to_owned(), procs, reps, go_version }
+    }
+
+    /// Why figures of the two must not stand side by side, if so. Repetitions may differ, and
+    /// one of them may lack Go.
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let mut facts = vec![
+            ("CPU", self.cpu_model.clone(), other.cpu_model.clone()),
+            ("number of CPUs", self.n_cpus.to_string(), other.n_cpus.to_string()),
+            ("kernel", self.kernel.clone(), other.kernel.clone()),
+            ("number of procs", self.procs.to_string(), other.procs.to_string()),
+        ];
+        if let (Some(own), Some(others)) = (&self.go_version, &other.go_version) {
+            facts.push(("Go", own.clone(), others.clone()));
+        }
+        let different = facts.into_iter().find(|(_, own, others)| own != others);
+        different.map(|(what, own, others)| format!("another {what} ({own}, {others})"))
     }
 }
 
@@ -131,6 +151,17 @@ mod tests {
             "note":"no select"}"#;
         let row: Row = serde_json::from_str(text).unwrap();
         assert_eq!((row.value, row.note.as_deref()), (None, Some("no select")));
+    }
+
+    #[test]
+    fn machines_differ_by_what_bends_figures() {
+        let ours = Machine { procs: 2, reps: 5, ..Machine::default() };
+        let more_often = Machine { reps: 3, go_version: Some("go1.24".to_owned()), ..ours.clone() };
+        assert_eq!(ours.difference(&more_often), None);
+        let wider = Machine { procs: 4, ..ours.clone() };
+        assert_eq!(ours.difference(&wider).unwrap(), "another number of procs (2, 4)");
+        let newer = Machine { go_version: Some("go1.25".to_owned()), ..more_often.clone() };
+        assert_eq!(more_often.difference(&newer).unwrap(), "another Go (go1.24, go1.25)");
     }
 
     #[test]

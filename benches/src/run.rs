@@ -12,7 +12,7 @@ use crate::go_twin::GoTwin;
 use crate::peers::{Kind, Peer};
 use crate::reading::{self, Cannot, Figures};
 use crate::row::{Axis, Machine, Point, Row, RunFile};
-use crate::{ALLOCATOR_NAME, hello, load, quiet, rotation, wrk};
+use crate::{ALLOCATOR_NAME, hello, load, quiet, rotation, settings, wrk};
 
 /// One workload with its sizes, to be measured for everybody.
 #[derive(Clone, Copy, Debug)]
@@ -53,11 +53,35 @@ struct Field {
     skipped: Vec<String>,
 }
 
+/// A run that went through: its rows, and which of its measurements failed.
+#[derive(Debug)]
+pub struct Ended {
+    pub file: RunFile,
+    failures: Vec<String>,
+}
+
+impl Ended {
+    /// To be asked when the figures that there are have been shown.
+    ///
+    /// # Errors
+    /// What failed, if anything did.
+    pub fn check(&self) -> Result<(), String> {
+        if self.failures.is_empty() {
+            return Ok(());
+        }
+        let count = match self.failures.len() {
+            1 => "1 measurement failed".to_owned(),
+            n => format!("{n} measurements failed"),
+        };
+        Err(format!("{count}:\n  {}", self.failures.join("\n  ")))
+    }
+}
+
 /// Carries out the plan.
 ///
 /// # Errors
 /// Nobody to measure, or the file cannot be written.
-pub fn run(plan: &Plan) -> Result<RunFile, String> {
+pub fn run(plan: &Plan) -> Result<Ended, String> {
     let this_program =
         std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
     let mut field = muster(plan, &this_program);
@@ -72,12 +96,14 @@ pub fn run(plan: &Plan) -> Result<RunFile, String> {
     }
     let go_version = field.go.as_ref().map(|go| go.version.clone());
     let mut file = RunFile {
+        name: "this run".to_owned(),
         machine: Machine::here(plan.procs, plan.reps, go_version),
         skipped: field.skipped.clone(),
         rows: Vec::new(),
     };
     // Said before the measurements too, so that an unwritable path does not cost a run.
     write(plan, &file)?;
+    let mut failures = Vec::new();
     let progress = progress_bar(plan.reps * plan.measurements.len() * field.peers.len());
     for rep in 0..plan.reps {
         for (index, measurement) in plan.measurements.iter().enumerate() {
@@ -89,7 +115,12 @@ pub fn run(plan: &Plan) -> Result<RunFile, String> {
                     peer.name
                 ));
                 let finished = measure(plan, &field, &this_program, measurement, peer);
-                file.rows.extend(rows(finished, measurement, peer, rep, &progress));
+                if let Err(why) = &finished.result {
+                    let failure = format!("rep {} {measurement} {}: {why}", rep + 1, peer.name);
+                    progress.suspend(|| eprintln!("{failure}"));
+                    failures.push(failure);
+                }
+                file.rows.extend(rows(finished, measurement, peer, rep));
                 progress.inc(1);
             }
         }
@@ -97,7 +128,7 @@ pub fn run(plan: &Plan) -> Result<RunFile, String> {
     }
     progress.finish_and_clear();
     eprintln!("{}", quiet::verdict(&file.rows));
-    Ok(file)
+    Ok(Ended { file, failures })
 }
 
 fn write(plan: &Plan, file: &RunFile) -> Result<(), String> {
@@ -151,47 +182,39 @@ fn measure(
 ) -> Finished {
     let Measurement { workload, procs, size, .. } = *measurement;
     if workload.name == "binary_size" {
-        let size = field.sizes.get(peer.name).cloned().unwrap_or_else(|| Err("not built".into()));
-        let outcome = size.map(Figures::one).map_err(Cannot);
-        let readings = reading::readings(workload, outcome);
-        return Finished { result: Ok(readings), own_cpu_s: 0.0, other_cpu_s: 0.0, wall_s: 0.0 };
+        return weigh(workload, field.sizes.get(peer.name).cloned());
     }
-    let mut command = match (peer.kind, &field.go) {
-        (Kind::Go, Some(twin)) => {
-            let mut command = Command::new(&twin.program);
-            command.env("GOMAXPROCS", procs.to_string());
-            command.env(load::PROGRAM_VARIABLE, this_program);
-            command
+    let twin = field.go.as_ref().filter(|_| matches!(peer.kind, Kind::Go));
+    let mut command = Command::new(twin.map_or(this_program, |twin| &twin.program));
+    settings::keep_from(&mut command);
+    match twin {
+        Some(_) => {
+            command.env("GOMAXPROCS", procs.to_string()).env(load::PROGRAM_VARIABLE, this_program)
         }
-        _ => {
-            let mut command = Command::new(this_program);
-            command.args(["one", "--peer", peer.name]);
-            command
-        }
+        None => command.args(["one", "--peer", peer.name]),
     };
     command.args(["--workload", workload.name]);
     command.args(["--procs", &procs.to_string(), "--size", &size.to_string()]);
     child::measure(&mut command, plan.deadline)
 }
 
-fn rows(
-    finished: Finished,
-    measurement: &Measurement,
-    peer: &Peer,
-    rep: usize,
-    progress: &ProgressBar,
-) -> Vec<Row> {
-    let (readings, error) = match finished.result {
-        Ok(readings) if readings.is_empty() => (None, Some("it printed no readings".to_owned())),
-        Ok(readings) => (Some(readings), None),
-        Err(why) => (None, Some(why)),
+/// What binary_size has instead of a process.
+fn weigh(workload: &'static Workload, size: Option<Result<f64, String>>) -> Finished {
+    let outcome = |size: Option<f64>| {
+        size.map(Figures::one).ok_or_else(|| Cannot(hello::NO_PROGRAM.to_owned()))
     };
-    if let Some(why) = &error {
-        progress.suspend(|| eprintln!("{measurement} {}: {why}", peer.name));
-    }
+    let result = size.transpose().map(|size| reading::readings(workload, outcome(size)));
+    Finished { result, own_cpu_s: 0.0, other_cpu_s: 0.0, wall_s: 0.0 }
+}
+
+fn rows(finished: Finished, measurement: &Measurement, peer: &Peer, rep: usize) -> Vec<Row> {
     // A failure still gives every row of the workload its place in the table.
-    let readings = readings
-        .unwrap_or_else(|| reading::readings(measurement.workload, Err(Cannot(String::new()))));
+    let (readings, error) = match finished.result {
+        Ok(readings) => (readings, None),
+        Err(why) => {
+            (reading::readings(measurement.workload, Err(Cannot(String::new()))), Some(why))
+        }
+    };
     let allocator = if matches!(peer.kind, Kind::Go) { "go" } else { ALLOCATOR_NAME };
     let row = |reading: reading::Reading| Row {
         workload: reading.workload,
@@ -208,4 +231,42 @@ fn rows(
         error: error.clone(),
     };
     readings.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_with_a_failure_has_failed() {
+        let ended = |failures| Ended { file: RunFile::default(), failures };
+        assert_eq!(ended(vec![]).check(), Ok(()));
+        let message = ended(vec!["rep 1 yield go: killed".to_owned()]).check().unwrap_err();
+        assert_eq!(message, "1 measurement failed:\n  rep 1 yield go: killed");
+    }
+
+    #[test]
+    fn a_size_that_could_not_be_taken_is_a_failure() {
+        let workload = crate::catalog::workload("binary_size").unwrap();
+        assert_eq!(weigh(workload, Some(Ok(9.0))).result.unwrap()[0].value, Some(9.0));
+        let absent = weigh(workload, None).result.unwrap();
+        assert_eq!(absent[0].note.as_deref(), Some(hello::NO_PROGRAM));
+        assert_eq!(weigh(workload, Some(Err("no strip".into()))).result.unwrap_err(), "no strip");
+    }
+
+    #[test]
+    fn a_failure_keeps_every_row_of_its_workload() {
+        let workload = crate::catalog::workload("timers").unwrap();
+        let measurement = Measurement { workload, procs: 2, size: 1, point: None };
+        let finished = Finished {
+            result: Err("killed".to_owned()),
+            own_cpu_s: 0.0,
+            other_cpu_s: 0.0,
+            wall_s: 1.0,
+        };
+        let rows = rows(finished, &measurement, crate::peers::peer("go").unwrap(), 0);
+        assert_eq!(rows.len(), 2);
+        assert!(rows.iter().all(|r| r.value.is_none() && r.error.as_deref() == Some("killed")));
+        assert!(rows.iter().all(|r| r.note.is_none()));
+    }
 }

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use crate::reading::{Cannot, Figures, Outcome};
+use crate::reading::{Figures, Outcome};
 
 pub const MISSING: &str = "wrk is not on PATH";
+const COMPLAINTS: [&str; 2] = ["Non-2xx or 3xx responses:", "Socket errors:"];
 const N_CONNECTIONS: usize = 64;
 const WARM_UP_S: u32 = 1;
 const LENGTH_S: u32 = 3;
@@ -15,22 +16,38 @@ pub fn is_on_path() -> bool {
     Command::new("wrk").arg("--version").output().is_ok()
 }
 
+/// Puts the server at this address under load.
 pub fn measure(address: SocketAddr) -> Outcome {
-    run(address, WARM_UP_S)?;
-    parse(&run(address, LENGTH_S)?).ok_or_else(|| Cannot("cannot read what wrk said".to_owned()))
+    // A server that does not answer well fails the measurement, as a lost message does.
+    Ok(figures(address).unwrap_or_else(|why| panic!("wrk: {why}")))
 }
 
-fn run(address: SocketAddr, length_s: u32) -> Result<String, Cannot> {
+fn figures(address: SocketAddr) -> Result<Figures, String> {
+    run(address, WARM_UP_S)?;
+    let report = run(address, LENGTH_S)?;
+    parse(&report).ok_or_else(|| "it said nothing that can be read".to_owned())
+}
+
+/// The line by which wrk says that not every request was answered well; it counts such answers
+/// like any other.
+fn complaint(report: &str) -> Option<&str> {
+    report.lines().map(str::trim).find(|line| COMPLAINTS.iter().any(|c| line.starts_with(c)))
+}
+
+fn run(address: SocketAddr, length_s: u32) -> Result<String, String> {
     let output = Command::new("wrk")
         .args(["-t1", &format!("-c{N_CONNECTIONS}"), &format!("-d{length_s}s"), "--latency"])
         .arg(format!("http://{address}/"))
         .output()
-        .map_err(|e| Cannot(format!("cannot start wrk: {e}")))?;
+        .map_err(|e| format!("cannot start it: {e}"))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Cannot(format!("wrk failed: {}", said.trim())));
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    match complaint(&report) {
+        Some(line) => Err(line.to_owned()),
+        None => Ok(report),
+    }
 }
 
 fn parse(report: &str) -> Option<Figures> {
@@ -66,6 +83,16 @@ mod tests {
             Requests/sec:  88300.12\nTransfer/sec:      7.00MB\n";
         let figures = parse(report).unwrap();
         assert_eq!(figures.values, [88300.12, 612.0, 2250.0]);
+    }
+
+    #[test]
+    fn answers_that_are_none_are_noticed() {
+        let good = "  100 requests in 3.00s, 7.00MB read\nRequests/sec:  88300.12\n";
+        assert_eq!(complaint(good), None);
+        let refused = format!("  Non-2xx or 3xx responses: 100\n{good}");
+        assert_eq!(complaint(&refused), Some("Non-2xx or 3xx responses: 100"));
+        let broken = format!("  Socket errors: connect 0, read 7, write 0, timeout 0\n{good}");
+        assert!(complaint(&broken).unwrap().contains("read 7"));
     }
 
     #[test]

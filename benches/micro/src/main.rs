@@ -32,7 +32,7 @@ enum Command {
     /// Measure what it costs that nobody stalls: entering the runtime, sysmon, preemption, pauses.
     Stalls {
         /// How long each of the measurements takes.
-        #[arg(long, default_value_t = 10)]
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
         secs: u64,
         /// Take only these.
         #[arg(long)]
@@ -116,4 +116,17 @@ fn check(update: bool) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{}\n{}", verdict.failures.join("\n"), limits::WAY_OUT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ticker that never ticks has no latest tick.
+    #[test]
+    fn a_measurement_takes_at_least_a_second() {
+        let stalls = |secs| Cli::try_parse_from(["heist-micro", "stalls", "--secs", secs]);
+        assert!(stalls("1").is_ok());
+        assert!(stalls("0").is_err());
+    }
 }

@@ -11,7 +11,7 @@ use go_lib::sync::{Mutex, RwLock, WaitGroup};
 use go_lib::{go, select};
 
 use crate::contract::blocking::{
-    Announce, Channels, Gate, Group, Locks, Net, Select, SharedReceiver, Tasks, Timers,
+    Announce, Channels, Gate, Group, Net, Select, SharedReceiver, Tasks, Timers,
 };
 use crate::job::Job;
 use crate::reading::{Outcome, cannot};
@@ -143,32 +143,7 @@ impl Select for GoLib {
     }
 }
 
-impl Locks for GoLib {
-    const NOTE: Option<&'static str> = Some("std's locks, which go-lib re-exports");
-
-    type Mutex = Mutex<u64>;
-    type RwLock = RwLock<u64>;
-
-    fn mutex() -> Self::Mutex {
-        Mutex::new(0)
-    }
-
-    fn lock(mutex: &Self::Mutex, critical: impl FnOnce(&mut u64)) {
-        critical(&mut mutex.lock().expect("poisoned"));
-    }
-
-    fn rwlock() -> Self::RwLock {
-        RwLock::new(0)
-    }
-
-    fn read(lock: &Self::RwLock, critical: impl FnOnce(&u64)) {
-        critical(&lock.read().expect("poisoned"));
-    }
-
-    fn write(lock: &Self::RwLock, critical: impl FnOnce(&mut u64)) {
-        critical(&mut lock.write().expect("poisoned"));
-    }
-}
+super::std_like_locks!(GoLib, Mutex, RwLock, "std's locks, which go-lib re-exports");
 
 impl Timers for GoLib {
     fn sleep(duration: Duration) {

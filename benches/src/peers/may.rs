@@ -9,7 +9,7 @@ use may::go;
 use may::net::{TcpListener, TcpStream};
 use may::sync::{Mutex, RwLock, SyncFlag, mpsc};
 
-use crate::contract::blocking::{Channels, Gate, Group, Locks, Tasks, Timers};
+use crate::contract::blocking::{Channels, Gate, Group, Tasks, Timers};
 use crate::job::Job;
 use crate::reading::{Outcome, cannot};
 use crate::workloads::dispatch::blocking as dispatch;
@@ -112,30 +112,7 @@ impl Channels for May {
     }
 }
 
-impl Locks for May {
-    type Mutex = Mutex<u64>;
-    type RwLock = RwLock<u64>;
-
-    fn mutex() -> Self::Mutex {
-        Mutex::new(0)
-    }
-
-    fn lock(mutex: &Self::Mutex, critical: impl FnOnce(&mut u64)) {
-        critical(&mut mutex.lock().expect("poisoned"));
-    }
-
-    fn rwlock() -> Self::RwLock {
-        RwLock::new(0)
-    }
-
-    fn read(lock: &Self::RwLock, critical: impl FnOnce(&u64)) {
-        critical(&lock.read().expect("poisoned"));
-    }
-
-    fn write(lock: &Self::RwLock, critical: impl FnOnce(&mut u64)) {
-        critical(&mut lock.write().expect("poisoned"));
-    }
-}
+super::std_like_locks!(May, Mutex, RwLock);
 
 impl Timers for May {
     fn sleep(duration: Duration) {

@@ -3,6 +3,7 @@
 //! A peer's file implements the contract with the peer's own primitives and says, workload
 //! by workload, what to run or why it cannot be run.
 
+mod locks;
 mod sockets;
 
 #[cfg(feature = "peer-channels")]
@@ -20,6 +21,7 @@ pub mod threads;
 #[cfg(feature = "peer-tokio")]
 pub mod tokio;
 
+use locks::std_like_locks;
 use sockets::std_like_sockets;
 #[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
 use sockets::tokio_like_sockets;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, RwLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::contract::blocking::{Announce, Channels, Gate, Group, Locks, Tasks, Timers};
+use crate::contract::blocking::{Announce, Channels, Gate, Group, Tasks, Timers};
 use crate::job::Job;
 use crate::reading::{Figures, Outcome, cannot};
 use crate::workloads::dispatch::blocking as dispatch;
@@ -108,30 +108,7 @@ impl Channels for Threads {
     }
 }
 
-impl Locks for Threads {
-    type Mutex = Mutex<u64>;
-    type RwLock = RwLock<u64>;
-
-    fn mutex() -> Self::Mutex {
-        Mutex::new(0)
-    }
-
-    fn lock(mutex: &Self::Mutex, critical: impl FnOnce(&mut u64)) {
-        critical(&mut mutex.lock().expect("poisoned"));
-    }
-
-    fn rwlock() -> Self::RwLock {
-        RwLock::new(0)
-    }
-
-    fn read(lock: &Self::RwLock, critical: impl FnOnce(&u64)) {
-        critical(&lock.read().expect("poisoned"));
-    }
-
-    fn write(lock: &Self::RwLock, critical: impl FnOnce(&mut u64)) {
-        critical(&mut lock.write().expect("poisoned"));
-    }
-}
+super::std_like_locks!(Threads, Mutex, RwLock);
 
 impl Timers for Threads {
     fn sleep(duration: Duration) {

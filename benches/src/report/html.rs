@@ -2,12 +2,14 @@
 
 use std::fmt::Write;
 
-use super::{Block, Comparison, Entry, OURS, figure};
+use super::{Block, Comparison, Entry, NOTED_BEST, OURS, figure};
 use crate::catalog::Better;
 
 const LABEL_PX: f64 = 90.0;
 const BAR_PX: f64 = 420.0;
 const ROW_PX: f64 = 22.0;
+/// What a note below a bar adds to its row.
+const NOTE_PX: f64 = 15.0;
 const WIDTH_PX: f64 = 820.0;
 
 const STYLE: &str = "body{font:14px system-ui,sans-serif;margin:2em auto;max-width:860px;\
@@ -60,7 +62,7 @@ fn chart(page: &mut String, block: &Block) {
         block.spec.name,
         escape(block.spec.unit)
     );
-    let height = ROW_PX * block.entries.len() as f64;
+    let height: f64 = block.entries.iter().map(height_px).sum();
     let _ = writeln!(
         page,
         "<svg width=\"{WIDTH_PX}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">",
@@ -68,24 +70,40 @@ fn chart(page: &mut String, block: &Block) {
     );
     let greatest =
         block.entries.iter().filter_map(|e| e.summary).map(|s| s.max).fold(0.0, f64::max);
-    for (index, entry) in block.entries.iter().enumerate() {
-        bar(page, entry, index as f64 * ROW_PX, greatest);
+    let best = if block.best_is_noted { "best*" } else { "best" };
+    let mut top = 0.0;
+    for entry in &block.entries {
+        bar(page, entry, top, greatest, best);
+        top += height_px(entry);
     }
     page.push_str("</svg>\n");
+    if block.best_is_noted {
+        let _ = writeln!(page, "<p><small>* {NOTED_BEST}</small></p>");
+    }
 }
 
-fn bar(page: &mut String, entry: &Entry, top: f64, greatest: f64) {
+/// Whether the remark has a line of its own, below the bar.
+fn has_note_below(entry: &Entry) -> bool {
+    entry.summary.is_some() && entry.remark.is_some()
+}
+
+fn height_px(entry: &Entry) -> f64 {
+    if has_note_below(entry) { ROW_PX + NOTE_PX } else { ROW_PX }
+}
+
+fn bar(page: &mut String, entry: &Entry, top: f64, greatest: f64, best: &str) {
     let baseline = top + 15.0;
     let _ = writeln!(page, "<text x=\"0\" y=\"{baseline}\">{}</text>", escape(&entry.peer));
-    let remark = entry.remark.as_deref().unwrap_or("");
-    let Some(summary) = entry.summary else {
+    if let Some(remark) = &entry.remark {
+        let below = if has_note_below(entry) { NOTE_PX } else { 0.0 };
         let _ = writeln!(
             page,
-            "<text class=\"remark\" x=\"{LABEL_PX}\" y=\"{baseline}\">{}</text>",
+            "<text class=\"remark\" x=\"{LABEL_PX}\" y=\"{}\">{}</text>",
+            baseline + below,
             escape(remark)
         );
-        return;
-    };
+    }
+    let Some(summary) = entry.summary else { return };
     let px = |value: f64| {
         if greatest > 0.0 { value / greatest * BAR_PX } else { 0.0 }
     };
@@ -96,7 +114,7 @@ fn bar(page: &mut String, entry: &Entry, top: f64, greatest: f64) {
          <title>{}</title></rect>",
         top + 3.0,
         px(summary.median).max(1.0),
-        escape(&format!("{} values, {} to {}. {remark}", summary.n, summary.min, summary.max))
+        escape(&format!("{} values, {} to {}", summary.n, summary.min, summary.max))
     );
     let middle = top + 11.0;
     let _ = writeln!(
@@ -113,7 +131,7 @@ fn bar(page: &mut String, entry: &Entry, top: f64, greatest: f64) {
     let label = format!(
         "{}{}{}{second}",
         figure(summary.median),
-        times("best", entry.to_best),
+        times(best, entry.to_best),
         times("Go", entry.to_go)
     );
     let _ = writeln!(
@@ -131,14 +149,31 @@ pub(super) fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use crate::report::Comparison;
-    use crate::row::{RunFile, sample};
+    use crate::row::{Row, RunFile, sample};
+
+    fn render(rows: Vec<Row>) -> String {
+        let file = RunFile { rows, ..RunFile::default() };
+        super::render(&Comparison::of(&[file]).unwrap())
+    }
+
+    #[test]
+    fn the_note_of_a_figure_can_be_seen() {
+        let mut noted = sample("yield", "rayon", 0, 5.0);
+        noted.note = Some("differs".to_owned());
+        let page = render(vec![noted.clone(), sample("yield", "go", 0, 20.0)]);
+        assert!(page.contains("y=\"30\">differs</text>"), "on a line of its own: {page}");
+        assert!(page.contains("height=\"59\""), "which makes the picture higher: {page}");
+        assert!(!page.contains("x best*"), "{page}");
+        let alone = render(vec![noted]);
+        assert!(alone.contains("1.00x best*") && alone.contains("<small>* "), "{alone}");
+    }
 
     #[test]
     fn a_page_has_a_bar_per_peer_and_stands_alone() {
         let mut noted = sample("yield", "kanal", 0, 1.0);
         (noted.value, noted.note) = (None, Some("a <channel> & no runtime".to_owned()));
         let rows = vec![sample("yield", "heist", 0, 10.0), sample("yield", "go", 0, 20.0), noted];
-        let page = super::render(&Comparison::of(&[RunFile { rows, ..RunFile::default() }]));
+        let page = render(rows);
         assert_eq!(page.matches("<rect").count(), 2);
         assert!(page.contains("class=\"ours\""));
         assert!(page.contains("a &lt;channel&gt; &amp; no runtime"));

@@ -33,15 +33,19 @@ font-weight:600}.head{font-size:15px;font-weight:600}.loud{fill:#b3261e;font-wei
 .band{fill:#d9641c;fill-opacity:.13}.cpus{stroke:#888;stroke-width:1;stroke-dasharray:3 3}\
 .faint{fill:#666}polyline{fill:none;stroke-linejoin:round}";
 
-const UNMEASURED: &str = "Not measured yet: heist-bench scale --svg docs/scaling.svg";
-
 struct Size {
     width: f64,
     height: f64,
 }
 
 /// Renders the picture.
-pub fn render(scaling: &Scaling) -> String {
+///
+/// # Errors
+/// There is nothing to draw.
+pub fn render(scaling: &Scaling) -> Result<String, String> {
+    if scaling.panels.is_empty() {
+        return Err("nothing to draw: there is no figure of `heist-bench scale`".to_owned());
+    }
     let rows = by_row(&scaling.panels);
     let n_rows = rows.iter().map(|(row, _, _)| row + 1).max().unwrap_or(1);
     let (width, height) = (CELL.width * COLUMNS as f64, HEAD_PX + CELL.height * n_rows as f64);
@@ -51,14 +55,10 @@ pub fn render(scaling: &Scaling) -> String {
          aria-label=\"cost per operation by procs and by tasks\">\n<style>{STYLE}</style>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n"
     );
-    if rows.is_empty() {
-        // Writing to a String cannot fail; the results are dropped for that reason.
-        let _ = writeln!(svg, "<text class=\"head\" x=\"10\" y=\"20\">{UNMEASURED}</text>\n</svg>");
-        return svg;
-    }
     head(&mut svg, scaling);
     for (row, column, panel) in &rows {
         let (x, y) = (*column as f64 * CELL.width, HEAD_PX + *row as f64 * CELL.height);
+        // Writing to a String cannot fail; the results are dropped for that reason.
         let _ = writeln!(svg, "<g transform=\"translate({x},{y})\">");
         Frame::of(panel).draw(&mut svg, panel, scaling.machine.n_cpus);
         svg.push_str("</g>\n");
@@ -70,7 +70,7 @@ pub fn render(scaling: &Scaling) -> String {
         HEAD_PX + (n_rows - 1) as f64 * CELL.height,
     );
     svg.push_str("</svg>\n");
-    svg
+    Ok(svg)
 }
 
 /// The row and column of each panel: an axis begins a new row.
@@ -341,7 +341,8 @@ mod tests {
     fn picture(points: &[(usize, f64)]) -> String {
         let mut rows = sample("heist", "scale_wake", Axis::Tasks, points);
         rows.extend(sample("go", "yield", Axis::Procs, &[(1, 100.0), (16, 5000.0)]));
-        render(&Scaling::of(&[RunFile { rows, ..RunFile::default() }]))
+        let file = RunFile { rows, ..RunFile::default() };
+        render(&Scaling::of(&[file]).unwrap()).unwrap()
     }
 
     #[test]
@@ -360,10 +361,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_an_empty_picture() {
-        let svg = render(&Scaling::of(&[]));
-        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
-        assert!(svg.contains(UNMEASURED) && !svg.contains("<polyline"));
+    fn nothing_measured_is_no_picture() {
+        let rows = vec![crate::row::sample("yield", "go", 0, 1.0)];
+        let plain = Scaling::of(&[RunFile { rows, ..RunFile::default() }]).unwrap();
+        assert!(render(&plain).unwrap_err().contains("nothing to draw"));
     }
 
     #[test]

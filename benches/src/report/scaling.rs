@@ -58,24 +58,36 @@ impl Panel {
 }
 
 impl Scaling {
-    pub fn of(files: &[RunFile]) -> Self {
-        let rows: Vec<Row> =
-            files.iter().flat_map(|f| &f.rows).filter(|r| r.point.is_some()).cloned().collect();
-        let measured = files.iter().find(|f| f.rows.iter().any(|r| r.point.is_some()));
-        let panels = SERIES.iter().map(|series| panel(series, &rows));
-        Self {
-            machine: measured.map(|f| f.machine.clone()).unwrap_or_default(),
-            verdict: quiet::verdict(&rows),
-            panels: panels.filter(|panel| !panel.lines.is_empty()).collect(),
+    /// What the file of `scale` among these tells.
+    ///
+    /// # Errors
+    /// There are two: figures of two runs are not to be mixed.
+    pub fn of(files: &[RunFile]) -> Result<Self, String> {
+        let is_point = |row: &&Row| row.point.is_some();
+        let measured: Vec<&RunFile> =
+            files.iter().filter(|f| f.rows.iter().any(|r| is_point(&r))).collect();
+        if let [first, second, ..] = measured[..] {
+            return Err(super::two_runs(first, second, "of `scale`"));
         }
+        let file = measured.first();
+        let rows: Vec<&Row> = file.iter().flat_map(|f| &f.rows).filter(is_point).collect();
+        let panels = SERIES.iter().map(|series| panel(series, &rows));
+        Ok(Self {
+            machine: file.map(|f| f.machine.clone()).unwrap_or_default(),
+            verdict: quiet::verdict(rows.iter().copied()),
+            panels: panels.filter(|panel| !panel.lines.is_empty()).collect(),
+        })
     }
 
-    /// The figures as text, and whether they grow.
+    /// The figures as text, whether they may be quoted, and whether they grow.
     pub fn table(&self) -> String {
         let mut out = String::new();
+        if !self.panels.is_empty() {
+            // Writing to a String cannot fail; the results are dropped for that reason.
+            let _ = writeln!(out, "\nscaling, {}", self.verdict);
+        }
         for panel in &self.panels {
             let axis = axis_name(panel.series.axis);
-            // Writing to a String cannot fail; the results are dropped for that reason.
             let _ = writeln!(out, "\n{} by {axis} ({})", panel.series.row, panel.unit);
             for line in &panel.lines {
                 let points =
@@ -111,11 +123,11 @@ pub fn axis_name(axis: Axis) -> &'static str {
     }
 }
 
-fn panel(series: &'static Series, rows: &[Row]) -> Panel {
+fn panel(series: &'static Series, rows: &[&Row]) -> Panel {
     let of_series = |r: &&Row| {
         r.workload == series.row && r.point.is_some_and(|point| point.axis == series.axis)
     };
-    let rows: Vec<&Row> = rows.iter().filter(of_series).collect();
+    let rows: Vec<&Row> = rows.iter().copied().filter(of_series).collect();
     let mut peers: Vec<&str> = Vec::new();
     for row in &rows {
         if !peers.contains(&row.peer.as_str()) {
@@ -161,7 +173,11 @@ mod tests {
     use super::*;
 
     fn scaling(rows: Vec<Row>) -> Scaling {
-        Scaling::of(&[RunFile { rows, ..RunFile::default() }])
+        Scaling::of(&[file(rows)]).unwrap()
+    }
+
+    fn file(rows: Vec<Row>) -> RunFile {
+        RunFile { rows, ..RunFile::default() }
     }
 
     #[test]
@@ -181,6 +197,22 @@ mod tests {
         rows.extend(sample("go", "yield", Axis::Procs, &[(4, 50.0), (4, 40.0)]));
         let scaling = scaling(rows);
         assert_eq!(scaling.panels[0].lines[0].points, [(1, 10.0), (4, 40.0)]);
+    }
+
+    #[test]
+    fn a_disturbed_table_says_so() {
+        let mut rows = sample("go", "yield", Axis::Procs, &[(1, 10.0)]);
+        assert!(scaling(rows.clone()).table().contains("scaling, quiet"));
+        rows[0].other_cpu_s = 1.0;
+        assert!(scaling(rows).table().contains("scaling, NOT QUIET"));
+    }
+
+    #[test]
+    fn two_files_of_scale_are_refused() {
+        let rows = sample("go", "yield", Axis::Procs, &[(1, 10.0)]);
+        let plain = file(vec![crate::row::sample("yield", "go", 0, 1.0)]);
+        assert!(Scaling::of(&[plain, file(rows.clone())]).is_ok());
+        assert!(Scaling::of(&[file(rows.clone()), file(rows)]).unwrap_err().contains("scale"));
     }
 
     #[test]

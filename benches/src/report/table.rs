@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{Block, Comparison, Entry, figure};
+use super::{Block, Comparison, Entry, NOTED_BEST, figure};
 use crate::catalog::Better;
 use crate::stats::Summary;
 
@@ -37,16 +37,20 @@ fn render_block(out: &mut String, block: &Block, second: bool) {
     };
     let _ = writeln!(out, "{} ({}, {direction})", block.spec.name, block.spec.unit);
     let mimalloc = if second { format!(" {:>12}", "mimalloc") } else { String::new() };
+    let best = if block.best_is_noted { "x best*" } else { "x best" };
     let _ = writeln!(
         out,
-        "  {:<10} {:>12}{mimalloc} {:>24} {:>12} {:>7} {:>7}",
-        "peer", "median", "min..max", "95 %", "x best", "x go"
+        "  {:<10} {:>12}{mimalloc} {:>24} {:>12} {best:>7} {:>7}",
+        "peer", "median", "min..max", "95 %", "x go"
     );
     for entry in block.entries.iter().filter(|e| e.has_figure()) {
         let _ = writeln!(out, "  {}", line(entry, second));
     }
     for (reason, peers) in absent(block) {
         let _ = writeln!(out, "  no figure: {}: {reason}", peers.join(", "));
+    }
+    if block.best_is_noted {
+        let _ = writeln!(out, "  * {NOTED_BEST}");
     }
 }
 
@@ -85,14 +89,15 @@ fn line(entry: &Entry, second: bool) -> String {
 #[cfg(test)]
 mod tests {
     use crate::report::Comparison;
-    use crate::row::{RunFile, sample};
+    use crate::row::{Row, RunFile, sample};
 
     #[test]
     fn the_table_shows_median_range_interval_and_ratios() {
         let mut rows: Vec<_> =
             [9.0, 11.0, 10.0].iter().map(|&v| sample("yield", "heist", 0, v)).collect();
         rows.push(sample("yield", "go", 0, 20.0));
-        let text = super::render(&Comparison::of(&[RunFile { rows, ..RunFile::default() }]));
+        let text =
+            super::render(&Comparison::of(&[RunFile { rows, ..RunFile::default() }]).unwrap());
         let line = text.lines().find(|l| l.trim_start().starts_with("heist")).unwrap();
         for part in ["10.0", "9.00..11.0", "±2.48", "0.50"] {
             assert!(line.contains(part), "{part} is missing in: {line}");
@@ -109,16 +114,29 @@ mod tests {
             row
         };
         let rows = vec![without("kanal", "a channel"), without("flume", "a channel")];
-        let text = super::render(&Comparison::of(&[RunFile { rows, ..RunFile::default() }]));
+        let text =
+            super::render(&Comparison::of(&[RunFile { rows, ..RunFile::default() }]).unwrap());
         assert!(text.contains("no figure: flume, kanal: a channel\n"), "{text}");
+    }
+
+    #[test]
+    fn a_best_with_a_note_is_marked() {
+        let mut row = sample("http", "tokio", 0, 20.0);
+        let table = |row: &Row| {
+            let file = RunFile { rows: vec![row.clone()], ..RunFile::default() };
+            super::render(&Comparison::of(&[file]).unwrap())
+        };
+        assert!(!table(&row).contains("x best*"));
+        row.note = Some("hyper".to_owned());
+        assert!(table(&row).contains("x best*") && table(&row).contains("\n  * "));
     }
 
     #[test]
     fn a_disturbed_run_says_so_on_top() {
         let mut row = sample("yield", "go", 0, 20.0);
         row.other_cpu_s = 1.0;
-        let text =
-            super::render(&Comparison::of(&[RunFile { rows: vec![row], ..RunFile::default() }]));
+        let file = RunFile { rows: vec![row], ..RunFile::default() };
+        let text = super::render(&Comparison::of(&[file]).unwrap());
         assert!(text.lines().nth(1).unwrap().starts_with("NOT QUIET"));
     }
 }

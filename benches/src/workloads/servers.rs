@@ -105,9 +105,7 @@ pub fn under_load(service: Service, server: impl FnOnce(Listening) + Send + 'sta
     }
     let (listening, address) = mpsc::channel();
     thread::spawn(move || server(listening));
-    let Ok(address) = address.recv() else {
-        return cannot("the server did not start");
-    };
+    let address = address.recv().expect("the server did not start");
     match service {
         Service::Echo { n_connections } => load::measure(&EchoLoad::new(address, n_connections)),
         Service::HttpRaw | Service::HttpLibrary => wrk::measure(address),
