@@ -13,6 +13,8 @@
 //!    the queue's lock and either gives both to the first of the queue, with [`FdLock::passed_on`],
 //!    or finds nobody and calls [`FdLock::unlock_empty`].
 //!
+//! The model `loom_fd_lock` runs it.
+//!
 //! # Ordering
 //! Taking is Acquire and giving back is Release: one user sees what the one before did.
 //!

@@ -6,7 +6,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`policy`] | every constant of the scheduler and every decision that is a pure function |
+//! | [`policy`] | the constants of the scheduling policy and every decision that is a pure function |
 //! | [`run_queue`] | the per-P ring with its `run_next` slot, owner half and thief half |
 //! | [`global_queue`] | the FIFO under the scheduler lock, with a length anyone may read |
 //! | [`list`] | intrusive lists: single (queues) and double (idle Ms) |
@@ -15,6 +15,7 @@
 //! | [`idle_ms`] | the Ms that sleep until they are given a P |
 //! | [`stalled`] | finding a P that takes nothing out of its ring |
 //! | [`watch`] | who need not be woken for what its P most likely runs itself |
+//! | [`habits`] | which kinds of goroutine block as a habit |
 //! | [`spinning`] | the count of Ms that look for work, and who must wake whom |
 //! | [`status`] | the life of a goroutine as checked transitions |
 //! | [`m_word`] | whether an M is in the runtime or in user code, and who has its P |

@@ -288,12 +288,6 @@ impl MutexWord {
         self.0.load(Ordering::Relaxed) & (LOCKED | STARVING) != 0
     }
 
-    /// Whether it is handed over in order. For reports and tests.
-    #[must_use]
-    pub fn is_starving(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & STARVING != 0
-    }
-
     /// How many wait. For reports and tests.
     #[must_use]
     pub fn n_waiting(&self) -> u32 {

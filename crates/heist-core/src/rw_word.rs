@@ -37,9 +37,6 @@ const PENDING: u32 = 1 << 31;
 const QUEUED: u32 = 1 << 30;
 const READERS: u32 = QUEUED - 1;
 
-/// The most readers at a time.
-pub const MAX_READERS: u32 = READERS;
-
 /// What a reader has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]

@@ -1,32 +1,14 @@
 //! The global queue: first in first out, one or a share at a time, with a public length.
 #![cfg(not(loom))]
 
+mod jobs;
+
 use heist_core::global_queue::{GlobalLen, GlobalQueue};
-use heist_core::list::{Link, Linked, List};
+use heist_core::list::List;
 use heist_core::policy::RING_CAPACITY;
 use heist_core::run_queue::{RunQueue, Slot};
+use jobs::{Job, id, jobs};
 use std::ptr::NonNull;
-
-struct Job {
-    id: u32,
-    link: Link<Self>,
-}
-
-// SAFETY: the link is one field, and jobs stay in their box.
-unsafe impl Linked for Job {
-    fn link(&self) -> &Link<Self> {
-        &self.link
-    }
-}
-
-fn jobs(n: u32) -> Box<[Job]> {
-    (0..n).map(|id| Job { id, link: Link::new() }).collect()
-}
-
-fn id(gp: NonNull<Job>) -> u32 {
-    // SAFETY: each test keeps its jobs until the end.
-    unsafe { gp.as_ref() }.id
-}
 
 fn list(jobs: &[Job]) -> List<Job> {
     let mut list = List::new();

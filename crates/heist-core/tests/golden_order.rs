@@ -4,24 +4,15 @@
 //! queue in one go.
 #![cfg(not(loom))]
 
+mod jobs;
+
 use heist_core::global_queue::{GlobalLen, GlobalQueue};
-use heist_core::list::{Link, Linked, List};
+use heist_core::list::List;
 use heist_core::policy::global_first;
 use heist_core::run_queue::{Popped, RunQueue, Slot};
+use jobs::{Job, id, jobs};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
-
-struct Job {
-    id: u32,
-    link: Link<Self>,
-}
-
-// SAFETY: the link is one field, and jobs stay in their box.
-unsafe impl Linked for Job {
-    fn link(&self) -> &Link<Self> {
-        &self.link
-    }
-}
 
 /// One P and the global queue, made of the crate's parts.
 struct OneProc {
@@ -85,8 +76,7 @@ impl OneProc {
     fn order(jobs: &[Job], tick: u32) -> Vec<u32> {
         let mut proc = Self::new(tick);
         jobs.iter().for_each(|job| proc.spawn(job));
-        // SAFETY: the caller keeps the jobs.
-        std::iter::from_fn(|| proc.find_runnable()).map(|gp| unsafe { gp.as_ref() }.id).collect()
+        std::iter::from_fn(|| proc.find_runnable()).map(id).collect()
     }
 }
 
@@ -125,10 +115,6 @@ fn model_order(n: u32, mut tick: u32) -> Vec<u32> {
         order.push(ran);
         tick = tick.wrapping_add(1);
     }
-}
-
-fn jobs(n: u32) -> Box<[Job]> {
-    (0..n).map(|id| Job { id, link: Link::new() }).collect()
 }
 
 fn check(jobs: &[Job], n: u32, tick: u32) {

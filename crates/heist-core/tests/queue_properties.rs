@@ -1,31 +1,17 @@
 //! Random histories of the queues against plain deques. Failures print their seed and shrink.
 #![cfg(not(loom))]
 
+mod jobs;
+
 use heist_core::global_queue::{GlobalLen, GlobalQueue};
-use heist_core::list::{Link, Linked, List};
+use heist_core::list::List;
 use heist_core::policy::{GLOBAL_BATCH_MAX, RING_CAPACITY, Share};
 use heist_core::run_queue::{Popped, RunNext, RunQueue, Slot, Stolen};
+use jobs::{Job, id};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
-
-struct Job {
-    id: u32,
-    link: Link<Self>,
-}
-
-// SAFETY: the link is one field, and each job has its own box.
-unsafe impl Linked for Job {
-    fn link(&self) -> &Link<Self> {
-        &self.link
-    }
-}
-
-fn id(gp: NonNull<Job>) -> u32 {
-    // SAFETY: the arena lives as long as the history.
-    unsafe { gp.as_ref() }.id
-}
 
 /// The jobs of one history, numbered as they are made.
 #[derive(Default)]
@@ -34,7 +20,7 @@ struct Arena(#[expect(clippy::vec_box, reason = "jobs must not move")] Vec<Box<J
 impl Arena {
     fn make(&mut self) -> NonNull<Job> {
         let id = self.0.len() as u32;
-        self.0.push(Box::new(Job { id, link: Link::new() }));
+        self.0.push(Box::new(Job::new(id)));
         NonNull::from(&**self.0.last().unwrap())
     }
 

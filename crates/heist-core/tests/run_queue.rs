@@ -1,31 +1,13 @@
 //! The run queue in one thread: what goes where, and in which order it comes out.
 #![cfg(not(loom))]
 
-use heist_core::list::{Link, Linked, List};
+mod jobs;
+
+use heist_core::list::List;
 use heist_core::policy::{OVERFLOW_BATCH, RING_CAPACITY, Share};
 use heist_core::run_queue::{Owner, Popped, RunNext, RunQueue, Slot, Stolen};
+use jobs::{Job, id, jobs};
 use std::ptr::NonNull;
-
-struct Job {
-    id: u32,
-    link: Link<Self>,
-}
-
-// SAFETY: the link is one field, and jobs stay in their box.
-unsafe impl Linked for Job {
-    fn link(&self) -> &Link<Self> {
-        &self.link
-    }
-}
-
-fn jobs(n: u32) -> Box<[Job]> {
-    (0..n).map(|id| Job { id, link: Link::new() }).collect()
-}
-
-fn id(gp: NonNull<Job>) -> u32 {
-    // SAFETY: each test keeps its jobs until the end.
-    unsafe { gp.as_ref() }.id
-}
 
 fn owner(queue: &RunQueue<Job>) -> Owner<'_, Job> {
     // SAFETY: these tests have one thread.

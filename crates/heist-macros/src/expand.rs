@@ -112,10 +112,9 @@ impl<'a> Ending<'a> {
     fn call(&self, name: &Ident) -> TokenStream {
         match self {
             Self::Nothing => quote!(#name),
-            // With the type's span, so that a type that is no `Termination` is pointed at. A body
-            // that never returns makes the report unreachable.
+            // With the type's span, so that a type that is no `Termination` is pointed at.
             Self::Code(ty) => quote_spanned! {ty.span()=>
-                #[allow(unreachable_code)]
+                #[allow(unreachable_code, reason = "the body may never return")]
                 || ::std::process::Termination::report(#name())
             },
         }
@@ -162,7 +161,7 @@ fn start_runtime(
     let runtime = &locals.runtime;
     quote! {
         #(let #locals_of = #values;)*
-        #[allow(clippy::undocumented_unsafe_blocks)]
+        #[allow(clippy::undocumented_unsafe_blocks, reason = "the attribute states the promise")]
         let #runtime = #built;
         let #runtime = match #runtime {
             ::core::result::Result::Ok(runtime) => runtime,
@@ -345,7 +344,7 @@ fn refuse(attribute: Attribute, err: &Error, function: &ItemFn) -> TokenStream {
     };
     quote! {
         #error
-        #[allow(dead_code)]
+        #[allow(dead_code, reason = "the error above is enough")]
         #vis fn #name() #rest
     }
 }

@@ -19,7 +19,7 @@ use crate::expand::Attribute;
 
 /// Runs the function as the main goroutine of a runtime of its own.
 ///
-/// ```ignore
+/// ```
 /// #[heist::main(unsafe)]
 /// fn main() {
 ///     let answer = heist::go(|| 6 * 7).join().unwrap();
@@ -42,7 +42,7 @@ use crate::expand::Attribute;
 /// Attributes and visibility of the function are kept. What it returns is turned into the exit code
 /// on its goroutine, as Rust does it for a plain `main`, so it need not be `Send`:
 ///
-/// ```ignore
+/// ```no_run
 /// #[heist::main(unsafe)]
 /// fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///     let text = std::fs::read_to_string("input.txt")?;
@@ -63,7 +63,7 @@ pub fn main(args: TokenStream, item: TokenStream) -> TokenStream {
 /// Takes the options of [`macro@main`]. In addition `procs` may be a list, then the body runs
 /// once for each value, one runtime after the other, and a failure says with which value:
 ///
-/// ```ignore
+/// ```no_run
 /// #[heist::test(unsafe, procs = [1, 2, 4, 16])]
 /// fn every_goroutine_ends() {
 ///     let handles: Vec<_> = (0..100).map(|i| heist::go(move || i)).collect();

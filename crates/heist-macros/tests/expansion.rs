@@ -140,7 +140,7 @@ fn a_list_takes_results_that_are_not_send() -> Result<(), Box<dyn Error>> {
 
 #[macros::test(unsafe)]
 #[should_panic(expected = "the unit was written out")]
-#[allow(clippy::unused_unit)]
+#[allow(clippy::unused_unit, reason = "it is what is tested")]
 fn a_written_unit_is_no_result() -> () {
     panic!("the unit was written out");
 }

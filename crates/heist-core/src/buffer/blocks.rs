@@ -44,6 +44,7 @@ const READ: u32 = 2;
 #[derive(Debug)]
 struct Slot<T> {
     state: AtomicU32,
+    /// A message, while the slot is written.
     message: UnsafeCell<MaybeUninit<T>>,
 }
 
@@ -53,15 +54,37 @@ struct Block<T> {
     slots: [Slot<T>; SLOTS as usize],
 }
 
+impl<T> Slot<T> {
+    /// Makes an empty slot at `place`. The room for its message is not touched.
+    ///
+    /// # Safety
+    /// `place` is valid for a slot.
+    unsafe fn empty(place: *mut Self) {
+        // SAFETY: by the caller's promise.
+        unsafe { (&raw mut (*place).state).write(AtomicU32::new(EMPTY)) };
+        #[cfg(loom)]
+        // SAFETY: as above. A model's cell has a state of its own, beside the message.
+        unsafe {
+            (&raw mut (*place).message).write(UnsafeCell::new(MaybeUninit::uninit()));
+        }
+    }
+}
+
 impl<T> Block<T> {
+    /// An empty block, made where it stays: with large messages a stack has no room for one.
     fn new() -> Box<Self> {
-        Box::new(Self {
-            next: AtomicPtr::new(null_mut()),
-            slots: std::array::from_fn(|_| Slot {
-                state: AtomicU32::new(EMPTY),
-                message: UnsafeCell::new(MaybeUninit::uninit()),
-            }),
-        })
+        let mut block = Box::<Self>::new_uninit();
+        let place = block.as_mut_ptr();
+        // SAFETY: the box is valid for a block. Every field is written, but for the room for messages,
+        // which need not be.
+        unsafe {
+            (&raw mut (*place).next).write(AtomicPtr::new(null_mut()));
+            let first = (&raw mut (*place).slots).cast::<Slot<T>>();
+            for at in 0..SLOTS as usize {
+                Slot::empty(first.add(at));
+            }
+            block.assume_init()
+        }
     }
 }
 
