@@ -31,12 +31,21 @@ use std::process::{self, ExitStatus, Output, Stdio};
 #[doc(alias = "Cmd")]
 pub struct Command {
     inner: process::Command,
+    /// Which of its three streams were set.
+    set: Streams,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Streams {
+    stdin: bool,
+    stdout: bool,
+    stderr: bool,
 }
 
 impl Command {
     /// A program, without arguments yet.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
-        Self { inner: process::Command::new(program) }
+        process::Command::new(program).into()
     }
 
     /// Appends an argument.
@@ -54,6 +63,15 @@ impl Command {
     /// Sets an environment variable.
     pub fn env(&mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> &mut Self {
         self.inner.env(key, value);
+        self
+    }
+
+    /// Sets environment variables.
+    pub fn envs(
+        &mut self,
+        vars: impl IntoIterator<Item = (impl AsRef<OsStr>, impl AsRef<OsStr>)>,
+    ) -> &mut Self {
+        self.inner.envs(vars);
         self
     }
 
@@ -75,25 +93,29 @@ impl Command {
         self
     }
 
-    /// Its standard input.
+    /// Its standard input. By default it is the caller's; for [`output`](Self::output), empty.
     pub fn stdin(&mut self, stdin: impl Into<Stdio>) -> &mut Self {
         self.inner.stdin(stdin);
+        self.set.stdin = true;
         self
     }
 
-    /// Its standard output.
+    /// Its standard output. By default it is the caller's; for [`output`](Self::output), a pipe.
     pub fn stdout(&mut self, stdout: impl Into<Stdio>) -> &mut Self {
         self.inner.stdout(stdout);
+        self.set.stdout = true;
         self
     }
 
-    /// Its standard error.
+    /// Its standard error. By default it is the caller's; for [`output`](Self::output), a pipe.
     pub fn stderr(&mut self, stderr: impl Into<Stdio>) -> &mut Self {
         self.inner.stderr(stderr);
+        self.set.stderr = true;
         self
     }
 
-    /// Std's command, for everything else.
+    /// Std's command, for everything else. Streams that are set there are not known here:
+    /// [`output`](Self::output) sets its own.
     pub const fn as_std_mut(&mut self) -> &mut process::Command {
         &mut self.inner
     }
@@ -117,23 +139,47 @@ impl Command {
     }
 
     /// Starts the program, waits for its end and collects what it wrote. Its standard input is
-    /// empty unless it was set.
+    /// empty unless it was set, and what it writes to a stream that was set is not collected.
     ///
     /// # Errors
     /// If it cannot be started.
     pub fn output(&mut self) -> io::Result<Output> {
-        self.stdout(Stdio::piped()).stderr(Stdio::piped());
-        self.spawn()?.wait_with_output()
+        let child = self.spawn_with([Stdio::null, Stdio::piped, Stdio::piped]);
+        // It is for this time: the next `spawn` finds its own defaults.
+        let _ = self.set_defaults([Stdio::inherit; 3]);
+        child?.wait_with_output()
+    }
+
+    fn spawn_with(&mut self, defaults: [fn() -> Stdio; 3]) -> io::Result<Child> {
+        self.set_defaults(defaults).spawn()
+    }
+
+    /// Sets the streams that were not set.
+    fn set_defaults(&mut self, [stdin, stdout, stderr]: [fn() -> Stdio; 3]) -> &mut Self {
+        if !self.set.stdin {
+            self.inner.stdin(stdin());
+        }
+        if !self.set.stdout {
+            self.inner.stdout(stdout());
+        }
+        if !self.set.stderr {
+            self.inner.stderr(stderr());
+        }
+        self
     }
 }
 
+/// A command of std. Which of its streams were set cannot be seen: [`output`](Command::output) sets its own.
 impl From<process::Command> for Command {
     fn from(inner: process::Command) -> Self {
-        Self { inner }
+        Self { inner, set: Streams::default() }
     }
 }
 
-/// A program that was started, as [`std::process::Child`]. Dropping it leaves the program alone.
+/// A program that was started, as [`std::process::Child`].
+///
+/// Dropping it leaves the program alone. A program that has ended and was not waited for leaves a little behind
+/// in the system until this one ends: wait for what you start.
 #[derive(Debug)]
 pub struct Child {
     inner: process::Child,
@@ -236,14 +282,25 @@ fn read_all(mut pipe: PipeReader) -> io::Result<Vec<u8>> {
 
 /// Reading to the end beside the caller: a program that writes into two pipes may wait for either.
 enum InBackground {
-    Goroutine(goroutine::JoinHandle<io::Result<Vec<u8>>>),
+    Goroutine(CancelOnDrop),
     Thread(std::thread::JoinHandle<io::Result<Vec<u8>>>),
+}
+
+/// A goroutine that is not to be left behind if who waits for it is cancelled.
+struct CancelOnDrop(Option<goroutine::JoinHandle<io::Result<Vec<u8>>>>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(handle) = &self.0 {
+            handle.cancel();
+        }
+    }
 }
 
 impl InBackground {
     fn read(pipe: PipeReader) -> Self {
         if current::goroutine().is_some() {
-            Self::Goroutine(goroutine::go(move || read_all(pipe)))
+            Self::Goroutine(CancelOnDrop(Some(goroutine::go(move || read_all(pipe)))))
         } else {
             Self::Thread(std::thread::spawn(move || read_all(pipe)))
         }
@@ -251,7 +308,7 @@ impl InBackground {
 
     fn join(self) -> io::Result<Vec<u8>> {
         let ended = match self {
-            Self::Goroutine(handle) => handle.join().ok(),
+            Self::Goroutine(mut guard) => guard.0.take().and_then(|handle| handle.join().ok()),
             Self::Thread(handle) => handle.join().ok(),
         };
         ended.unwrap_or_else(|| Err(io::Error::other("the reader of the pipe did not end")))

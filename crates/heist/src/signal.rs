@@ -54,13 +54,39 @@ impl Signal {
     }
 }
 
+/// The name of a signal that has one here, or its number.
+///
+/// ```
+/// use heist::signal::{self, Signal};
+///
+/// assert_eq!(signal::INTERRUPT.to_string(), "SIGINT");
+/// assert_eq!(Signal::from_raw(42).to_string(), "signal 42");
+/// ```
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match *self {
+            HANGUP => "SIGHUP",
+            INTERRUPT => "SIGINT",
+            QUIT => "SIGQUIT",
+            USER1 => "SIGUSR1",
+            USER2 => "SIGUSR2",
+            TERMINATE => "SIGTERM",
+            CHILD => "SIGCHLD",
+            WINDOW_CHANGE => "SIGWINCH",
+            Self(number) => return write!(f, "signal {number}"),
+        };
+        f.write_str(name)
+    }
+}
+
 /// How many signals wait for a receiver that is late. More are dropped.
 const ROOM: usize = 16;
 
 /// Sends the signals that come from now on to a channel, instead of what they do by themselves.
 ///
 /// Several may ask for the same signal; each gets it. When the last of them is dropped, the signal
-/// does again what it did before. Who does not receive misses signals after the first few.
+/// does again what it did before. Up to 16 signals wait for a receiver that is late; more are
+/// dropped.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for signals that cannot be caught, that report a fault, or that
@@ -135,6 +161,25 @@ impl Deref for Signals {
 
     fn deref(&self) -> &Receiver<Signal> {
         &self.rx
+    }
+}
+
+/// Waits for one signal after the other, without end.
+///
+/// ```no_run
+/// use heist::signal;
+///
+/// for signal in &signal::notify(&[signal::HANGUP, signal::USER1])? {
+///     println!("got {signal}");
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+impl<'a> IntoIterator for &'a Signals {
+    type Item = Signal;
+    type IntoIter = chan::Iter<'a, Signal>;
+
+    fn into_iter(self) -> chan::Iter<'a, Signal> {
+        self.rx.iter()
     }
 }
 

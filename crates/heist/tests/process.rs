@@ -28,6 +28,50 @@ fn output_is_collected() {
     check_output();
 }
 
+/// `output` has defaults of its own, for that one time, and leaves alone what was set.
+#[test]
+fn output_keeps_what_was_set() {
+    matrix::plain(2).run(|| {
+        let mut cat = Command::new("cat");
+        assert_eq!(cat.output().expect("starts").stdout, b"", "its input is empty");
+        let mut echo = sh("echo out; echo err >&2");
+        echo.stdout(Stdio::null());
+        let output = echo.output().expect("starts");
+        assert_eq!((&*output.stdout, &*output.stderr), (&b""[..], &b"err\n"[..]));
+        let mut counts = Command::new("wc");
+        let mut feeds = sh("printf abc").stdout(Stdio::piped()).spawn().expect("starts");
+        counts.arg("-c").stdin(feeds.stdout.take().expect("a pipe").into_std().expect("std's"));
+        let output = counts.output().expect("starts");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "3");
+        feeds.wait().expect("ends");
+        // More than a pipe holds: were it one still, nobody would read it.
+        let mut writes = sh("head -c 200000 /dev/zero >&2; head -c 200000 /dev/zero");
+        let devnull = || std::fs::File::options().write(true).open("/dev/null").expect("opens");
+        assert_eq!(writes.output().expect("starts").stdout.len(), 200_000);
+        let mut child = writes.stdout(devnull()).stderr(devnull()).spawn().expect("starts");
+        assert!(child.stdout.is_none() && child.wait().expect("ends").success());
+        let mut plain = sh("exit 3");
+        plain.output().expect("starts");
+        assert!(plain.spawn().expect("starts").stdout.is_none(), "it is the caller's again");
+    });
+}
+
+/// Who is cancelled while it collects leaves nobody behind.
+#[test]
+fn a_cancelled_output_leaves_no_goroutine() {
+    matrix::plain(2).run(|| {
+        let collects = heist::go(|| sh("exec sleep 1000").output().map(drop));
+        while heist::num_goroutines() < 3 {
+            heist::yield_now();
+        }
+        collects.cancel();
+        assert!(collects.join().expect_err("cancelled").is_cancelled());
+        while heist::num_goroutines() > 1 {
+            heist::yield_now();
+        }
+    });
+}
+
 #[test]
 fn pipes_can_be_waited_for() {
     matrix::each_of(&matrix::cases_with(&[1, 2]), |_, rt| {

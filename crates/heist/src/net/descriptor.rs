@@ -55,8 +55,11 @@ macro_rules! read_limits {
                 self.source.set_deadline(&[heist_core::fd_lock::Way::Read], deadline)
             }
 
-            /// How long one read may take; None: as long as it takes. Reads that have begun are not
+            /// How long one read may wait; None: as long as it takes. Reads that have begun are not
             /// affected.
+            ///
+            /// One that takes longer fails with [`TimedOut`](std::io::ErrorKind::TimedOut) (std's, on this
+            /// system, with `WouldBlock`). What is there is read even if the time is over.
             ///
             /// # Errors
             /// If the timeout is zero.
@@ -96,8 +99,11 @@ macro_rules! write_limits {
                 self.source.set_deadline(&[heist_core::fd_lock::Way::Write], deadline)
             }
 
-            /// How long one write may take; None: as long as it takes. Writes that have begun are
+            /// How long one write may wait; None: as long as it takes. Writes that have begun are
             /// not affected.
+            ///
+            /// One that takes longer fails with [`TimedOut`](std::io::ErrorKind::TimedOut) (std's, on this
+            /// system, with `WouldBlock`).
             ///
             /// # Errors
             /// If the timeout is zero.
@@ -142,6 +148,75 @@ macro_rules! both_limits {
     };
 }
 
+/// Conversions from and to a socket of std that has timeouts.
+macro_rules! std_socket {
+    ($type:ident, $std:ty, $ends:expr) => {
+        impl $type {
+            /// Takes over a socket of std, with its timeouts.
+            ///
+            /// It is put into non-blocking mode, and with it every other handle of the same socket, as those
+            /// that `try_clone` makes.
+            ///
+            /// # Errors
+            /// If it cannot be put into non-blocking mode.
+            pub fn from_std(inner: $std) -> std::io::Result<Self> {
+                let (read, write) = (inner.read_timeout()?, inner.write_timeout()?);
+                let source = $crate::net::source::Source::new(inner, $ends)?;
+                source.set_timeouts(read, write)?;
+                Ok(Self { source })
+            }
+
+            /// Makes it a socket of std, in blocking mode, with its timeouts. Deadlines are left behind.
+            ///
+            /// The mode is one of the socket: other handles of it, made by `try_clone`, must not be used as
+            /// ours any more.
+            ///
+            /// # Errors
+            /// If it is closed, or cannot be put into blocking mode.
+            pub fn into_std(self) -> std::io::Result<$std> {
+                use heist_core::fd_lock::Way;
+                let timeouts = [Way::Read, Way::Write].map(|way| self.source.timeout(way));
+                let inner = self.source.into_inner()?;
+                inner.set_read_timeout(timeouts[0])?;
+                inner.set_write_timeout(timeouts[1])?;
+                Ok(inner)
+            }
+
+            /// A second handle of the same socket, with the timeouts of this one and no deadlines; both can be
+            /// changed by themselves.
+            ///
+            /// # Errors
+            /// If it is closed, or there is no descriptor left. An `Arc` or a reference needs none.
+            pub fn try_clone(&self) -> std::io::Result<Self> {
+                use heist_core::fd_lock::Way;
+                let clone = self.source.with(<$std>::try_clone)?;
+                let source = $crate::net::source::Source::nonblocking(clone, $ends)?;
+                source.set_timeouts(
+                    self.source.timeout(Way::Read),
+                    self.source.timeout(Way::Write),
+                )?;
+                Ok(Self { source })
+            }
+        }
+
+        impl TryFrom<$std> for $type {
+            type Error = std::io::Error;
+
+            fn try_from(inner: $std) -> std::io::Result<Self> {
+                Self::from_std(inner)
+            }
+        }
+
+        impl TryFrom<$type> for $std {
+            type Error = std::io::Error;
+
+            fn try_from(socket: $type) -> std::io::Result<Self> {
+                socket.into_std()
+            }
+        }
+    };
+}
+
 /// `Read` of a type whose `source` holds something that reads.
 macro_rules! reads {
     ($type:ident) => {
@@ -149,9 +224,6 @@ macro_rules! reads {
             #[inline]
             fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
                 let len = buf.len();
-                if len == 0 {
-                    return Ok(0);
-                }
                 let way = heist_core::fd_lock::Way::Read;
                 self.source.transfer(way, len, |mut inner| std::io::Read::read(&mut inner, buf))
             }
@@ -160,10 +232,7 @@ macro_rules! reads {
                 &mut self,
                 bufs: &mut [std::io::IoSliceMut<'_>],
             ) -> std::io::Result<usize> {
-                let len: usize = bufs.iter().map(|buf| buf.len()).sum();
-                if len == 0 {
-                    return Ok(0);
-                }
+                let len = $crate::net::source::offered(bufs.iter().map(|buf| buf.len()));
                 let way = heist_core::fd_lock::Way::Read;
                 self.source
                     .transfer(way, len, |mut inner| std::io::Read::read_vectored(&mut inner, bufs))
@@ -198,7 +267,7 @@ macro_rules! writes {
             }
 
             fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                let len = bufs.iter().map(|buf| buf.len()).sum();
+                let len = $crate::net::source::offered(bufs.iter().map(|buf| buf.len()));
                 let way = heist_core::fd_lock::Way::Write;
                 self.source.transfer(way, len, |mut inner| {
                     std::io::Write::write_vectored(&mut inner, bufs)
@@ -229,4 +298,4 @@ macro_rules! writes {
     };
 }
 
-pub(super) use {both_limits, descriptor, read_limits, reads, write_limits, writes};
+pub(super) use {both_limits, descriptor, read_limits, reads, std_socket, write_limits, writes};

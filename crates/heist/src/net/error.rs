@@ -38,6 +38,12 @@ pub(crate) fn timeout() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, Timeout)
 }
 
+/// A destructor wants to wait for I/O while its goroutine is being cancelled.
+#[cold]
+pub(crate) fn cancelled() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the goroutine is being cancelled")
+}
+
 /// Whether an operation failed because its own side called `close`, before it or meanwhile.
 ///
 /// # Examples
@@ -53,5 +59,16 @@ pub(crate) fn timeout() -> io::Error {
 #[must_use]
 #[doc(alias = "ErrClosed")]
 pub fn is_closed(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<Closed>())
+    // Whoever passes it on may have wrapped it. An `io::Error` does not name what it holds as its source.
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if error.is::<Closed>() {
+            return true;
+        }
+        next = match error.downcast_ref::<io::Error>() {
+            Some(wrapper) => wrapper.get_ref().map(|inner| inner as &(dyn Error + 'static)),
+            None => error.source(),
+        };
+    }
+    false
 }

@@ -1,7 +1,7 @@
 //! Sockets and pipes in blocking style: a goroutine per connection, as fast as an event loop.
 //!
-//! The types are std's, with the same names and methods. A call that would block parks its
-//! goroutine, and the thread goes on with others. On a plain thread the call blocks the thread.
+//! The types have the names and methods of std's. A call that would block parks its goroutine, and the
+//! thread goes on with others. On a plain thread the call blocks the thread.
 //!
 //! ```
 //! use heist::net::{TcpListener, TcpStream};
@@ -53,8 +53,15 @@
 //! the value is dropped.
 //!
 //! # Runtimes
-//! A descriptor belongs to the runtime of the goroutine that first waits for it. A goroutine of
-//! another runtime may use it; its waits block a thread there, and cannot be cancelled.
+//! A descriptor belongs to the runtime of the goroutine that first waits for it, for good. A goroutine of
+//! another runtime may use it, also when the first one has ended; its waits block a thread there, and
+//! cannot be cancelled. So a listener that several runtimes use in turn, as in tests, is better made anew, or
+//! given to each by `into_std` and `from_std`.
+//!
+//! # Cancelling
+//! A goroutine that is cancelled while it waits unwinds. Destructors on the way, as that of a `BufWriter`,
+//! may write; where they would wait they fail instead, because the other end may never come and nobody
+//! could cancel them again.
 
 mod descriptor;
 mod error;
@@ -83,9 +90,16 @@ pub use unix_listener::{UnixIncoming, UnixListener};
 pub use unix_stream::UnixStream;
 
 use crate::sched::syscall;
-use descriptor::{both_limits, descriptor, read_limits, reads, write_limits, writes};
+use crate::time;
+use descriptor::{both_limits, descriptor, read_limits, reads, std_socket, write_limits, writes};
+use socket2::SockAddr;
+use std::ffi::OsStr;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net as unix;
+use std::time::Duration;
 
 /// The addresses of a host. Asking for them may block; the other goroutines go on meanwhile.
 ///
@@ -103,14 +117,15 @@ pub fn lookup_host(host: impl ToSocketAddrs) -> io::Result<impl Iterator<Item = 
     syscall::blocking(|| host.to_socket_addrs())
 }
 
-/// Calls `f` with one address after the other until one works.
+/// Calls `f` with one address after the other until one works, and how many are left with this one.
 fn each_address<T>(
     host: impl ToSocketAddrs,
-    mut f: impl FnMut(SocketAddr) -> io::Result<T>,
+    mut f: impl FnMut(SocketAddr, u32) -> io::Result<T>,
 ) -> io::Result<T> {
     let mut last = None;
-    for address in lookup_host(host)? {
-        match f(address) {
+    let addresses: Vec<_> = lookup_host(host)?.collect();
+    for (address, n_left) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
+        match f(*address, n_left) {
             Ok(done) => return Ok(done),
             Err(error) => last = Some(error),
         }
@@ -118,4 +133,29 @@ fn each_address<T>(
     Err(last.unwrap_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, "could not resolve to any addresses")
     }))
+}
+
+/// An address of a Unix socket as system calls take it.
+fn unix_address(address: &unix::SocketAddr) -> io::Result<SockAddr> {
+    match (address.as_pathname(), address.as_abstract_name()) {
+        (Some(path), _) => SockAddr::unix(path),
+        (None, Some(name)) => SockAddr::unix(OsStr::from_bytes(&[b"\0", name].concat())),
+        (None, None) => SockAddr::unix(""),
+    }
+}
+
+/// Waiting for what no event tells of: longer and longer, but not for long.
+struct Rest(Duration);
+
+impl Rest {
+    const LONGEST: Duration = Duration::from_millis(5);
+
+    const fn new() -> Self {
+        Self(Duration::from_micros(50))
+    }
+
+    fn sleep(&mut self) {
+        time::sleep(self.0);
+        self.0 = (2 * self.0).min(Self::LONGEST);
+    }
 }

@@ -1,7 +1,9 @@
 //! Pipes: bytes that go in at one end and come out at the other.
 
 use super::source::{Ends, Source};
+use heist_core::fd_lock::Way;
 use std::io;
+use std::process::Stdio;
 
 /// Makes a pipe.
 ///
@@ -53,6 +55,43 @@ impl PipeReader {
     pub fn into_std(self) -> io::Result<io::PipeReader> {
         self.source.into_inner()
     }
+
+    /// A second handle of the same end, with the timeout of this one and no deadline; both can be
+    /// changed by themselves. When one of them becomes std's, the other must not be used any more: it
+    /// would block its thread.
+    ///
+    /// # Errors
+    /// If it is closed, or there is no descriptor left. An `Arc` or a reference needs none.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let clone = self.source.with(io::PipeReader::try_clone)?;
+        let source = Source::nonblocking(clone, Ends::Unseen)?;
+        source.set_timeout(Way::Read, self.source.timeout(Way::Read))?;
+        Ok(Self { source })
+    }
+}
+
+impl TryFrom<io::PipeReader> for PipeReader {
+    type Error = io::Error;
+
+    fn try_from(reader: io::PipeReader) -> io::Result<Self> {
+        Self::from_std(reader)
+    }
+}
+
+impl TryFrom<PipeReader> for io::PipeReader {
+    type Error = io::Error;
+
+    fn try_from(reader: PipeReader) -> io::Result<Self> {
+        reader.into_std()
+    }
+}
+
+/// A program may read the rest of a pipe, in blocking mode. One that is closed becomes
+/// [`Stdio::null`].
+impl From<PipeReader> for Stdio {
+    fn from(reader: PipeReader) -> Self {
+        reader.into_std().map_or_else(|_| Self::null(), Self::from)
+    }
 }
 
 /// The end of a pipe that is written.
@@ -81,5 +120,41 @@ impl PipeWriter {
     /// If it is closed, or cannot be put into blocking mode.
     pub fn into_std(self) -> io::Result<io::PipeWriter> {
         self.source.into_inner()
+    }
+
+    /// A second handle of the same end, with the timeout of this one and no deadline; both can be
+    /// changed by themselves. When one of them becomes std's, the other must not be used any more: it
+    /// would block its thread.
+    ///
+    /// # Errors
+    /// If it is closed, or there is no descriptor left. An `Arc` or a reference needs none.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let clone = self.source.with(io::PipeWriter::try_clone)?;
+        let source = Source::nonblocking(clone, Ends::Unseen)?;
+        source.set_timeout(Way::Write, self.source.timeout(Way::Write))?;
+        Ok(Self { source })
+    }
+}
+
+impl TryFrom<io::PipeWriter> for PipeWriter {
+    type Error = io::Error;
+
+    fn try_from(writer: io::PipeWriter) -> io::Result<Self> {
+        Self::from_std(writer)
+    }
+}
+
+impl TryFrom<PipeWriter> for io::PipeWriter {
+    type Error = io::Error;
+
+    fn try_from(writer: PipeWriter) -> io::Result<Self> {
+        writer.into_std()
+    }
+}
+
+/// A program may write to a pipe, in blocking mode. One that is closed becomes [`Stdio::null`].
+impl From<PipeWriter> for Stdio {
+    fn from(writer: PipeWriter) -> Self {
+        writer.into_std().map_or_else(|_| Self::null(), Self::from)
     }
 }

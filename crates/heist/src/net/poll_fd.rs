@@ -1,9 +1,9 @@
 //! Any descriptor that can be polled.
 
-use super::source::{Ends, Source};
+use super::source::Source;
 use crate::sys::fd;
 use heist_core::fd_lock::Way;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,10 @@ pub struct PollFd<T> {
 impl<T: AsFd> PollFd<T> {
     /// Takes over a descriptor.
     ///
+    /// Goroutines wait for a descriptor by one value only: if it is that of another `PollFd` too, or of
+    /// a socket of this crate, and goroutines have waited there, the first wait here fails with
+    /// [`io::ErrorKind::AlreadyExists`]. Duplicate the descriptor, or share the `PollFd`.
+    ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] for plain files and folders: they are always ready, and there
     /// is nothing to wait for. Use [`blocking`](crate::blocking) with them.
@@ -63,11 +67,18 @@ impl<T: AsFd> PollFd<T> {
 impl<T: AsRawFd> PollFd<T> {
     /// Takes over a descriptor that is known not to be a plain file.
     pub(crate) fn pollable(inner: T) -> io::Result<Self> {
-        Ok(Self { source: Source::new(inner, Ends::Unseen)? })
+        Ok(Self { source: Source::shared(inner)? })
     }
 }
 
 impl<T> PollFd<T> {
+    /// What was taken over. It must not be closed through this, nor put into blocking mode, and what
+    /// may block belongs into [`read_with`](Self::read_with) and [`write_with`](Self::write_with).
+    #[must_use]
+    pub fn get_ref(&self) -> &T {
+        self.source.get_ref()
+    }
+
     /// Reads by `op`, as soon and as often as it does not answer [`io::ErrorKind::WouldBlock`].
     ///
     /// # Errors
@@ -100,7 +111,8 @@ impl<T> PollFd<T> {
         self.source.wait_ready(Way::Write)
     }
 
-    /// Closes it while others may use it: their operations fail, and so does every later one.
+    /// Closes it while others may use it: their operations fail, and so does every later one. The descriptor
+    /// itself, of which `T` may have a share only, is left to `T`.
     ///
     /// # Errors
     /// If it is closed already.
@@ -124,6 +136,14 @@ impl<T> PollFd<T> {
         self.source.set_deadline(&[Way::Write], deadline)
     }
 
+    /// The moment after which reads and writes fail; None: they wait as long as it takes.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn set_deadline(&self, deadline: Option<Instant>) -> io::Result<()> {
+        self.source.set_deadline(&[Way::Read, Way::Write], deadline)
+    }
+
     /// How long one read may take; None: as long as it takes.
     ///
     /// # Errors
@@ -139,6 +159,22 @@ impl<T> PollFd<T> {
     pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.source.set_timeout(Way::Write, timeout)
     }
+
+    /// How long one read may take.
+    ///
+    /// # Errors
+    /// None; for the sake of std's signature.
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.source.timeout(Way::Read))
+    }
+
+    /// How long one write may take.
+    ///
+    /// # Errors
+    /// None; for the sake of std's signature.
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.source.timeout(Way::Write))
+    }
 }
 
 impl<T> Read for &PollFd<T>
@@ -147,6 +183,10 @@ where
 {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.source.read(|mut inner| inner.read(buf))
+    }
+
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.source.read(|mut inner| inner.read_vectored(bufs))
     }
 }
 
@@ -157,6 +197,10 @@ where
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         (&*self).read(buf)
     }
+
+    fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(bufs)
+    }
 }
 
 impl<T> Write for &PollFd<T>
@@ -165,6 +209,10 @@ where
 {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.source.write(|mut inner| inner.write(buf))
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.source.write(|mut inner| inner.write_vectored(bufs))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -178,6 +226,10 @@ where
 {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         (&*self).write(buf)
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(bufs)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -2,14 +2,15 @@
 
 use super::{TcpListener, TcpStream, is_closed};
 use crate::goroutine::{self, JoinHandle};
-use crate::sync::WaitGroup;
+use crate::sync::{Mutex, MutexGuard, WaitGroup};
 use crate::sys::{fd, stderr};
 use crate::time;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long accepting rests when there is no descriptor left: from the first to the last, doubling.
@@ -94,6 +95,8 @@ impl Server {
     /// If there are no descriptors left, it says so once on standard error, rests, and tries again:
     /// the connections that wait are served when others end.
     ///
+    /// When it returns, for whatever reason, the listener is closed.
+    ///
     /// # Errors
     /// If accepting fails for another reason.
     ///
@@ -113,6 +116,7 @@ impl Server {
             }
             state.listeners.push(Arc::clone(&listener));
         }
+        let _listening = Listening { shared: &self.shared, listener: &listener };
         let mut rest = REST.0;
         loop {
             match listener.accept() {
@@ -165,7 +169,8 @@ impl Server {
     }
 
     /// Stops accepting, and waits until all connections have ended. What has not ended after
-    /// `grace` is cancelled: it unwinds at its next wait, and is waited for.
+    /// `grace` is cancelled: it unwinds at its next wait, and is waited for. Destructors that would wait for
+    /// the network on the way, as that of a `BufWriter`, fail instead.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -180,26 +185,25 @@ impl Server {
             // Somebody else may have closed it.
             let _ = listener.close();
         }
-        let cancelled = Arc::new(Mutex::new(0));
+        let cancelled = Arc::new(AtomicUsize::new(0));
         let late = {
             let (shared, cancelled) = (Arc::clone(&self.shared), Arc::clone(&cancelled));
             time::after_func(grace, move || {
                 let state = shared.state();
                 state.handles.values().for_each(JoinHandle::cancel);
-                *cancelled.lock().unwrap_or_else(PoisonError::into_inner) = state.handles.len();
+                cancelled.store(state.handles.len(), Ordering::Relaxed);
             })
         };
         self.shared.connections.wait();
         late.stop();
-        let cancelled = *cancelled.lock().unwrap_or_else(PoisonError::into_inner);
-        Left { cancelled }
+        Left { cancelled: cancelled.load(Ordering::Relaxed) }
     }
 }
 
 impl Shared {
-    /// Held for a moment only, and never across a wait.
+    /// Held for a moment only. Ours, because to spawn or to cancel while it is held may give way to others.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -212,6 +216,20 @@ impl Default for Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("connections", &self.connections()).finish()
+    }
+}
+
+/// Closes a listener when nobody serves it any more, however that ended.
+struct Listening<'a> {
+    shared: &'a Shared,
+    listener: &'a Arc<TcpListener>,
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.shared.state().listeners.retain(|other| !Arc::ptr_eq(other, self.listener));
+        // Who shuts down closes it too.
+        let _ = self.listener.close();
     }
 }
 

@@ -4,7 +4,7 @@
 //! remembered: an operation that found less than it asked for has seen the end, so the next one
 //! waits without trying, and a request costs one read and one write.
 
-use super::state::State;
+use super::state::{State, is_over};
 use crate::sys::fd;
 use heist_core::fd_lock::{Unlocked, Way};
 use std::fmt;
@@ -21,12 +21,32 @@ pub(super) enum Ends {
     Unseen,
 }
 
+/// The most bytes that the kernel moves in one call.
+const TRANSFER_MAX: usize = 0x7fff_f000;
+/// The most slices that std passes on in one call.
+const SLICES_MAX: usize = 1024;
+
+/// How many bytes a call with these slices moves at the most.
+pub(super) fn offered(lens: impl Iterator<Item = usize>) -> usize {
+    lens.take(SLICES_MAX).fold(0, usize::saturating_add)
+}
+
 /// A descriptor in non-blocking mode.
 pub(super) struct Source<T> {
     state: State,
     ends: Ends,
+    closing: Closing,
     /// None on the way to the end.
     inner: Option<T>,
+}
+
+/// What becomes of the descriptor when it is closed before its value is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closing {
+    /// What it stood for is closed.
+    Retires,
+    /// It may be another's: it stays as it is.
+    LeavesAlone,
 }
 
 impl<T: AsRawFd> Source<T> {
@@ -39,7 +59,14 @@ impl<T: AsRawFd> Source<T> {
     /// Takes over a descriptor that is in non-blocking mode.
     pub(super) fn nonblocking(inner: T, ends: Ends) -> io::Result<Self> {
         let state = State::new(inner.as_raw_fd())?;
-        Ok(Self { state, ends, inner: Some(inner) })
+        Ok(Self { state, ends, closing: Closing::Retires, inner: Some(inner) })
+    }
+
+    /// Takes over a descriptor of which the value may have a share only.
+    pub(super) fn shared(inner: T) -> io::Result<Self> {
+        let mut source = Self::new(inner, Ends::Unseen)?;
+        source.closing = Closing::LeavesAlone;
+        Ok(source)
     }
 
     /// Gives the descriptor back, in blocking mode.
@@ -76,6 +103,11 @@ impl<T> Source<T> {
         len: usize,
         op: impl FnMut(&T) -> io::Result<usize>,
     ) -> io::Result<usize> {
+        if len == 0 {
+            // There is nothing to wait for; only one that is closed says so.
+            return self.with(|_| Ok(0));
+        }
+        let len = len.min(TRANSFER_MAX);
         // The end of the stream is not the end of what is there: it stays.
         self.operate(way, op, |&n| self.ends == Ends::Seen && 0 < n && n < len)
     }
@@ -87,18 +119,26 @@ impl<T> Source<T> {
         mut op: impl FnMut(&T) -> io::Result<R>,
         saw_the_end: impl Fn(&R) -> bool,
     ) -> io::Result<R> {
+        // Who queues for the direction does so in its own time.
+        let end = self.state.end_of_operation(way);
         self.state.lock(way)?;
         let used = Used { source: self, way: Some(way) };
         let state = &used.source.state;
         let half = state.half(way);
-        let end = state.end_of_operation(way);
+        let mut in_vain = false;
         loop {
             let look = half.look();
-            let until = state.check(way, look, end)?;
+            let deadline = state.check(way, look)?;
+            // What is there is taken even if the time is over: who was late was the scheduler.
+            if (in_vain || !look.is_ready()) && is_over(end) {
+                return Err(super::error::timeout());
+            }
             if !look.is_ready() {
-                state.wait(way, look, until)?;
+                state.wait(way, look, deadline.min(end))?;
+                in_vain = false;
                 continue;
             }
+            in_vain = true;
             match op(used.inner()) {
                 Ok(result) => {
                     if saw_the_end(&result) && !look.is_eager() && state.is_attached() {
@@ -156,6 +196,15 @@ impl<T> Source<T> {
         self.state.set_timeout(way, timeout)
     }
 
+    pub(super) fn set_timeouts(
+        &self,
+        read: Option<Duration>,
+        write: Option<Duration>,
+    ) -> io::Result<()> {
+        self.set_timeout(Way::Read, read)?;
+        self.set_timeout(Way::Write, write)
+    }
+
     pub(super) fn timeout(&self, way: Way) -> Option<Duration> {
         self.state.timeout(way)
     }
@@ -169,7 +218,17 @@ impl<T> Source<T> {
     /// until this is dropped, because somebody may have borrowed it.
     fn retire(&self) {
         self.state.detach();
-        fd::retire(self.state.fd);
+        if self.closing == Closing::Retires {
+            fd::retire(self.state.fd);
+        }
+    }
+
+    /// What knows how to use the descriptor.
+    pub(super) fn get_ref(&self) -> &T {
+        match &self.inner {
+            Some(inner) => inner,
+            None => heist_core::throw!("net: a descriptor is used after its end"),
+        }
     }
 }
 
@@ -201,10 +260,7 @@ struct Used<'a, T> {
 impl<T> Used<'_, T> {
     #[inline]
     fn inner(&self) -> &T {
-        match &self.source.inner {
-            Some(inner) => inner,
-            None => heist_core::throw!("net: a descriptor is used after its end"),
-        }
+        self.source.get_ref()
     }
 }
 

@@ -36,6 +36,9 @@ use std::time::{Duration, Instant};
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
+/// How long a thread rests that is told of an error again and again.
+const ERROR_REST: Duration = Duration::from_millis(1);
+
 /// The state of a descriptor.
 pub(super) struct State {
     pub(super) desc: &'static Desc,
@@ -151,17 +154,18 @@ impl State {
         }
     }
 
-    /// Fails if the descriptor is closed or its time is over. `look` was taken before.
+    /// Fails if the descriptor is closed or its deadline is over, and answers when that is. `look` was
+    /// taken before.
     #[inline]
-    pub(super) fn check(&self, way: Way, look: Look, until: u64) -> io::Result<u64> {
+    pub(super) fn check(&self, way: Way, look: Look) -> io::Result<u64> {
         if look.is_closed() {
             return Err(error::closed());
         }
-        let until = until.min(self.deadlines_ns[way as usize].load(Ordering::Relaxed));
-        if until != NEVER && clock::now_ns() >= until {
+        let deadline = self.deadlines_ns[way as usize].load(Ordering::Relaxed);
+        if is_over(deadline) {
             return Err(error::timeout());
         }
-        Ok(until)
+        Ok(deadline)
     }
 
     /// The caller uses the descriptor.
@@ -198,6 +202,12 @@ impl State {
     pub(super) fn wait(&self, way: Way, look: Look, until: u64) -> io::Result<()> {
         let Some(rt) = current::enter() else { return self.wait_as_thread(way, look, until) };
         let rt = cancel::check(park::chaos_point(rt));
+        if rt.goroutine().is_cancelled() && std::thread::panicking() {
+            // A destructor on the way out, a buffer that is flushed: it must not wait for the other end,
+            // which may never come, and nobody could cancel it again.
+            drop(rt);
+            return Err(error::cancelled());
+        }
         match self.attach(&rt) {
             Ok(Some(home)) => {
                 self.park(rt, home, way, look, until);
@@ -267,6 +277,14 @@ impl State {
         let edge = match poll::wait(self.fd, what(way), bell, until)? {
             Polled::Ready => Edge::Plain,
             Polled::HungUp => Edge::Eager,
+            Polled::Broken => {
+                if look.is_eager() {
+                    // It was said before, and the operation found nothing: an error that it does not take
+                    // away, of which the kernel would tell for ever.
+                    poll::rest(bell, ERROR_REST);
+                }
+                Edge::Eager
+            }
             Polled::Again => return Ok(()),
         };
         // Nobody waits there: this thread holds the direction.
@@ -277,7 +295,7 @@ impl State {
     /// Asks the kernel: Ok, or `WouldBlock`.
     pub(super) fn is_ready(&self, way: Way) -> io::Result<()> {
         match poll::wait(self.fd, what(way), poll::NO_BELL, Some(0))? {
-            Polled::Ready | Polled::HungUp => Ok(()),
+            Polled::Ready | Polled::HungUp | Polled::Broken => Ok(()),
             Polled::Again => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
@@ -322,6 +340,12 @@ unsafe fn publish(gp: NonNull<G>, parking: *mut ()) -> bool {
     parking.home.waiters_gone(1);
     parking.counted.set(false);
     false
+}
+
+/// Whether a moment has passed; `NEVER` does not.
+#[inline]
+pub(super) fn is_over(until_ns: u64) -> bool {
+    until_ns != NEVER && clock::now_ns() >= until_ns
 }
 
 const fn what(way: Way) -> For {

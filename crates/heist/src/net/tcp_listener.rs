@@ -41,7 +41,7 @@ impl TcpListener {
     /// The last address's error, if there is none.
     #[doc(alias = "Listen")]
     pub fn bind(host: impl ToSocketAddrs) -> io::Result<Self> {
-        super::each_address(host, |address| {
+        super::each_address(host, |address, _| {
             let kind = Type::STREAM.nonblocking().cloexec();
             let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
             // As std does: a server that starts again finds its port.

@@ -9,6 +9,9 @@ use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+/// The least time for which one of several addresses is tried, if there is so much.
+const LEAST_PART: Duration = Duration::from_secs(2);
+
 /// A TCP connection, as [`std::net::TcpStream`].
 ///
 /// `&TcpStream` reads and writes too: one goroutine may read while another writes.
@@ -32,6 +35,7 @@ super::descriptor!(TcpStream);
 super::both_limits!(TcpStream);
 super::reads!(TcpStream);
 super::writes!(TcpStream);
+super::std_socket!(TcpStream, net::TcpStream, Ends::Seen);
 
 impl TcpStream {
     /// Connects to the first address of `host` that answers.
@@ -40,7 +44,7 @@ impl TcpStream {
     /// The last address's error, if none does.
     #[doc(alias = "Dial")]
     pub fn connect(host: impl ToSocketAddrs) -> io::Result<Self> {
-        super::each_address(host, |address| Self::connect_to(&address, None))
+        super::each_address(host, |address, _| Self::connect_to(&address, None))
     }
 
     /// Connects to an address, within a time.
@@ -65,12 +69,19 @@ impl TcpStream {
         Self::connect_to(address, Instant::now().checked_add(timeout))
     }
 
-    /// Connects to the first address of `host` that answers, before a moment.
+    /// Connects to the first address of `host` that answers, before a moment. Each address gets its part of
+    /// the time, but not less than two seconds of what is left. To ask for the addresses of a name takes as
+    /// long as it takes.
     ///
     /// # Errors
     /// If that fails, or takes longer ([`io::ErrorKind::TimedOut`]).
+    #[doc(alias = "DialContext")]
     pub fn connect_deadline(host: impl ToSocketAddrs, deadline: Instant) -> io::Result<Self> {
-        super::each_address(host, |address| Self::connect_to(&address, Some(deadline)))
+        super::each_address(host, |address, n_left| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let part = (left / n_left).max(LEAST_PART).min(left);
+            Self::connect_to(&address, Instant::now().checked_add(part))
+        })
     }
 
     fn connect_to(address: &SocketAddr, deadline: Option<Instant>) -> io::Result<Self> {
@@ -110,31 +121,6 @@ impl TcpStream {
     /// Takes over a connection that is in non-blocking mode.
     pub(super) fn accepted(stream: OwnedFd) -> io::Result<Self> {
         Ok(Self { source: Source::nonblocking(stream.into(), Ends::Seen)? })
-    }
-
-    /// Takes over a connection of std.
-    ///
-    /// # Errors
-    /// If it cannot be put into non-blocking mode.
-    pub fn from_std(stream: net::TcpStream) -> io::Result<Self> {
-        Ok(Self { source: Source::new(stream, Ends::Seen)? })
-    }
-
-    /// Makes it a connection of std, in blocking mode. Deadlines and timeouts are left behind.
-    ///
-    /// # Errors
-    /// If it is closed, or cannot be put into blocking mode.
-    pub fn into_std(self) -> io::Result<net::TcpStream> {
-        self.source.into_inner()
-    }
-
-    /// A second handle of the same connection, with deadlines of its own.
-    ///
-    /// # Errors
-    /// If it is closed, or there is no descriptor left. An `Arc` or a reference needs none.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        let clone = self.source.with(net::TcpStream::try_clone)?;
-        Ok(Self { source: Source::nonblocking(clone, Ends::Seen)? })
     }
 
     /// Reads without taking away.
@@ -186,17 +172,23 @@ impl TcpStream {
         self.source.with(net::TcpStream::nodelay)
     }
 
-    /// Asks the other end for a sign of life after so long a silence; None: never.
+    /// Asks the other end for a sign of life after so long a silence, in whole seconds, rounded up; None: never.
     ///
     /// # Errors
-    /// If it is closed, or the time is not one the system takes.
+    /// If it is closed, or the time is zero or longer than the system takes; then nothing has changed.
     #[doc(alias("SetKeepAlive", "SetKeepAlivePeriod"))]
     pub fn set_keepalive(&self, silence: Option<Duration>) -> io::Result<()> {
         self.source.with(|inner| match silence {
             None => SockRef::from(inner).set_keepalive(false),
             Some(time) => {
+                let socket = SockRef::from(inner);
+                let before = socket.keepalive()?;
+                let time = whole_seconds(time);
                 let keepalive = TcpKeepalive::new().with_time(time).with_interval(time);
-                SockRef::from(inner).set_tcp_keepalive(&keepalive)
+                socket.set_tcp_keepalive(&keepalive).inspect_err(|_| {
+                    // It is switched on before the time is looked at.
+                    let _ = socket.set_keepalive(before);
+                })
             }
         })
     }
@@ -212,13 +204,13 @@ impl TcpStream {
         })
     }
 
-    /// How long closing waits until everything is delivered; None: it does not wait. Zero breaks
-    /// the connection off.
+    /// How long closing waits until everything is delivered, in whole seconds, rounded up; None: it does not
+    /// wait. Zero breaks the connection off.
     ///
     /// # Errors
     /// If it is closed.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
-        self.source.with(|inner| SockRef::from(inner).set_linger(linger))
+        self.source.with(|inner| SockRef::from(inner).set_linger(linger.map(whole_seconds)))
     }
 
     /// How long closing waits until everything is delivered.
@@ -254,18 +246,7 @@ impl TcpStream {
     }
 }
 
-impl TryFrom<net::TcpStream> for TcpStream {
-    type Error = io::Error;
-
-    fn try_from(stream: net::TcpStream) -> io::Result<Self> {
-        Self::from_std(stream)
-    }
-}
-
-impl TryFrom<TcpStream> for net::TcpStream {
-    type Error = io::Error;
-
-    fn try_from(stream: TcpStream) -> io::Result<Self> {
-        stream.into_std()
-    }
+/// What the system counts in seconds, rounded up: cut off, half a second would be none.
+fn whole_seconds(time: Duration) -> Duration {
+    Duration::from_secs(time.as_secs().saturating_add(u64::from(time.subsec_nanos() != 0)))
 }

@@ -25,6 +25,7 @@ pub struct UdpSocket {
 
 super::descriptor!(UdpSocket);
 super::both_limits!(UdpSocket);
+super::std_socket!(UdpSocket, net::UdpSocket, Ends::Unseen);
 
 impl UdpSocket {
     /// A socket at the first address of `host` that can be had. Port 0 is any that is free.
@@ -33,32 +34,7 @@ impl UdpSocket {
     /// The last address's error, if there is none.
     #[doc(alias = "ListenPacket")]
     pub fn bind(host: impl ToSocketAddrs) -> io::Result<Self> {
-        super::each_address(host, |address| Self::from_std(net::UdpSocket::bind(address)?))
-    }
-
-    /// Takes over a socket of std.
-    ///
-    /// # Errors
-    /// If it cannot be put into non-blocking mode.
-    pub fn from_std(socket: net::UdpSocket) -> io::Result<Self> {
-        Ok(Self { source: Source::new(socket, Ends::Unseen)? })
-    }
-
-    /// Makes it a socket of std, in blocking mode.
-    ///
-    /// # Errors
-    /// If it is closed, or cannot be put into blocking mode.
-    pub fn into_std(self) -> io::Result<net::UdpSocket> {
-        self.source.into_inner()
-    }
-
-    /// A second handle of the same socket, with deadlines of its own.
-    ///
-    /// # Errors
-    /// If it is closed, or there is no descriptor left.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        let clone = self.source.with(net::UdpSocket::try_clone)?;
-        Ok(Self { source: Source::nonblocking(clone, Ends::Unseen)? })
+        super::each_address(host, |address, _| Self::from_std(net::UdpSocket::bind(address)?))
     }
 
     /// Waits for a datagram. What does not fit into `buf` is lost.
@@ -96,7 +72,7 @@ impl UdpSocket {
     /// # Errors
     /// The last address's error, if there is none.
     pub fn connect(&self, host: impl ToSocketAddrs) -> io::Result<()> {
-        super::each_address(host, |address| self.source.with(|inner| inner.connect(address)))
+        super::each_address(host, |address, _| self.source.with(|inner| inner.connect(address)))
     }
 
     /// Waits for a datagram of the one it is connected to.
@@ -171,6 +147,54 @@ impl UdpSocket {
         self.source.with(net::UdpSocket::ttl)
     }
 
+    /// Whether what it sends to a group comes back to this machine, by IPv4.
+    ///
+    /// # Errors
+    /// If it is closed, or the system says so.
+    pub fn set_multicast_loop_v4(&self, comes_back: bool) -> io::Result<()> {
+        self.source.with(|inner| inner.set_multicast_loop_v4(comes_back))
+    }
+
+    /// Whether what it sends to a group comes back to this machine, by IPv4.
+    ///
+    /// # Errors
+    /// If it is closed, or the system says so.
+    pub fn multicast_loop_v4(&self) -> io::Result<bool> {
+        self.source.with(net::UdpSocket::multicast_loop_v4)
+    }
+
+    /// Whether what it sends to a group comes back to this machine, by IPv6.
+    ///
+    /// # Errors
+    /// If it is closed, or the system says so.
+    pub fn set_multicast_loop_v6(&self, comes_back: bool) -> io::Result<()> {
+        self.source.with(|inner| inner.set_multicast_loop_v6(comes_back))
+    }
+
+    /// Whether what it sends to a group comes back to this machine, by IPv6.
+    ///
+    /// # Errors
+    /// If it is closed, or the system says so.
+    pub fn multicast_loop_v6(&self) -> io::Result<bool> {
+        self.source.with(net::UdpSocket::multicast_loop_v6)
+    }
+
+    /// How far packets to a group go, by IPv4: 1 is this network.
+    ///
+    /// # Errors
+    /// If it is closed, or the system says so.
+    pub fn set_multicast_ttl_v4(&self, ttl: u32) -> io::Result<()> {
+        self.source.with(|inner| inner.set_multicast_ttl_v4(ttl))
+    }
+
+    /// How far packets to a group go, by IPv4: 1 is this network.
+    ///
+    /// # Errors
+    /// If it is closed, or the system says so.
+    pub fn multicast_ttl_v4(&self) -> io::Result<u32> {
+        self.source.with(net::UdpSocket::multicast_ttl_v4)
+    }
+
     /// Joins a group at an interface.
     ///
     /// # Errors
@@ -209,21 +233,5 @@ impl UdpSocket {
     /// If it is closed.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.source.with(net::UdpSocket::take_error)
-    }
-}
-
-impl TryFrom<net::UdpSocket> for UdpSocket {
-    type Error = io::Error;
-
-    fn try_from(socket: net::UdpSocket) -> io::Result<Self> {
-        Self::from_std(socket)
-    }
-}
-
-impl TryFrom<UdpSocket> for net::UdpSocket {
-    type Error = io::Error;
-
-    fn try_from(socket: UdpSocket) -> io::Result<Self> {
-        socket.into_std()
     }
 }

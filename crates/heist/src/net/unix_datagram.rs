@@ -25,6 +25,7 @@ pub struct UnixDatagram {
 
 super::descriptor!(UnixDatagram);
 super::both_limits!(UnixDatagram);
+super::std_socket!(UnixDatagram, net::UnixDatagram, Ends::Unseen);
 
 impl UnixDatagram {
     /// A socket at a path, where nothing must be.
@@ -33,6 +34,14 @@ impl UnixDatagram {
     /// If something is there, or the system says so.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::from_std(net::UnixDatagram::bind(path)?)
+    }
+
+    /// A socket at an address, which may be an abstract one.
+    ///
+    /// # Errors
+    /// If somebody has it, or the system says so.
+    pub fn bind_addr(address: &SocketAddr) -> io::Result<Self> {
+        Self::from_std(net::UnixDatagram::bind_addr(address)?)
     }
 
     /// A socket without an address.
@@ -52,37 +61,20 @@ impl UnixDatagram {
         Ok((Self::from_std(a)?, Self::from_std(b)?))
     }
 
-    /// Takes over a socket of std.
-    ///
-    /// # Errors
-    /// If it cannot be put into non-blocking mode.
-    pub fn from_std(socket: net::UnixDatagram) -> io::Result<Self> {
-        Ok(Self { source: Source::new(socket, Ends::Unseen)? })
-    }
-
-    /// Makes it a socket of std, in blocking mode.
-    ///
-    /// # Errors
-    /// If it is closed, or cannot be put into blocking mode.
-    pub fn into_std(self) -> io::Result<net::UnixDatagram> {
-        self.source.into_inner()
-    }
-
-    /// A second handle of the same socket, with deadlines of its own.
-    ///
-    /// # Errors
-    /// If it is closed, or there is no descriptor left.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        let clone = self.source.with(net::UnixDatagram::try_clone)?;
-        Ok(Self { source: Source::nonblocking(clone, Ends::Unseen)? })
-    }
-
     /// From now on it sends to who is at a path.
     ///
     /// # Errors
     /// If nobody is, or the system says so.
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.source.with(|inner| inner.connect(path))
+    }
+
+    /// From now on it sends to who is at an address, which may be an abstract one.
+    ///
+    /// # Errors
+    /// If nobody is, or the system says so.
+    pub fn connect_addr(&self, address: &SocketAddr) -> io::Result<()> {
+        self.source.with(|inner| inner.connect_addr(address))
     }
 
     /// Waits for a datagram. What does not fit into `buf` is lost.
@@ -114,8 +106,24 @@ impl UnixDatagram {
     /// # Errors
     /// As [`send`](Self::send).
     pub fn send_to(&self, buf: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
-        let path = path.as_ref();
-        self.source.write(|inner| inner.send_to(buf, path))
+        self.send_to_addr(buf, &SocketAddr::from_pathname(path)?)
+    }
+
+    /// Sends a datagram to an address, which may be an abstract one.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_to_addr(&self, buf: &[u8], address: &SocketAddr) -> io::Result<usize> {
+        let mut rest = super::Rest::new();
+        self.source.write(|inner| match inner.send_to_addr(buf, address) {
+            // The receiver's queue is full. Events tell of this socket's own room only, of which there is
+            // enough, so it is tried again as after an interruption.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                rest.sleep();
+                Err(io::ErrorKind::Interrupted.into())
+            }
+            other => other,
+        })
     }
 
     /// Ends one direction or both.
@@ -124,6 +132,14 @@ impl UnixDatagram {
     /// If it is closed or not connected.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.source.with(|inner| inner.shutdown(how))
+    }
+
+    /// Takes the error that is pending, if there is one.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.source.with(net::UnixDatagram::take_error)
     }
 
     /// The address of this end.
@@ -140,21 +156,5 @@ impl UnixDatagram {
     /// If it is closed or not connected.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.source.with(net::UnixDatagram::peer_addr)
-    }
-}
-
-impl TryFrom<net::UnixDatagram> for UnixDatagram {
-    type Error = io::Error;
-
-    fn try_from(socket: net::UnixDatagram) -> io::Result<Self> {
-        Self::from_std(socket)
-    }
-}
-
-impl TryFrom<UnixDatagram> for net::UnixDatagram {
-    type Error = io::Error;
-
-    fn try_from(socket: UnixDatagram) -> io::Result<Self> {
-        socket.into_std()
     }
 }

@@ -27,6 +27,32 @@ impl UnixListener {
         Self::from_std(net::UnixListener::bind(path)?)
     }
 
+    /// Listens at an address, which may be an abstract one.
+    ///
+    /// # Errors
+    /// If somebody has it, or the system says so.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::net::{UnixListener, UnixStream};
+    /// use std::os::linux::net::SocketAddrExt;
+    /// use std::os::unix::net::SocketAddr;
+    ///
+    /// # let name = format!("heist-doc-{}", std::process::id());
+    /// # /*
+    /// let name = "my program";
+    /// # */
+    /// let address = SocketAddr::from_abstract_name(&name)?;
+    /// let listener = UnixListener::bind_addr(&address)?;
+    /// let stream = UnixStream::connect_addr(&address)?;
+    /// let (accepted, _) = listener.accept()?;
+    /// # drop((stream, accepted));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn bind_addr(address: &SocketAddr) -> io::Result<Self> {
+        Self::from_std(net::UnixListener::bind_addr(address)?)
+    }
+
     /// Waits for a connection.
     ///
     /// # Errors
@@ -68,6 +94,14 @@ impl UnixListener {
         Ok(Self { source: Source::nonblocking(clone, Ends::Unseen)? })
     }
 
+    /// Takes the error that is pending, if there is one.
+    ///
+    /// # Errors
+    /// If it is closed.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.source.with(net::UnixListener::take_error)
+    }
+
     /// The address it listens at.
     ///
     /// # Errors
@@ -90,6 +124,15 @@ impl TryFrom<UnixListener> for net::UnixListener {
 
     fn try_from(listener: UnixListener) -> io::Result<Self> {
         listener.into_std()
+    }
+}
+
+impl<'a> IntoIterator for &'a UnixListener {
+    type Item = io::Result<UnixStream>;
+    type IntoIter = UnixIncoming<'a>;
+
+    fn into_iter(self) -> UnixIncoming<'a> {
+        self.incoming()
     }
 }
 

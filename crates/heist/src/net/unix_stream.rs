@@ -1,12 +1,10 @@
 //! A connection within the machine.
 
 use super::source::{Ends, Source};
-use crate::sched::syscall;
-use crate::sys::fd;
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 
@@ -34,6 +32,7 @@ super::descriptor!(UnixStream);
 super::both_limits!(UnixStream);
 super::reads!(UnixStream);
 super::writes!(UnixStream);
+super::std_socket!(UnixStream, net::UnixStream, Ends::Unseen);
 
 impl UnixStream {
     /// Connects to who listens at a path. If too many wait there, this waits too.
@@ -41,16 +40,24 @@ impl UnixStream {
     /// # Errors
     /// If nobody does, or the system says so.
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
-        let address = SockAddr::unix(path)?;
+        // By way of std's address, which knows what a path must not be.
+        Self::connect_addr(&SocketAddr::from_pathname(path)?)
+    }
+
+    /// Connects to who listens at an address, which may be an abstract one.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_addr(address: &SocketAddr) -> io::Result<Self> {
+        let address = super::unix_address(address)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
-        match socket.connect(&address) {
-            // The listener's queue is full. No event tells when it is not.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                fd::set_nonblocking(socket.as_raw_fd(), false)?;
-                syscall::blocking(|| socket.connect(&address))?;
-                fd::set_nonblocking(socket.as_raw_fd(), true)?;
+        let mut rest = super::Rest::new();
+        loop {
+            match socket.connect(&address) {
+                // The listener's queue is full. No event tells when it is not.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => rest.sleep(),
+                other => break other?,
             }
-            other => other?,
         }
         Self::accepted(socket.into())
     }
@@ -70,31 +77,6 @@ impl UnixStream {
     /// not mean that nothing is left.
     pub(super) fn accepted(stream: OwnedFd) -> io::Result<Self> {
         Ok(Self { source: Source::nonblocking(stream.into(), Ends::Unseen)? })
-    }
-
-    /// Takes over a connection of std.
-    ///
-    /// # Errors
-    /// If it cannot be put into non-blocking mode.
-    pub fn from_std(stream: net::UnixStream) -> io::Result<Self> {
-        Ok(Self { source: Source::new(stream, Ends::Unseen)? })
-    }
-
-    /// Makes it a connection of std, in blocking mode. Deadlines and timeouts are left behind.
-    ///
-    /// # Errors
-    /// If it is closed, or cannot be put into blocking mode.
-    pub fn into_std(self) -> io::Result<net::UnixStream> {
-        self.source.into_inner()
-    }
-
-    /// A second handle of the same connection, with deadlines of its own.
-    ///
-    /// # Errors
-    /// If it is closed, or there is no descriptor left.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        let clone = self.source.with(net::UnixStream::try_clone)?;
-        Ok(Self { source: Source::nonblocking(clone, Ends::Unseen)? })
     }
 
     /// Ends one direction or both. Whoever waits there is woken.
@@ -127,21 +109,5 @@ impl UnixStream {
     /// If it is closed.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.source.with(net::UnixStream::take_error)
-    }
-}
-
-impl TryFrom<net::UnixStream> for UnixStream {
-    type Error = io::Error;
-
-    fn try_from(stream: net::UnixStream) -> io::Result<Self> {
-        Self::from_std(stream)
-    }
-}
-
-impl TryFrom<UnixStream> for net::UnixStream {
-    type Error = io::Error;
-
-    fn try_from(stream: UnixStream) -> io::Result<Self> {
-        stream.into_std()
     }
 }

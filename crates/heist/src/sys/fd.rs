@@ -68,13 +68,24 @@ pub(crate) fn accept(listener: RawFd) -> io::Result<(OwnedFd, socket2::SockAddr)
 
 /// Closes what the descriptor stands for and keeps its number taken, by something dead: whoever has
 /// borrowed the number must not find a stranger behind it. If there is no descriptor left to do it
-/// with, it stays open until its owner closes it.
+/// with, a socket is shut down at least; it stays open until its owner closes it.
 pub(crate) fn retire(fd: RawFd) {
-    static DEAD: OnceLock<Option<Bell>> = OnceLock::new();
-    if let Some(dead) = DEAD.get_or_init(|| Bell::new().ok()) {
+    match dead() {
         // SAFETY: both are open; the caller owns `fd`.
-        unsafe { libc::dup3(dead.fd(), fd, libc::O_CLOEXEC) };
+        Some(dead) => unsafe { libc::dup3(dead, fd, libc::O_CLOEXEC) },
+        // SAFETY: touches no memory; what is no socket refuses.
+        None => unsafe { libc::shutdown(fd, libc::SHUT_RDWR) },
+    };
+}
+
+/// A descriptor that stands for nothing. None as long as there is none left for it.
+fn dead() -> Option<RawFd> {
+    static DEAD: OnceLock<Bell> = OnceLock::new();
+    if DEAD.get().is_none() {
+        // Another thread may be faster; then this one is closed again.
+        let _ = DEAD.set(Bell::new().ok()?);
     }
+    DEAD.get().map(Bell::fd)
 }
 
 /// A descriptor that becomes readable when the process ends.

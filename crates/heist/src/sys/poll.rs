@@ -12,6 +12,8 @@ pub(crate) enum Polled {
     Ready,
     /// So it is, and the other end has hung up or there is an error.
     HungUp,
+    /// Nothing of what was asked for: only an error, or the other end has hung up.
+    Broken,
     /// The bell rang, the time is over, or a signal came: look again.
     Again,
 }
@@ -89,7 +91,15 @@ pub(crate) fn wait(fd: RawFd, what: For, bell: RawFd, until_ns: Option<u64>) -> 
     }
     Ok(match fds[0].revents {
         0 => Polled::Again,
+        found if found & events == 0 => Polled::Broken,
         found if found & (libc::POLLHUP | libc::POLLERR | libc::POLLPRI) != 0 => Polled::HungUp,
         _ => Polled::Ready,
     })
+}
+
+/// Blocks the thread for a while, or until `bell` rings.
+pub(crate) fn rest(bell: RawFd, time: std::time::Duration) {
+    let mut fds = [libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 }];
+    // SAFETY: one valid entry.
+    unsafe { libc::poll(fds.as_mut_ptr(), 1, time.as_millis() as libc::c_int) };
 }
