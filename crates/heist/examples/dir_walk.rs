@@ -1,11 +1,12 @@
 //! Walks a directory tree with a goroutine for each folder and adds up the sizes of the files.
 //!
-//! `cargo run --release --example dir_walk -- /usr`
+//! `cargo run --release -p heist --example dir_walk -- /usr`
 //!
 //! The calls block in the kernel, without being announced and without a thread pool: a goroutine that
 //! blocks loses its processor to another. The semaphore bounds how many folders are open at once.
 
 use heist::sync::{Mutex, Semaphore};
+use std::error::Error;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,8 +64,11 @@ impl Walk {
 }
 
 #[heist::main(unsafe)]
-fn main() {
+fn main() -> Result<(), Box<dyn Error>> {
     let root = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("."), PathBuf::from);
+    // Below it, what cannot be read is counted; without it there is nothing to walk.
+    fs::read_dir(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+
     let walk = Walk { open: Semaphore::new(64), totals: Mutex::default() };
     let start = Instant::now();
     heist::scope(|s| walk.folder(s, root.clone()));
@@ -75,4 +79,5 @@ fn main() {
         bytes as f64 / 1e6,
         start.elapsed(),
     );
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! A token bucket that many goroutines share: so many calls a second, with short bursts.
 //!
-//! `cargo run --release --example rate_limiter`
+//! `cargo run --release -p heist --example rate_limiter`
 //!
 //! One goroutine fills the bucket; those who call wait for a token, and give up when their context
 //! is over. Nothing here polls.

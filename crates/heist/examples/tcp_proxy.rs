@@ -1,7 +1,7 @@
 //! A TCP proxy: each direction is a loop on a goroutine, and a connection on which nothing moves
 //! for a while is closed.
 //!
-//! `cargo run --release --example tcp_proxy -- 127.0.0.1:7001 127.0.0.1:7000`
+//! `cargo run --release -p heist --example tcp_proxy -- 127.0.0.1:7001 127.0.0.1:7000`
 
 use heist::net::{TcpListener, TcpStream};
 use std::io::{self, Read, Write};

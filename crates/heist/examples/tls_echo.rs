@@ -1,7 +1,9 @@
 //! TLS on goroutines: rustls's blocking streams work on our sockets as they are.
 //!
 //! Both ends are in this program, with a certificate that is made for tests and good for nothing
-//! else. With an address it is only the server: `cargo run --release --example tls_echo --
+//! else: `cargo run --release -p heist --example tls_echo`.
+//!
+//! With an address it is only the server: `cargo run --release -p heist --example tls_echo --
 //! 127.0.0.1:7003`, then `openssl s_client -quiet -connect 127.0.0.1:7003`.
 
 use heist::net::{TcpListener, TcpStream};
@@ -26,24 +28,28 @@ fn main() -> Result<(), AnyError> {
         .with_single_cert(vec![certificate.clone()], key)?;
     let config = Arc::new(config);
 
-    let wanted = std::env::args().nth(1);
-    let listener = TcpListener::bind(wanted.as_deref().unwrap_or("127.0.0.1:0"))?;
-    let address = listener.local_addr()?;
-    let server = heist::go(move || {
-        for stream in listener.incoming().flatten() {
-            let config = Arc::clone(&config);
-            heist::go(move || {
-                if let Err(error) = shout(stream, config) {
-                    eprintln!("a connection broke: {error}");
-                }
-            });
-        }
-    });
-
-    if wanted.is_some() {
-        println!("listening at {address}");
-        return server.join().map_err(|error| error.to_string().into());
+    let Some(address) = std::env::args().nth(1) else { return both_ends(config, certificate) };
+    let listener = TcpListener::bind(&address)?;
+    println!("listening at {}", listener.local_addr()?);
+    for stream in listener.incoming().flatten() {
+        let config = Arc::clone(&config);
+        heist::go(move || {
+            if let Err(error) = shout(stream, config) {
+                eprintln!("a connection broke: {error}");
+            }
+        });
     }
+    Ok(())
+}
+
+/// A server for one connection, and a client that says three words to it.
+fn both_ends(
+    config: Arc<ServerConfig>,
+    certificate: CertificateDer<'static>,
+) -> Result<(), AnyError> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let server = heist::go(move || shout(listener.accept()?.0, config));
 
     let mut roots = RootCertStore::empty();
     roots.add(certificate)?;
@@ -56,7 +62,10 @@ fn main() -> Result<(), AnyError> {
         stream.read_line(&mut line)?;
         print!("{line}");
     }
-    Ok(())
+    // Whoever just hangs up could have been cut off: TLS wants it said.
+    stream.get_mut().conn.send_close_notify();
+    stream.get_mut().flush()?;
+    server.join().map_err(|error| error.to_string())?
 }
 
 /// Answers every line with itself in capitals.
@@ -68,5 +77,7 @@ fn shout(stream: TcpStream, config: Arc<ServerConfig>) -> Result<(), AnyError> {
         stream.get_mut().write_all(line.to_uppercase().as_bytes())?;
         line.clear();
     }
+    stream.get_mut().conn.send_close_notify();
+    stream.get_mut().flush()?;
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! `cargo run --release -p heist --example worker_pool -- crates`
 
 use heist::chan::{self, Sender};
+use std::error::Error;
 use std::path::{Path, PathBuf};
 
 const WORKERS: usize = 8;
@@ -28,8 +29,11 @@ fn count_lines(path: &Path) -> usize {
 }
 
 #[heist::main(unsafe)]
-fn main() {
-    let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| ".".into()));
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("."), PathBuf::from);
+    // Below it, what cannot be read is left out; without it there is nothing to count.
+    std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+
     let (jobs, queue) = chan::bounded::<PathBuf>(AHEAD);
     let (results, counted) = chan::unbounded();
     for _ in 0..WORKERS {
@@ -53,4 +57,5 @@ fn main() {
         println!("{n_lines:8} {}", path.display());
     }
     println!("{:8} in {} files", files.iter().map(|(_, n)| n).sum::<usize>(), files.len());
+    Ok(())
 }

@@ -68,6 +68,8 @@ impl Error for BuildError {
 /// `quantum=DURATION`, such as `500us` or `10ms`, is how long a goroutine may run while others wait;
 /// `schedtrace=MS` prints a line about the scheduler every so many milliseconds, with
 /// `scheddetail=1` also one for each processor, thread and goroutine, see `docs/OPERATING.md`;
+/// `containermaxprocs=0` leaves the CPU quota of the control group out of the default number of
+/// processors, and `updatemaxprocs=0` does not look at that default again;
 /// `shortturns=1` has the threads ask the kernel for short turns;
 /// `chaos=SEED` disturbs the scheduling on purpose, `guard=protect` and `guard=canary` use the ways
 /// of older kernels to guard stacks; the last three for tests).
@@ -154,7 +156,27 @@ impl Builder {
 
     /// How many of the processors are kept for goroutines of
     /// [`Class::Latency`](crate::goroutine::Class::Latency): they run nothing else, so such a
-    /// goroutine finds one free whatever the others do. Fewer than there are processors.
+    /// goroutine finds one free whatever the others do. None unless told otherwise, and fewer than
+    /// there are processors.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::goroutine::{Builder, Class};
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// static DONE: AtomicBool = AtomicBool::new(false);
+    ///
+    /// let rt = unsafe { heist::Runtime::builder().procs(2).latency_procs(1).build() }?;
+    /// rt.run(|| {
+    ///     // Has the other processor for itself.
+    ///     let hog = heist::go(|| while !DONE.load(Ordering::Relaxed) {});
+    ///     let urgent = Builder::new().class(Class::Latency);
+    ///     let urgent = urgent.spawn(|| DONE.store(true, Ordering::Relaxed)).unwrap();
+    ///     hog.join().unwrap();
+    ///     urgent.join().unwrap();
+    /// });
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
     pub const fn latency_procs(mut self, n: usize) -> Self {
         self.latency_procs = n;
         self
@@ -175,27 +197,48 @@ impl Builder {
         self
     }
 
-    /// Address space of a goroutine's stack, rounded up to a power of two. Only touched pages cost
-    /// memory.
+    /// Address space of a goroutine's stack, from 32 KiB to 1 GiB, rounded up to a power of two;
+    /// 256 KiB unless told otherwise. Only touched pages cost memory.
     pub const fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_bytes = bytes;
         self
     }
 
-    /// Most threads the runtime makes. Needing more ends the process, as in Go.
+    /// Most threads the runtime makes; 10,000 unless told otherwise. Needing more ends the process,
+    /// as in Go.
     #[doc(alias = "SetMaxThreads")]
     pub const fn max_threads(mut self, n: usize) -> Self {
         self.max_threads = n;
         self
     }
 
-    /// How idle Ps take work from busy ones.
+    /// How idle Ps take work from busy ones; [`StealPolicy::go`] unless told otherwise.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::{Runtime, StealPolicy};
+    ///
+    /// // Goroutines that share memory with the one that spawned them stay near it.
+    /// let rt = unsafe { Runtime::builder().steal_policy(StealPolicy::gentle()).build() }?;
+    /// assert_eq!(rt.run(|| heist::go(|| 1).join().unwrap()), 1);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
     pub const fn steal_policy(mut self, policy: StealPolicy) -> Self {
         self.steal = policy;
         self
     }
 
-    /// What a panic does.
+    /// What a panic that nobody caught does; [`PanicPolicy::Isolate`] unless told otherwise.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use heist::{PanicPolicy, Runtime};
+    ///
+    /// // As in Go: whoever panics ends the program, with exit code 2.
+    /// let rt = unsafe { Runtime::builder().panic_policy(PanicPolicy::Abort).build() }?;
+    /// rt.run(|| heist::go(|| panic!("no luck")).join());
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
     pub const fn panic_policy(mut self, policy: PanicPolicy) -> Self {
         self.on_panic = policy;
         self
@@ -207,7 +250,7 @@ impl Builder {
         self
     }
 
-    /// How long dropping the runtime waits for goroutines that do not park.
+    /// How long dropping the runtime waits for goroutines that do not park; 5 s unless told otherwise.
     pub const fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
@@ -247,6 +290,14 @@ impl Builder {
     /// Whether the process ends, with a report and exit code 2, when a thread waits in
     /// [`Runtime::run`] and no goroutine can ever run again. On by default. It is silent as long as
     /// the process has a thread that is not the runtime's.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// // Everything is done by the signal that ends the process, of which the runtime knows nothing.
+    /// let rt = unsafe { heist::Runtime::builder().deadlock_detection(false).build() }?;
+    /// rt.run(|| heist::chan::never::<()>().recv()).unwrap();
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
     pub const fn deadlock_detection(mut self, on: bool) -> Self {
         self.deadlock_detection = on;
         self
@@ -260,6 +311,20 @@ impl Builder {
 
     /// Chaos mode for tests: `run_next` is dropped half of the time, batches are shuffled, and
     /// goroutines yield at park points, all drawn from this seed.
+    ///
+    /// # Examples
+    /// ```
+    /// // A result that must not depend on who runs when.
+    /// for seed in 0..20 {
+    ///     let rt = unsafe { heist::Runtime::builder().procs(2).chaos(seed).build() }?;
+    ///     let sum: u32 = rt.run(|| {
+    ///         let parts: Vec<_> = (0..10).map(|i| heist::go(move || i)).collect();
+    ///         parts.into_iter().map(|part| part.join().unwrap()).sum()
+    ///     });
+    ///     assert_eq!(sum, 45, "with the seed {seed}");
+    /// }
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
     pub const fn chaos(mut self, seed: u64) -> Self {
         self.chaos = Some(seed);
         self
@@ -297,7 +362,7 @@ impl Builder {
         self.with_debug()
     }
 
-    /// `HEIST_DEBUG`: what is wrong is said of the item, not of the whole list.
+    /// `HEIST_DEBUG`: an error shows the whole list, and what its first wrong item may be.
     fn with_debug(mut self) -> Result<Self, BuildError> {
         let variable = "HEIST_DEBUG";
         let list = std::env::var_os(variable).unwrap_or_default();

@@ -54,12 +54,43 @@ pub use goroutine::{
     JoinError, JoinHandle, NoPreempt, OsThreadGuard, current_id, dump_goroutines, exit_current, go,
     lock_os_thread, no_preempt, num_goroutines, try_go, yield_now,
 };
-pub use heist_core::policy::{FractionalQuota, StealPolicy};
+#[doc(inline)]
+pub use heist_core::policy::FractionalQuota;
+/// # Examples
+/// Go's policy, but for goroutines that were just spawned, which stay where they are:
+/// ```
+/// use heist::policy::RunNextTheft;
+/// use heist::{Runtime, StealPolicy};
+///
+/// let mut policy = StealPolicy::go();
+/// policy.run_next = RunNextTheft::Never;
+/// let rt = unsafe { Runtime::builder().steal_policy(policy).build() }?;
+/// # Ok::<(), heist::BuildError>(())
+/// ```
+#[doc(inline)]
+pub use heist_core::policy::StealPolicy;
 pub use heist_macros::{main, test};
 pub use procs::{procs, set_default_procs, set_procs, with_procs};
 pub use runtime::{Handle, Runtime};
+/// # Examples
+/// ```
+/// use heist::{PanicPolicy, Runtime};
+///
+/// let rt = unsafe { Runtime::builder().panic_policy(PanicPolicy::Isolate).build() }?;
+/// rt.run(|| {
+///     let error = heist::go(|| panic!("no luck")).join().unwrap_err();
+///     assert_eq!(error.panic_message(), Some("no luck"));
+/// });
+/// # Ok::<(), heist::BuildError>(())
+/// ```
 pub use sched::PanicPolicy;
 pub use scope::{Scope, ScopedJoinHandle, scope};
+
+/// What a [`StealPolicy`] is made of.
+pub mod policy {
+    #[doc(inline)]
+    pub use heist_core::policy::{Order, RunNextTheft, Share};
+}
 
 /// Runs `f`, which may block its thread for long, and lets the other goroutines go on meanwhile.
 ///

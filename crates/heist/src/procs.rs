@@ -41,7 +41,7 @@ pub fn procs() -> usize {
 #[doc(alias = "GOMAXPROCS")]
 #[track_caller]
 pub fn set_procs(n: usize) -> usize {
-    current_handle("set_procs").set_procs(n)
+    current_handle("set_procs", "Handle::set_procs").set_procs(n)
 }
 
 /// Runs `f` with `n` processors and goes back to the number of before, also if `f` panics.
@@ -72,17 +72,17 @@ pub fn with_procs<T>(n: usize, f: impl FnOnce() -> T) -> T {
             change(self.handle.sched(), n, choice);
         }
     }
-    let handle = current_handle("with_procs");
+    let handle = current_handle("with_procs", "Handle::set_procs, before and after");
     let before = change(handle.sched(), n, Choice::Chosen);
     let _restore = Restore { handle, before };
     f()
 }
 
 #[track_caller]
-fn current_handle(what: &str) -> Handle {
+fn current_handle(what: &str, instead: &str) -> Handle {
     match Handle::current() {
         Some(handle) => handle,
-        None => panic!("heist::{what}: not on a goroutine; a plain thread uses Handle::{what}"),
+        None => panic!("heist::{what}: not on a goroutine; a plain thread uses {instead}"),
     }
 }
 
@@ -104,7 +104,7 @@ fn current_handle(what: &str) -> Handle {
 #[doc(alias = "SetDefaultGOMAXPROCS")]
 #[track_caller]
 pub fn set_default_procs() -> usize {
-    current_handle("set_default_procs").set_default_procs()
+    current_handle("set_default_procs", "Handle::set_default_procs").set_default_procs()
 }
 
 /// Goes back to the default of any runtime, from anywhere.

@@ -3,10 +3,9 @@
 use crate::builder::Builder;
 use crate::coro::overflow;
 use crate::current;
-use crate::goroutine::{self, JoinError, JoinHandle, SpawnError};
+use crate::goroutine::{self, Beginning, JoinError, JoinHandle, SpawnError};
 use crate::metrics::{Metrics, ProcStats};
 use crate::procs;
-use crate::sched::deadlock::Runner;
 use crate::sched::guest::Guest;
 use crate::sched::helper::Helper;
 use crate::sched::shutdown::Closed;
@@ -120,18 +119,15 @@ impl Runtime {
         T: Send,
     {
         assert!(current::goroutine().is_none(), "heist::Runtime::run_here: called on a goroutine");
-        let runner = Runner::new(&self.sched);
         let guest = Guest::new(&self.sched);
         let site = Location::caller();
         // SAFETY: the goroutine has ended when the join returns, and this function does not return
         // or unwind before.
-        match unsafe { goroutine::spawn_on(&self.sched, f, site, Some(guest.m())) } {
+        match unsafe { goroutine::spawn_on(&self.sched, f, site, Beginning::On(guest.m())) } {
             Ok(handle) => {
                 guest.run();
                 drop(guest);
-                let outcome = handle.join_shielded();
-                drop(runner);
-                outcome.unwrap_or_else(|error| resume(error))
+                handle.join_shielded().unwrap_or_else(|error| resume(error))
             }
             Err(error) => panic!("heist::Runtime::run_here: {error}"),
         }
@@ -144,16 +140,13 @@ impl Runtime {
         T: Send,
     {
         // A goroutine that waits here is one that waits; a plain thread does nothing else.
-        let runner = current::goroutine().is_none().then(|| Runner::new(&self.sched));
+        let beginning =
+            if current::goroutine().is_none() { Beginning::Awaited } else { Beginning::Anywhere };
         // SAFETY: the goroutine has ended when the join returns, and this function does not return
         // or unwind before: a caller that is a goroutine itself and is cancelled meanwhile would,
         // so it is shielded.
-        match unsafe { goroutine::spawn_on(&self.sched, f, site, None) } {
-            Ok(handle) => {
-                let outcome = handle.join_shielded();
-                drop(runner);
-                outcome
-            }
+        match unsafe { goroutine::spawn_on(&self.sched, f, site, beginning) } {
+            Ok(handle) => handle.join_shielded(),
             Err(error) => panic!("heist::Runtime::run: {error}"),
         }
     }
@@ -171,9 +164,7 @@ impl Runtime {
         match self.outcome_of(f, Location::caller()) {
             Ok(result) => result,
             Err(error) if error.is_exited() => {
-                let runner = Runner::new(&self.sched);
-                self.sched.wait_until_empty();
-                drop(runner);
+                self.sched.stay_to_the_end();
                 stderr::report(format_args!(
                     "fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n"
                 ));
@@ -190,12 +181,36 @@ impl Runtime {
     }
 
     /// What the scheduler has counted so far.
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().build() }?;
+    /// rt.run(|| heist::go(|| ()).join().unwrap());
+    /// let metrics = rt.metrics();
+    /// assert_eq!(metrics.get("/sched/goroutines-created:goroutines"), Some(2));
+    /// for metric in metrics.iter() {
+    ///     println!("{} {}", metric.description.name, metric.value);
+    /// }
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         Metrics::read(&self.sched)
     }
 
     /// Every goroutine of this runtime as text; see [`dump_goroutines`](crate::dump_goroutines).
+    /// Any thread can ask, also when no goroutine gets on.
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().build() }?;
+    /// let (_tx, rx) = heist::chan::bounded::<()>(0);
+    /// rt.handle().spawn(move || rx.recv());
+    /// // goroutine 1 [chan receive]:
+    /// // created by ...
+    /// assert!(rt.dump_goroutines().starts_with("goroutine 1 ["));
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
     #[must_use]
     pub fn dump_goroutines(&self) -> String {
         self.sched.dump()
@@ -209,6 +224,21 @@ impl Runtime {
     }
 
     /// What each processor did so far.
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().procs(2).build() }?;
+    /// rt.run(|| {
+    ///     let group = heist::sync::WaitGroup::new();
+    ///     (0..1000).for_each(|_| group.go(|| ()));
+    ///     group.wait();
+    /// });
+    /// for proc in rt.per_proc() {
+    ///     println!("P{}: ran {}, stole {}", proc.id, proc.executed, proc.stolen);
+    /// }
+    /// assert!(rt.per_proc().iter().map(|proc| proc.executed).sum::<u64>() > 1000);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
     #[must_use]
     pub fn per_proc(&self) -> Vec<ProcStats> {
         ProcStats::read(&self.sched)
@@ -230,7 +260,8 @@ impl Runtime {
     /// any more, until [`set_default_procs`](Self::set_default_procs). A runtime that has shut down stays as it is.
     ///
     /// # Panics
-    /// If `n` is 0 or more than a runtime can have, 4096.
+    /// If `n` is 0, more than a runtime can have, 4096, or not more than are reserved for latency
+    /// goroutines.
     ///
     /// # Examples
     /// ```
@@ -305,6 +336,24 @@ impl fmt::Debug for Runtime {
 }
 
 /// Spawns on a runtime from any thread. Cheap to clone; it does not keep the runtime running.
+///
+/// # Examples
+/// A thread that is not the runtime's gives it work:
+/// ```
+/// let rt = unsafe { heist::Runtime::builder().build() }?;
+/// let handle = rt.handle();
+/// let thread = std::thread::spawn(move || {
+///     let squares: Vec<_> = (0..10).map(|i| handle.spawn(move || i * i)).collect();
+///     squares.into_iter().map(|square| square.join().unwrap()).sum::<u32>()
+/// });
+/// assert_eq!(thread.join().unwrap(), 285);
+///
+/// // Without its runtime it is good for nothing, and says so.
+/// let handle = rt.handle();
+/// drop(rt);
+/// assert!(handle.try_spawn(|| ()).is_err());
+/// # Ok::<(), heist::BuildError>(())
+/// ```
 #[derive(Clone)]
 pub struct Handle {
     sched: Arc<Sched>,
@@ -316,6 +365,20 @@ impl Handle {
     }
 
     /// The runtime of the calling goroutine, None on a plain thread.
+    ///
+    /// # Examples
+    /// A library that has a thread of its own lets it spawn where it was called:
+    /// ```
+    /// use heist::Handle;
+    ///
+    /// assert!(Handle::current().is_none());
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let handle = Handle::current().expect("called on a goroutine");
+    /// let thread = std::thread::spawn(move || handle.spawn(|| 6 * 7).join().unwrap());
+    /// assert_eq!(heist::blocking(|| thread.join().unwrap()), 42);
+    /// # });
+    /// ```
     #[must_use]
     pub fn current() -> Option<Self> {
         let sched = current::goroutine()?.sched.get();
@@ -363,7 +426,7 @@ impl Handle {
         T: Send + 'static,
     {
         // SAFETY: everything is `'static`.
-        unsafe { goroutine::spawn_on(&self.sched, f, Location::caller(), None) }
+        unsafe { goroutine::spawn_on(&self.sched, f, Location::caller(), Beginning::Anywhere) }
     }
 
     /// What the scheduler has counted so far.
@@ -388,7 +451,8 @@ impl Handle {
     /// any more, until [`set_default_procs`](Self::set_default_procs). A runtime that has shut down stays as it is.
     ///
     /// # Panics
-    /// If `n` is 0 or more than a runtime can have, 4096.
+    /// If `n` is 0, more than a runtime can have, 4096, or not more than are reserved for latency
+    /// goroutines.
     ///
     /// # Examples
     /// ```

@@ -12,7 +12,7 @@
 
 use crate::current;
 use crate::gmp::g;
-use crate::goroutine::{self, GoroutineId, JoinError, JoinHandle, SpawnError};
+use crate::goroutine::{self, Beginning, GoroutineId, JoinError, JoinHandle, SpawnError};
 use crate::sync::WaitGroup;
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -121,7 +121,7 @@ impl<'scope> Scope<'scope, '_> {
     {
         match self.try_go(f) {
             Ok(handle) => handle,
-            Err(error) => panic!("heist::Scope::go: {error}"),
+            Err(error) => goroutine::cannot_spawn("Scope::go", error),
         }
     }
 
@@ -143,7 +143,8 @@ impl<'scope> Scope<'scope, '_> {
         // SAFETY: the scope does not end before `task` is dropped, which is the last that the
         // goroutine does with what it borrows; the result stays out of its record. The runtime of
         // the calling goroutine outlives it.
-        let handle = unsafe { goroutine::spawn_on(&*sched, move || task.run(), site, None) }?;
+        let handle =
+            unsafe { goroutine::spawn_on(&*sched, move || task.run(), site, Beginning::Anywhere) }?;
         Ok(ScopedJoinHandle { handle, result, data: Arc::clone(&self.data), _scope: PhantomData })
     }
 }

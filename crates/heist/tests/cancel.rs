@@ -1,27 +1,13 @@
 //! Cancelling goroutines: where it reaches them and what still runs.
 
 mod matrix;
+mod unwinding;
 
 use heist::sync::WaitGroup;
 use heist::{go, yield_now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-/// Counts how often it is dropped.
-struct Counted(Arc<AtomicUsize>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// A group that is never done.
-fn open() -> WaitGroup {
-    let group = WaitGroup::new();
-    group.add(1);
-    group
-}
+use unwinding::{Counted, open};
 
 /// A goroutine that waits for ever, with a flag that says it has begun and a count of destructors.
 fn sleeper() -> (heist::JoinHandle<()>, Arc<AtomicBool>, Arc<AtomicUsize>) {

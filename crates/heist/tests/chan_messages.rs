@@ -147,3 +147,31 @@ fn messages_go_with_the_last_receiver() {
         assert!(tx.send(message).is_err());
     }
 }
+
+/// A block of an unbounded channel is made where it stays: a stack that has room for some copies of a message
+/// is large enough, though a block is larger.
+#[test]
+fn large_messages_in_an_unbounded_channel() {
+    const SIZE: usize = 32 << 10;
+    matrix::start(heist::Runtime::builder().procs(1).stack_size(1 << 20)).run(|| {
+        let (tx, rx) = chan::unbounded::<[u8; SIZE]>();
+        // More than one block.
+        for i in 0..40 {
+            send_large(&tx, i);
+        }
+        for i in 0..40 {
+            assert!(receive_large(&rx) == [i, i], "message {i}");
+        }
+    });
+
+    #[inline(never)]
+    fn send_large(tx: &chan::Sender<[u8; SIZE]>, i: u8) {
+        assert!(tx.send([i; SIZE]).is_ok());
+    }
+
+    #[inline(never)]
+    fn receive_large(rx: &chan::Receiver<[u8; SIZE]>) -> [u8; 2] {
+        let message = rx.recv().unwrap();
+        [message[0], message[SIZE - 1]]
+    }
+}

@@ -2,7 +2,8 @@
 
 mod matrix;
 
-use heist::context::{self, Canceller, Context, ContextError, Key};
+use heist::chan::Sender;
+use heist::context::{self, Canceller, Cause, Context, ContextError, Key};
 use heist::sync::{Mutex, WaitGroup};
 use heist::{go, yield_now};
 use std::sync::Arc;
@@ -531,4 +532,141 @@ fn cancel_trees_start_no_goroutine() {
             assert_eq!((created(), heist::num_goroutines()), before, "cancelled");
         });
     });
+}
+
+/// A deadline holds though the runtime it was set on is gone: for who asks, who waits, and in a select.
+#[test]
+fn a_deadline_outlives_its_runtime() {
+    const SOON: Duration = Duration::from_millis(20);
+    matrix::each(|_, rt| {
+        let made = |cause| context::background().with_timeout_cause(SOON, cause);
+        let first = matrix::plain(1);
+        let (ctx, _kept) = first.run(|| made("too slow"));
+        let (other, _kept) = first.run(|| made("again"));
+        let (cancelled, canceller) = first.run(|| context::background().with_timeout(HOUR));
+        let (child, _) = ctx.with_cancel();
+        let never_runs = first.run(|| ctx.after_func(|| unreachable!()));
+        drop(first);
+        assert_eq!(child.wait(), ContextError::DeadlineExceeded);
+        assert!(Instant::now() >= child.deadline().unwrap());
+        assert_done(&ctx, ContextError::DeadlineExceeded);
+        assert_eq!(ctx.cause().unwrap().to_string(), "too slow");
+        assert!(!never_runs.stop(), "it was dropped with its runtime");
+        rt.run(|| {
+            let never = heist::chan::never::<u8>();
+            heist::select! {
+                recv(other.done()) -> _ => assert_done(&other, ContextError::DeadlineExceeded),
+                recv(never) -> _ => unreachable!(),
+            }
+        });
+        assert_live(&cancelled);
+        canceller.cancel();
+        assert_done(&cancelled, ContextError::Canceled);
+    });
+}
+
+/// A deadline that is set while the runtime shuts down holds too.
+#[test]
+fn a_deadline_that_is_set_at_the_end() {
+    struct SetsOne(Sender<Context>);
+
+    impl Drop for SetsOne {
+        fn drop(&mut self) {
+            let (ctx, _) = context::background().with_timeout(Duration::from_millis(5));
+            self.0.send(ctx).unwrap();
+        }
+    }
+
+    let (tx, rx) = heist::chan::unbounded();
+    let rt = matrix::plain(2);
+    let sets = SetsOne(tx);
+    rt.run(|| {
+        go(move || {
+            let _sets = sets;
+            heist::chan::never::<u8>().recv()
+        });
+        yield_now();
+    });
+    drop(rt);
+    assert_eq!(rx.recv().unwrap().wait(), ContextError::DeadlineExceeded);
+}
+
+/// Many deadlines on plain threads: they come in order, those that are cancelled do not come.
+#[test]
+fn deadlines_on_plain_threads() {
+    let start = Instant::now();
+    let at = |ms| context::background().with_deadline(start + Duration::from_millis(ms));
+    let contexts: Vec<_> = (0..50).map(|i| at(2 * (i * 7 % 50) + 5)).collect();
+    let (far, _) = at(3_600_000);
+    for (i, (ctx, canceller)) in contexts.iter().enumerate() {
+        if i % 3 == 0 {
+            canceller.cancel();
+        }
+        let error = ctx.wait();
+        assert!(error == ContextError::Canceled || Instant::now() >= ctx.deadline().unwrap());
+    }
+    assert_live(&far);
+}
+
+/// A chain of contexts may be longer than a stack is deep.
+#[test]
+fn long_chains_are_dropped() {
+    const LEVELS: u64 = 100_000;
+    matrix::plain(1).run(|| {
+        let (mut ctx, canceller) = context::background().with_cancel();
+        let mut middle = None;
+        for level in 0..LEVELS {
+            ctx = ctx.with_cancel().0;
+            if level == LEVELS / 2 {
+                middle = Some(ctx.clone());
+            }
+        }
+        drop(ctx);
+        let ctx = middle.take().unwrap();
+        assert_live(&ctx);
+        canceller.cancel();
+        assert_done(&ctx, ContextError::Canceled);
+        drop((ctx, canceller));
+
+        let mut ctx = context::background();
+        for level in 0..LEVELS {
+            ctx = ctx.with_value::<Number>(level as _);
+            if level == LEVELS / 2 {
+                middle = Some(ctx.clone());
+            }
+        }
+        drop(ctx);
+        assert_eq!(middle.unwrap().value::<Number>().copied(), Some((LEVELS / 2) as _));
+    });
+}
+
+/// The channel of a context is the context's to close.
+#[test]
+fn nobody_else_closes_the_channel() {
+    matrix::run(|| {
+        let (ctx, canceller) = context::background().with_cancel();
+        assert!(!ctx.done().close());
+        assert_live(&ctx);
+        assert!(!ctx.is_cancelled());
+        let waiter = {
+            let ctx = ctx.clone();
+            go(move || ctx.wait())
+        };
+        yield_now();
+        canceller.cancel();
+        assert_eq!(waiter.join().unwrap(), ContextError::Canceled);
+        assert!(ctx.is_cancelled() && !ctx.done().close());
+        assert_done(&ctx, ContextError::Canceled);
+    });
+}
+
+/// A cause is made of an error, and is the same when it is passed on.
+#[test]
+fn causes_are_passed_on() {
+    let (first, cancel_first) = context::background().with_cancel();
+    let (second, cancel_second) = context::background().with_cancel();
+    cancel_first.cancel_with(Cause::new(ContextError::DeadlineExceeded));
+    cancel_second.cancel_with(first.cause().unwrap());
+    let cause = second.cause().unwrap();
+    assert_eq!(cause.downcast_ref(), Some(&ContextError::DeadlineExceeded));
 }

@@ -160,6 +160,41 @@ const SCENES: &[(&str, fn())] = &[
     ("first_thread_waits_for_ever", || {
         matrix::start(Runtime::builder().procs(2)).run_here(|| stuck().wait());
     }),
+    ("late_runner", || {
+        extern "C" fn slow(_: libc::c_int) {
+            std::thread::sleep(5 * REST);
+        }
+        let rt = matrix::start(Runtime::builder().procs(2));
+        let (tx, rx) = heist::chan::unbounded::<u8>();
+        let receives = rt.handle().spawn(move || rx.iter().count());
+        // SAFETY: the handler sleeps and does nothing else; the thread outlives what is sent to it.
+        let main = unsafe {
+            libc::signal(libc::SIGUSR2, slow as extern "C" fn(libc::c_int) as libc::sighandler_t);
+            libc::pthread_self()
+        };
+        // SAFETY: as above.
+        rt.run(move || assert_eq!(unsafe { libc::pthread_kill(main, libc::SIGUSR2) }, 0));
+        tx.send(1).unwrap();
+        drop(tx);
+        assert_eq!(receives.join().unwrap(), 1);
+        std::process::exit(7);
+    }),
+    ("the_longest_sleep", || {
+        extern "C" fn leave(_: libc::c_int) {
+            // SAFETY: it may be called in a handler.
+            unsafe { libc::_exit(7) };
+        }
+        // SAFETY: the handler ends the process and does nothing else.
+        unsafe {
+            libc::signal(libc::SIGALRM, leave as extern "C" fn(libc::c_int) as libc::sighandler_t);
+            libc::alarm(1);
+        }
+        run(2, || {
+            go(|| heist::time::sleep(Duration::MAX));
+            let (_tx, rx) = heist::chan::bounded::<u8>(0);
+            rx.recv_timeout(Duration::MAX).unwrap();
+        });
+    }),
     ("caught", || {
         run(1, || {
             let caught = std::panic::catch_unwind(|| stuck().wait());
@@ -373,6 +408,7 @@ fn those_that_main_left_behind_wait() {
 fn a_pending_timer_is_hope() {
     lives("sleeper");
     lives("pending_function");
+    lives("the_longest_sleep");
     dies("sleeper_that_does_not_help");
 }
 
@@ -419,6 +455,7 @@ fn signals_and_deadlocks_go_together() {
 fn others_keep_it_silent() {
     lives("foreign_thread");
     lives("second_runtime");
+    lives("late_runner");
 }
 
 /// It can be switched off, and needs somebody who waits.

@@ -2,6 +2,7 @@
 
 mod matrix;
 
+use heist::chan::{self, Receiver};
 use heist::context::{self, ContextError};
 use heist::sync::{ErrGroup, WaitGroup};
 use heist::yield_now;
@@ -153,11 +154,103 @@ fn panics_come_out_of_wait() {
 /// A group that is in use cannot be limited; one outside a runtime refuses, and counts nothing.
 #[test]
 fn misuse() {
+    matrix::run(|| {
+        let group = ErrGroup::<String>::new();
+        let (stop, stopped) = chan::bounded::<()>(0);
+        group.go(move || until_closed(&stopped));
+        let caught = catch_unwind(|| group.clone().limit(1)).unwrap_err();
+        let text = "errgroup: limit of a group that is in use";
+        assert_eq!(caught.downcast_ref::<&str>(), Some(&text));
+        drop(stop);
+        group.wait().unwrap();
+    });
     let group = ErrGroup::<String>::new();
-    let other = group.clone();
-    let caught = catch_unwind(AssertUnwindSafe(|| group.limit(1))).unwrap_err();
-    let text = "errgroup: limit of a group that is in use";
-    assert_eq!(caught.downcast_ref::<&str>(), Some(&text));
-    catch_unwind(AssertUnwindSafe(|| other.go(|| Ok(())))).unwrap_err();
-    other.wait().unwrap();
+    catch_unwind(|| group.go(|| Ok(()))).unwrap_err();
+    group.wait().unwrap();
+}
+
+/// A limit that comes late forgets nothing, and looks at who runs, not at who still has a share.
+#[test]
+fn a_late_limit_forgets_nothing() {
+    matrix::run(|| {
+        let group = ErrGroup::new();
+        let ended = WaitGroup::new();
+        ended.add(1);
+        let end = OnDrop(ended.clone());
+        group.go(move || {
+            let _end = end;
+            Err("before the limit")
+        });
+        ended.wait();
+        // It has failed, or will at once; then nobody runs.
+        let group = loop {
+            match catch_unwind(|| group.clone().limit(2)) {
+                Ok(limited) => break limited,
+                Err(_) => yield_now(),
+            }
+        };
+        assert_eq!(group.wait(), Err("before the limit"));
+        for round in 0..20 {
+            group.go(move || if round % 2 == 0 { Ok(()) } else { Err("again") });
+            let _ = group.wait();
+            let _ = group.clone().limit(round + 1);
+        }
+        let limited = group.clone().limit(1);
+        let (stop, stopped) = chan::bounded::<()>(0);
+        assert!(group.try_go(move || until_closed(&stopped)));
+        assert!(
+            !limited.try_go(|| Ok(())) && !group.try_go(|| Ok(())),
+            "clones have the limit too"
+        );
+        drop(stop);
+        group.wait().unwrap();
+        group.go(|| panic!("a member"));
+        while catch_unwind(|| drop(group.clone().limit(3))).is_err() {
+            yield_now();
+        }
+        catch_unwind(|| group.wait()).expect_err("the panic is not forgotten");
+    });
+}
+
+fn until_closed<E>(stopped: &Receiver<()>) -> Result<(), E> {
+    let _closed = stopped.recv();
+    Ok(())
+}
+
+struct OnDrop(WaitGroup);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.done();
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Broken(u32);
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "part {} is broken", self.0)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// The cause is the text of the error, or the error itself if it can be cloned. Without a context an
+/// error need not be printable.
+#[test]
+fn causes_are_errors() {
+    matrix::run(|| {
+        let (group, ctx) = ErrGroup::with_context_cause(&context::background());
+        group.go(|| Err(Broken(7)));
+        assert_eq!(group.wait(), Err(Broken(7)));
+        assert_eq!(ctx.cause().unwrap().downcast_ref(), Some(&Broken(7)));
+        let (group, ctx) = ErrGroup::with_context(&context::background());
+        group.go(|| Err(Broken(7)));
+        assert_eq!(group.wait(), Err(Broken(7)));
+        assert_eq!(ctx.cause().unwrap().to_string(), "part 7 is broken");
+        let group = ErrGroup::new().limit(1);
+        group.go(|| Err(()));
+        assert_eq!(group.wait(), Err(()));
+    });
 }

@@ -184,3 +184,14 @@ fn a_lazy_value_is_made_at_first_use() {
         catch_unwind(AssertUnwindSafe(|| *broken)).unwrap_err();
     }
 }
+
+/// Cells can be cloned, compared, and be parts of what has a default.
+#[test]
+fn cells_are_values() {
+    let (empty, full) = (OnceLock::new(), OnceLock::from(5));
+    assert!(empty.clone() == empty && full.clone() == full && empty != full);
+    empty.set(5).unwrap();
+    assert_eq!(empty, full);
+    let lazy = LazyLock::<Vec<u8>>::default();
+    assert!(lazy.is_empty());
+}

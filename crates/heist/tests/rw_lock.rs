@@ -360,3 +360,21 @@ fn waiting_time_is_counted() {
         assert!(ns >= long.as_nanos(), "{held_to_write} {write}: {ns}");
     }
 }
+
+/// Waiting until a moment is waiting for as long, and guards show their value.
+#[test]
+fn moments_and_guards() {
+    matrix::run(|| {
+        let lock = RwLock::new(7);
+        let soon = || Instant::now() + Duration::from_millis(1);
+        let reader = lock.try_read_until(soon()).unwrap();
+        let deadline = soon();
+        assert!(lock.try_write_until(deadline).is_none() && Instant::now() >= deadline);
+        assert_eq!(format!("{reader}"), "7");
+        drop(reader);
+        let writer = lock.try_write_until(soon()).unwrap();
+        let deadline = soon();
+        assert!(lock.try_read_until(deadline).is_none() && Instant::now() >= deadline);
+        assert_eq!(format!("{writer}"), "7");
+    });
+}

@@ -581,3 +581,39 @@ fn tagged_messages_through_selectors() {
         assert_eq!(all.recv(), Err(RecvError));
     });
 }
+
+/// What a timeout names is the caller's, whatever the macros use inside, and it is evaluated only if no case
+/// is ready at once.
+#[test]
+fn timeouts_mean_what_they_say() {
+    const CASES: Duration = Duration::from_millis(1);
+
+    mod select_parts {
+        pub const fn timeout() -> std::time::Duration {
+            std::time::Duration::from_millis(1)
+        }
+    }
+
+    matrix::run(|| {
+        let (tx, rx) = chan::bounded::<u8>(1);
+        let start = Instant::now();
+        select! {
+            recv(rx) -> _ => unreachable!(),
+            default(CASES) => {}
+        }
+        select_biased! {
+            recv(rx) -> _ => unreachable!(),
+            default(select_parts::timeout()) => {}
+        }
+        assert!(start.elapsed() >= 2 * CASES);
+        tx.send(1).unwrap();
+        select! {
+            recv(rx) -> message => assert_eq!(message, Ok(1)),
+            default(never_asked()) => unreachable!(),
+        }
+    });
+
+    fn never_asked() -> Duration {
+        unreachable!("a case was ready");
+    }
+}

@@ -116,3 +116,30 @@ fn dynamic_results_belong_to_their_channel() {
     drop(select);
     assert_eq!(Arc::strong_count(&message), 1);
 }
+
+/// A message that was received and is not asked for is dropped with the operation; one that was not sent
+/// stays for the next round.
+#[test]
+fn what_is_not_asked_for_is_dropped() {
+    matrix::run(|| {
+        let token = Arc::new(());
+        let (tx, rx) = chan::bounded(1);
+        tx.send(Arc::clone(&token)).unwrap();
+        let mut select = Select::new();
+        let receive = select.recv(&rx);
+        let chosen = select.select();
+        assert_eq!((chosen.index(), Arc::strong_count(&token)), (receive, 2));
+        drop(chosen);
+        assert_eq!(Arc::strong_count(&token), 1);
+        drop(select);
+
+        let mut select = Select::new();
+        select.send(&tx, Arc::clone(&token));
+        rx.close();
+        drop(select.select());
+        assert_eq!(Arc::strong_count(&token), 2);
+        assert!(Arc::ptr_eq(&select.select().send(&tx).unwrap_err().into_inner(), &token));
+        drop(select);
+        assert_eq!(Arc::strong_count(&token), 1);
+    });
+}

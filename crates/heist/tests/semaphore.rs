@@ -256,3 +256,20 @@ fn cancelled_at_a_barrier() {
         assert!(!second.join().unwrap());
     });
 }
+
+/// Waiting until a moment, and owned permits that are forgotten.
+#[test]
+fn moments_and_forgotten_permits() {
+    matrix::run(|| {
+        let semaphore = Arc::new(Semaphore::new(2));
+        let held = semaphore.acquire_owned_timeout(2, Duration::ZERO).unwrap();
+        let deadline = Instant::now() + Duration::from_millis(1);
+        assert!(semaphore.acquire_deadline(1, deadline).is_none() && Instant::now() >= deadline);
+        assert!(semaphore.acquire_owned_deadline(1, deadline).is_none());
+        assert!(semaphore.acquire_owned_timeout(1, Duration::ZERO).is_none());
+        held.forget();
+        assert_eq!((semaphore.available(), Arc::strong_count(&semaphore)), (0, 1));
+        semaphore.release(2);
+        assert_eq!(semaphore.acquire_owned_deadline(2, deadline).unwrap().n(), 2);
+    });
+}

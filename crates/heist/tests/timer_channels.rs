@@ -354,3 +354,20 @@ fn waiting_for_a_timer_is_cancelled() {
         assert!(timer.receiver().recv().is_ok());
     });
 }
+
+/// A moment comes as the message, exactly, even if it is over; and a timer can be moved to one.
+#[test]
+fn moments_are_exact() {
+    matrix::run(|| {
+        let now = Instant::now();
+        assert_eq!(chan::at(now + MS).recv(), Ok(now + MS));
+        assert!(Instant::now() >= now + MS);
+        let past = now.checked_sub(3 * MS).unwrap();
+        assert_eq!(chan::at(past).try_recv(), Ok(past));
+        assert_eq!(chan::at(now + HOUR).try_recv(), Err(TryRecvError::Empty));
+        let timer = Timer::at(now + HOUR);
+        assert!(timer.reset_at(now + 2 * MS));
+        assert_eq!(timer.receiver().recv(), Ok(now + 2 * MS));
+        assert!(!timer.reset_at(past) && timer.stop());
+    });
+}

@@ -1,6 +1,7 @@
 //! An HTTP/1.1 server that says hello, keeps connections alive, and stops gracefully on Ctrl-C.
 //!
-//! `cargo run --release --example http_server -- 127.0.0.1:8000`, then `curl http://127.0.0.1:8000/`.
+//! `cargo run --release -p heist --example http_server -- 127.0.0.1:8000`, then
+//! `curl http://127.0.0.1:8000/`.
 
 pub mod http1;
 

@@ -34,18 +34,51 @@ pub(crate) struct Alarm {
     when_ns: AtomicU64,
     /// From one moment to the next; zero if there is only one.
     period_ns: AtomicU64,
-    /// The same moment by both clocks.
-    began: (Instant, u64),
+    began: Began,
+}
+
+/// The same moment by both clocks.
+#[derive(Clone, Copy)]
+struct Began(Instant, u64);
+
+impl Began {
+    /// A moment in the scheduler's time. Never early: this clock was read after that one.
+    fn in_ns(self, moment: Instant) -> u64 {
+        let Self(began, began_ns) = self;
+        match moment.checked_duration_since(began) {
+            Some(later) => began_ns.saturating_add(in_ns(later)),
+            None => began_ns.saturating_sub(in_ns(began.duration_since(moment))),
+        }
+    }
+
+    /// The reverse.
+    fn moment(self, when_ns: u64) -> Instant {
+        let Self(began, began_ns) = self;
+        if when_ns < began_ns {
+            let earlier = Duration::from_nanos(began_ns - when_ns);
+            return began.checked_sub(earlier).unwrap_or(began);
+        }
+        began + Duration::from_nanos(when_ns - began_ns)
+    }
 }
 
 impl Alarm {
     /// An alarm in `delay`, and then every `period` unless that is zero.
     pub(crate) fn new(delay: Duration, period: Duration) -> Arc<Self> {
+        Self::build(period, |began| began.1.saturating_add(in_ns(delay)))
+    }
+
+    /// An alarm at that moment.
+    pub(crate) fn at(moment: Instant) -> Arc<Self> {
+        Self::build(Duration::ZERO, |began| began.in_ns(moment))
+    }
+
+    fn build(period: Duration, when_ns: impl FnOnce(Began) -> u64) -> Arc<Self> {
         let queues = Queues { receivers: WaitQueue::new(), senders: WaitQueue::new() };
-        let began = (Instant::now(), clock::now_ns());
+        let began = Began(Instant::now(), clock::now_ns());
         Arc::new(Self {
             queues: Lock::new(Rank::WaitQueue, queues),
-            when_ns: AtomicU64::new(began.1.saturating_add(in_ns(delay))),
+            when_ns: AtomicU64::new(when_ns(began)),
             period_ns: AtomicU64::new(in_ns(period)),
             began,
         })
@@ -89,7 +122,7 @@ impl Alarm {
         }
         drop(queues);
         drop(rt);
-        due.then(|| self.began.0 + Duration::from_nanos(when_ns.saturating_sub(self.began.1)))
+        due.then(|| self.began.moment(when_ns))
     }
 
     /// Takes the message when there is one. None if the time is over before that.
@@ -145,10 +178,21 @@ impl Alarm {
     /// Sets the moment to `delay` from now, or to never, and the period. True if there was one: the
     /// old message is not received any more.
     pub(crate) fn set(&self, delay: Option<Duration>, period: Duration) -> bool {
+        self.set_with(period, || {
+            delay.map_or(NEVER, |delay| clock::now_ns().saturating_add(in_ns(delay)))
+        })
+    }
+
+    /// The same with the moment itself, and without a period.
+    pub(crate) fn set_at(&self, moment: Instant) -> bool {
+        self.set_with(Duration::ZERO, || self.began.in_ns(moment))
+    }
+
+    fn set_with(&self, period: Duration, when_ns: impl FnOnce() -> u64) -> bool {
         let rt: Option<InRuntime> = current::enter();
         let mut queues = self.queues.lock();
         let old_ns = self.when_ns();
-        let when_ns = delay.map_or(NEVER, |delay| clock::now_ns().saturating_add(in_ns(delay)));
+        let when_ns = when_ns();
         self.when_ns.store(when_ns, Ordering::Release);
         self.period_ns.store(in_ns(period), Ordering::Relaxed);
         let waiting = queues.receivers.claim_all();

@@ -57,7 +57,7 @@ pub enum SendTimeoutError<T> {
 /// assert_eq!(rx.recv(), Ok(7));
 /// assert_eq!(rx.recv(), Err(RecvError));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecvError;
 
 /// Why no message was received at once.
@@ -71,7 +71,7 @@ pub struct RecvError;
 /// drop(tx);
 /// assert_eq!(rx.try_recv(), Err(TryRecvError::Disconnected));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TryRecvError {
     /// There is no message, and no sender waits.
     Empty,
@@ -80,7 +80,7 @@ pub enum TryRecvError {
 }
 
 /// Why no message was received in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecvTimeoutError {
     /// There was none in all that time.
     Timeout,

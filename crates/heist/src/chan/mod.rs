@@ -52,6 +52,7 @@ pub(crate) use alarm::Alarm;
 
 use heist_core::buffer::{Blocks, Meeting, Ring};
 use state::Chan;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -59,7 +60,8 @@ use std::time::{Duration, Instant};
 /// receives.
 ///
 /// # Panics
-/// If there cannot be memory for so many messages.
+/// If there cannot be memory for so many messages. Messages without a size, as `()`, need memory too: beside
+/// each message there is a number that says whose turn it is, which is what sending without a lock takes.
 ///
 /// # Examples
 /// ```
@@ -88,6 +90,13 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let chan = Arc::new(Chan::new(ring));
     let sender = Sender { flavor: sender::Flavor::Ring(Arc::clone(&chan)) };
     (sender, Receiver { flavor: receiver::Flavor::Ring(chan) })
+}
+
+/// A channel that nothing is sent through: it is closed by its sender, and by nobody else.
+pub(crate) fn signal() -> (Sender<Infallible>, Receiver<Infallible>) {
+    let chan = Arc::new(Chan { receivers_close: false, ..Chan::new(Meeting::new()) });
+    let sender = Sender { flavor: sender::Flavor::Meeting(Arc::clone(&chan)) };
+    (sender, Receiver { flavor: receiver::Flavor::Meeting(chan) })
 }
 
 /// A channel with room for any number of messages: sending never waits.
@@ -121,6 +130,21 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
 #[doc(alias = "After")]
 pub fn after(duration: Duration) -> Receiver<Instant> {
     alarm_receiver(Alarm::new(duration, Duration::ZERO))
+}
+
+/// A receiver that gets one message, that moment, when it has come. After that it is never ready again.
+///
+/// # Examples
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// let soon = Instant::now() + Duration::from_millis(5);
+/// assert_eq!(heist::chan::at(soon).recv(), Ok(soon));
+/// assert!(Instant::now() >= soon);
+/// ```
+#[must_use]
+pub fn at(moment: Instant) -> Receiver<Instant> {
+    alarm_receiver(Alarm::at(moment))
 }
 
 /// A receiver that gets a message, the time at which it was due, every `period`. Messages that nobody

@@ -184,7 +184,8 @@ impl<T> Receiver<T> {
 
     /// Closes the channel: nothing can be sent any more, what was sent can still be received, and
     /// everybody who waits goes home with an error. True if this call did it, false if it was closed
-    /// already, which does no harm.
+    /// already, which does no harm, or belongs to something else, as the channels of timers and contexts
+    /// do, which are not closed by this.
     ///
     /// # Examples
     /// ```
@@ -196,7 +197,7 @@ impl<T> Receiver<T> {
     /// ```
     #[doc(alias = "closechan")]
     pub fn close(&self) -> bool {
-        with_chan!(&self.flavor, chan => chan.close(), _ => false)
+        with_chan!(&self.flavor, chan => chan.receivers_close && chan.close(), _ => false)
     }
 
     /// Whether the channel is closed. There may still be messages.

@@ -70,7 +70,9 @@ pub(super) struct Chan<T, B> {
     pub(super) n_senders: AtomicUsize,
     /// Handles that can receive.
     pub(super) n_receivers: AtomicUsize,
-    messages: PhantomData<T>,
+    /// Whether a receiver may close it.
+    pub(super) receivers_close: bool,
+    pub(super) messages: PhantomData<T>,
 }
 
 // SAFETY: messages move through the channel from one thread to another and are shared by none. What
@@ -135,6 +137,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             buffer,
             n_senders: AtomicUsize::new(1),
             n_receivers: AtomicUsize::new(1),
+            receivers_close: true,
             messages: PhantomData,
         }
     }

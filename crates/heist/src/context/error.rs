@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 /// How a context was cancelled.
@@ -37,7 +38,24 @@ impl Error for ContextError {}
 #[derive(Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 
+// An error that is shared is not changed any more.
+impl UnwindSafe for Cause {}
+impl RefUnwindSafe for Cause {}
+
 impl Cause {
+    /// A cause of an error, or of a text.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::context::Cause;
+    /// let cause = Cause::new("x".parse::<u8>().unwrap_err());
+    /// assert!(cause.downcast_ref::<std::num::ParseIntError>().is_some());
+    /// ```
+    #[must_use]
+    pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        error.into().into()
+    }
+
     /// The error as the type it was given as.
     #[must_use]
     pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
@@ -47,7 +65,8 @@ impl Cause {
 
 impl From<Box<dyn Error + Send + Sync>> for Cause {
     fn from(error: Box<dyn Error + Send + Sync>) -> Self {
-        Self(error.into())
+        // A cause that is passed on stays the same.
+        error.downcast::<Self>().map_or_else(|error| Self(error.into()), |cause| *cause)
     }
 }
 

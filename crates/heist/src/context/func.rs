@@ -2,11 +2,11 @@
 
 use super::node::Node;
 use crate::current;
-use crate::goroutine;
+use crate::goroutine::{self, Beginning};
 use crate::sched::Sched;
 use crate::sync::Mutex;
 use std::fmt;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 type Body = Box<dyn FnOnce() + Send>;
@@ -39,11 +39,12 @@ impl Func {
     /// Runs it on a goroutine of its own, unless it was stopped.
     pub(super) fn start(&self) {
         let Some(body) = self.take() else { return };
-        // A runtime that has shut down runs nothing any more.
         match &self.home {
+            // A runtime that has shut down runs nothing any more: the body is dropped.
             Some(home) => {
+                let site = Location::caller();
                 // SAFETY: everything is `'static`.
-                drop(unsafe { goroutine::spawn_on(home, body, Location::caller(), None) });
+                drop(unsafe { goroutine::spawn_on(home, body, site, Beginning::Anywhere) });
             }
             None if current::goroutine().is_some() => drop(goroutine::try_go(body)),
             None => drop(std::thread::spawn(body)),
@@ -58,6 +59,10 @@ pub struct ContextFunc {
     /// Where it is registered.
     place: Option<(Arc<Node>, u64)>,
 }
+
+// The function runs on a goroutine or thread of its own, or never.
+impl UnwindSafe for ContextFunc {}
+impl RefUnwindSafe for ContextFunc {}
 
 impl ContextFunc {
     pub(super) fn new(node: Option<Arc<Node>>, body: Body) -> Self {

@@ -32,6 +32,7 @@
 //! # });
 //! ```
 
+mod deadlines;
 mod error;
 mod func;
 mod node;
@@ -46,6 +47,7 @@ use node::Node;
 use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use value::Values;
@@ -77,6 +79,10 @@ pub struct Context {
     values: Option<Arc<Values>>,
 }
 
+// Its own state changes under a lock and by steps that do not panic; its values are not changed at all.
+impl UnwindSafe for Context {}
+impl RefUnwindSafe for Context {}
+
 impl Context {
     /// A context below this one that can be cancelled by itself.
     ///
@@ -103,7 +109,8 @@ impl Context {
 
     /// A context below this one that is cancelled at `deadline` at the latest.
     ///
-    /// On a plain thread outside a runtime this takes a thread that waits for the deadline.
+    /// The runtime of the calling goroutine sees to it. On a plain thread, and after that runtime has
+    /// ended, one thread does, for all contexts of that kind; it is there as long as there are any.
     ///
     /// # Examples
     /// ```
@@ -233,7 +240,9 @@ impl Context {
     /// [`ContextFunc::stop`] prevents it. Dropping what is returned changes nothing.
     ///
     /// The goroutine is of the runtime of whoever calls this, or else of whoever cancels; if neither
-    /// is in a runtime, `f` runs on a thread of its own.
+    /// is in a runtime, `f` runs on a thread of its own. If the runtime of whoever calls this has shut down
+    /// when the context is cancelled, `f` never runs: it is dropped, as everything else that was left to
+    /// that runtime.
     ///
     /// # Examples
     /// ```
@@ -257,7 +266,8 @@ impl Context {
     }
 
     /// A channel that is closed when this context is cancelled: for a `select`, or to wait for. No
-    /// message ever comes out of it. The channel belongs to the context; do not close it.
+    /// message ever comes out of it. It belongs to the context: [`Receiver::close`] does nothing to it.
+    /// When the last share of the context and its [`Canceller`] is gone, it is closed as well.
     ///
     /// # Examples
     /// ```
@@ -296,6 +306,21 @@ impl Context {
     #[doc(alias = "Err")]
     pub fn err(&self) -> Option<ContextError> {
         self.node.as_ref()?.err()
+    }
+
+    /// Whether this context was cancelled, by hand or by its deadline.
+    ///
+    /// # Examples
+    /// ```
+    /// let (ctx, canceller) = heist::context::background().with_cancel();
+    /// assert!(!ctx.is_cancelled());
+    /// canceller.cancel();
+    /// assert!(ctx.is_cancelled());
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.err().is_some()
     }
 
     /// Why this context was cancelled: what was given as the cause, or else the same as
@@ -350,6 +375,10 @@ impl fmt::Debug for Context {
 pub struct Canceller {
     node: Arc<Node>,
 }
+
+// As for the context.
+impl UnwindSafe for Canceller {}
+impl RefUnwindSafe for Canceller {}
 
 impl Canceller {
     /// Cancels the context and everything below it.

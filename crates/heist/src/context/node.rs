@@ -15,12 +15,12 @@
 //!
 //! GO: context.go cancelCtx, propagateCancel, timerCtx.
 
+use super::deadlines::{self, Ticket};
 use super::error::{Cause, ContextError};
 use super::func::Func;
 use crate::chan::{self, Receiver, Sender};
-use crate::current;
 use crate::sync::Mutex;
-use crate::time::{AfterFunc, after_func};
+use crate::time::{AfterFunc, try_after_func};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -47,7 +47,58 @@ struct State {
     n_children: u64,
     /// Made when somebody asks for it.
     done: Option<(Sender<Infallible>, Receiver<Infallible>)>,
-    timer: Option<AfterFunc>,
+    timer: Option<Timer>,
+}
+
+/// Who sees to the deadline.
+enum Timer {
+    /// The runtime on which it was set.
+    Runtime(AfterFunc),
+    /// The thread for those that have none, or none any more.
+    Thread(Ticket),
+}
+
+impl Timer {
+    fn stop(self) {
+        match self {
+            Self::Runtime(timer) => {
+                // False if it is what ended the node.
+                timer.stop();
+            }
+            Self::Thread(ticket) => ticket.cancel(),
+        }
+    }
+}
+
+/// The end of a node by its deadline.
+pub(super) struct Expiry {
+    node: Weak<Node>,
+    cause: Option<Cause>,
+}
+
+impl Expiry {
+    pub(super) fn expire(self) {
+        if let Some(node) = self.node.upgrade() {
+            Node::cancel(&node, ContextError::DeadlineExceeded, self.cause);
+        }
+    }
+}
+
+/// An expiry that a runtime keeps. If that ends before the deadline comes, the thread takes over.
+struct OnRuntime {
+    deadline: Instant,
+    expiry: Option<Expiry>,
+}
+
+impl Drop for OnRuntime {
+    fn drop(&mut self) {
+        if let Some(expiry) = self.expiry.take()
+            && let Some(node) = expiry.node.upgrade()
+            && node.ended.get().is_none()
+        {
+            node.set_timer(Timer::Thread(deadlines::keep(self.deadline, expiry)));
+        }
+    }
 }
 
 pub(super) struct Node {
@@ -100,33 +151,37 @@ impl Node {
 
     /// Cancels the node at `deadline`.
     fn watch(node: &Arc<Self>, deadline: Instant, cause: Option<Cause>) {
-        let weak = Arc::downgrade(node);
-        let expire = move || {
-            if let Some(node) = weak.upgrade() {
-                Self::cancel(&node, ContextError::DeadlineExceeded, cause);
-            }
-        };
+        let expiry = Expiry { node: Arc::downgrade(node), cause };
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return expire();
+            return expiry.expire();
         }
-        if current::goroutine().is_none() {
-            let done = node.done();
-            // It ends with the context: the channel is closed when that is cancelled, or gone.
-            std::thread::spawn(move || {
-                if done.recv_deadline(deadline).is_err_and(|error| error.is_timeout()) {
-                    expire();
-                }
-            });
-            return;
+        let mut kept = OnRuntime { deadline, expiry: Some(expiry) };
+        let timer = try_after_func(left, move || {
+            if let Some(expiry) = kept.expiry.take() {
+                expiry.expire();
+            }
+        });
+        // Without a runtime what was kept is dropped, and the thread has it.
+        if let Some(timer) = timer {
+            node.set_timer(Timer::Runtime(timer));
         }
-        let timer = after_func(left, expire);
-        let mut state = node.state.lock_shielded();
-        if node.ended.get().is_none() {
-            state.timer = Some(timer);
+    }
+
+    /// Remembers who sees to the deadline, as long as somebody has to.
+    fn set_timer(&self, timer: Timer) {
+        let mut state = self.state.lock_shielded();
+        let spare = if self.ended.get().is_some() {
+            Some(timer)
+        } else if state.timer.is_some() && matches!(timer, Timer::Runtime(_)) {
+            // The runtime has ended meanwhile, and the thread has taken over.
+            Some(timer)
         } else {
-            drop(state);
-            timer.stop();
+            state.timer.replace(timer)
+        };
+        drop(state);
+        if let Some(spare) = spare {
+            spare.stop();
         }
     }
 
@@ -194,7 +249,6 @@ impl Node {
         let timer = state.timer.take();
         drop(state);
         if let Some(timer) = timer {
-            // False if it is what called this.
             timer.stop();
         }
         children
@@ -206,11 +260,20 @@ impl Node {
         }
     }
 
+    /// Leaves the tree, and gives the share of the parent away.
+    fn detach(&mut self) -> Option<Arc<Self>> {
+        if let Some(timer) = self.state.get_mut().timer.take() {
+            timer.stop();
+        }
+        self.leave_parent();
+        self.parent.take()
+    }
+
     pub(super) fn done(&self) -> Receiver<Infallible> {
         let mut state = self.state.lock_shielded();
         let ended = self.ended.get().is_some();
         let (_, receiver) = state.done.get_or_insert_with(|| {
-            let (sender, receiver) = chan::bounded(0);
+            let (sender, receiver) = chan::signal();
             if ended {
                 sender.close();
             }
@@ -251,9 +314,10 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if let Some(timer) = self.state.get_mut().timer.take() {
-            timer.stop();
+        // One after the other: a chain may be longer than a stack is deep.
+        let mut parent = self.detach();
+        while let Some(mut last) = parent.and_then(Arc::into_inner) {
+            parent = last.detach();
         }
-        self.leave_parent();
     }
 }

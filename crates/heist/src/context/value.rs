@@ -17,6 +17,19 @@ pub(super) struct Values<V: ?Sized = dyn Any + Send + Sync> {
     value: V,
 }
 
+impl<V: ?Sized> Drop for Values<V> {
+    fn drop(&mut self) {
+        // One after the other: a chain may be longer than a stack is deep. Who is not the last to share
+        // one leaves it, and all behind it, to the last.
+        let mut rest = self.rest.take();
+        while let Some(last) = rest.as_mut().and_then(Arc::get_mut) {
+            let next = last.rest.take();
+            // Drops that one, without what was behind it.
+            rest = next;
+        }
+    }
+}
+
 impl Values {
     pub(super) fn with<K: Key>(rest: Option<Arc<Self>>, value: K::Value) -> Arc<Self> {
         Arc::new(Values { rest, key: TypeId::of::<K>(), value })

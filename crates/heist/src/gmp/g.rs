@@ -148,6 +148,8 @@ pub(crate) const HOG: u32 = 64;
 /// It blocked without announcing it, or is of a kind that does: a hint. Its P is given away before it goes
 /// on, see `sched::syscall`.
 pub(crate) const BLOCKS: u32 = 1024;
+/// A plain thread does nothing but wait for its end.
+pub(crate) const AWAITED: u32 = 2048;
 /// It waits in a destructor while it unwinds: a second unwinding would end the process, so this
 /// wait cannot be cancelled.
 pub(crate) const UNCANCELLABLE: u32 = 4;

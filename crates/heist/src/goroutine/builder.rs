@@ -6,8 +6,9 @@ use super::payload::{Code, Staged};
 use crate::coro::stack;
 use crate::current;
 use crate::gmp::M;
-use crate::gmp::g::Extras;
+use crate::gmp::g::{self, Extras};
 use crate::sched::Sched;
+use crate::sched::cancel::{self, Why};
 use crate::sched::spawn::{self, Recipe, Refused};
 use heist_core::status::Ticket;
 use std::error::Error;
@@ -63,9 +64,14 @@ impl From<Refused> for SpawnError {
     }
 }
 
+/// A spawn that has no way to answer with an error. While the runtime shuts down that is the end of the caller,
+/// and no reason to panic.
 #[cold]
 #[track_caller]
-pub(super) fn cannot_spawn(what: &str, error: SpawnError) -> ! {
+pub(crate) fn cannot_spawn(what: &str, error: SpawnError) -> ! {
+    if error == SpawnError::ShutDown && !std::thread::panicking() && cancel::will_be() {
+        cancel::unwind(Why::Cancelled);
+    }
     panic!("heist::{what}: {error}")
 }
 
@@ -194,7 +200,7 @@ where
     T: Send + 'static,
 {
     let staged = Staged::new(f);
-    let recipe = Recipe { vtable: &Code::<F, T>::VTABLE, site, extras: share(&extras) };
+    let recipe = Recipe { vtable: &Code::<F, T>::VTABLE, site, extras: share(&extras), flags: 0 };
     let Some(rt) = current::enter() else {
         staged.discard();
         unshare(recipe.extras);
@@ -225,7 +231,7 @@ where
     F: FnOnce() + Send + 'static,
 {
     let staged = Staged::new(f);
-    let recipe = Recipe { vtable: &Code::<F, ()>::VTABLE, site, extras: null() };
+    let recipe = Recipe { vtable: &Code::<F, ()>::VTABLE, site, extras: null(), flags: 0 };
     let Some(rt) = current::enter() else {
         staged.discard();
         return Err(SpawnError::NoRuntime);
@@ -244,8 +250,18 @@ where
     }
 }
 
-/// Spawns on a given runtime from any thread; bound to `m`, if a plain thread gives it. The closure
-/// and the result need not be `'static`.
+/// How a goroutine begins that is not spawned by another one of its runtime.
+#[derive(Clone, Copy)]
+pub(crate) enum Beginning<'a> {
+    /// Wherever it is found.
+    Anywhere,
+    /// The same, and the calling plain thread does nothing but wait for its end.
+    Awaited,
+    /// On this M, which is the calling plain thread, for as long as it lives.
+    On(&'a M),
+}
+
+/// Spawns on a given runtime from any thread. The closure and the result need not be `'static`.
 ///
 /// # Safety
 /// What `f` and `T` borrow outlives the goroutine.
@@ -253,14 +269,19 @@ pub(crate) unsafe fn spawn_on<F, T>(
     sched: &Sched,
     f: F,
     site: &'static Location<'static>,
-    m: Option<&M>,
+    beginning: Beginning<'_>,
 ) -> Result<JoinHandle<T>, SpawnError>
 where
     F: FnOnce() -> T + Send,
     T: Send,
 {
     let staged = Staged::new(f);
-    let recipe = Recipe { vtable: &Code::<F, T>::VTABLE, site, extras: null() };
+    let (m, flags) = match beginning {
+        Beginning::Anywhere => (None, 0),
+        Beginning::Awaited => (None, g::AWAITED),
+        Beginning::On(m) => (Some(m), g::AWAITED),
+    };
+    let recipe = Recipe { vtable: &Code::<F, T>::VTABLE, site, extras: null(), flags };
     let rt = current::enter();
     // SAFETY: the record is new, and `staged` is used once: here, or by `discard` if this fails.
     let write = |place: *mut u8| unsafe { staged.write(place) };

@@ -15,6 +15,7 @@ use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -31,6 +32,10 @@ pub struct JoinHandle<T> {
 unsafe impl<T: Send> Send for JoinHandle<T> {}
 // SAFETY: by reference the handle only asks about the goroutine or cancels it.
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
+
+// As std's: nothing of the result can be seen through it that a panic could have left half changed.
+impl<T> UnwindSafe for JoinHandle<T> {}
+impl<T> RefUnwindSafe for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
     /// # Safety
@@ -127,7 +132,7 @@ impl<T> JoinHandle<T> {
             }
             Outcome::Panicked => {
                 // SAFETY: the payload holds the box, which only this handle takes, once.
-                Kind::Panicked(unsafe { g.payload.as_ptr::<Box<dyn Any + Send>>().read() })
+                Kind::Panicked(Payload(unsafe { g.payload.as_ptr::<Box<dyn Any + Send>>().read() }))
             }
             Outcome::Cancelled => Kind::Cancelled,
             Outcome::Exited => Kind::Exited,
@@ -268,13 +273,44 @@ impl<T> fmt::Debug for JoinHandle<T> {
 }
 
 /// Why a goroutine has no result.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// let outcome = |error: heist::JoinError| match error {
+///     error if error.is_cancelled() => "was cancelled".to_owned(),
+///     error if error.is_exited() => "ended itself".to_owned(),
+///     error if error.is_stack_overflow() => "recursed too deep".to_owned(),
+///     error => format!("panicked: {}", error.panic_message().unwrap_or("without a text")),
+/// };
+/// let panics = heist::go(|| -> u32 { panic!("no luck") });
+/// assert_eq!(outcome(panics.join().unwrap_err()), "panicked: no luck");
+/// let exits = heist::go(|| -> u32 { heist::exit_current() });
+/// assert_eq!(outcome(exits.join().unwrap_err()), "ended itself");
+/// let waits = heist::go(|| heist::chan::never::<u32>().recv());
+/// waits.cancel();
+/// assert_eq!(outcome(waits.join().unwrap_err()), "was cancelled");
+/// # });
+/// ```
 pub struct JoinError {
     id: GoroutineId,
     kind: Kind,
 }
 
+/// What a goroutine panicked with.
+struct Payload(Box<dyn Any + Send>);
+
+// SAFETY: by reference nothing is done with it but to look whether it is a text, and to read that; the types
+// of texts can be shared.
+unsafe impl Sync for Payload {}
+
+// The goroutine that made it has ended, and nobody else has seen it.
+impl UnwindSafe for Payload {}
+impl RefUnwindSafe for Payload {}
+
 enum Kind {
-    Panicked(Box<dyn Any + Send>),
+    Panicked(Payload),
     StackOverflow,
     Cancelled,
     Exited,
@@ -315,7 +351,7 @@ impl JoinError {
     #[must_use]
     pub fn panic_message(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Panicked(payload) => crate::panic_report::text(&**payload),
+            Kind::Panicked(payload) => crate::panic_report::text(&*payload.0),
             _ => None,
         }
     }
@@ -324,9 +360,26 @@ impl JoinError {
     ///
     /// # Errors
     /// The error itself, if it is no panic.
+    ///
+    /// # Examples
+    /// A panic goes on in whoever joins:
+    /// ```
+    /// fn join_or_panic<T>(handle: heist::JoinHandle<T>) -> T {
+    ///     handle.join().unwrap_or_else(|error| match error.into_panic() {
+    ///         Ok(payload) => std::panic::resume_unwind(payload),
+    ///         Err(error) => panic!("{error}"),
+    ///     })
+    /// }
+    ///
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let passed_on = heist::go(|| join_or_panic(heist::go(|| panic!("no luck"))));
+    /// assert_eq!(passed_on.join().unwrap_err().panic_message(), Some("no luck"));
+    /// # });
+    /// ```
     pub fn into_panic(self) -> Result<Box<dyn Any + Send>, Self> {
         match self.kind {
-            Kind::Panicked(payload) => Ok(payload),
+            Kind::Panicked(payload) => Ok(payload.0),
             kind => Err(Self { id: self.id, kind }),
         }
     }
@@ -337,7 +390,7 @@ impl fmt::Display for JoinError {
         let id = self.id;
         match &self.kind {
             Kind::Panicked(payload) => {
-                let message = crate::panic_report::message(&**payload);
+                let message = crate::panic_report::message(&*payload.0);
                 write!(f, "goroutine {id} panicked: {message}")
             }
             Kind::StackOverflow => write!(f, "goroutine {id} overflowed its stack"),

@@ -23,7 +23,7 @@ pub use os_thread::{OsThreadGuard, lock_os_thread};
 
 pub use crate::snapshot::Group;
 
-pub(crate) use builder::{spawn_later, spawn_on};
+pub(crate) use builder::{Beginning, cannot_spawn, spawn_later, spawn_on};
 
 use crate::current;
 use crate::sched::{cancel, park};
@@ -54,8 +54,9 @@ impl fmt::Display for GoroutineId {
 /// until it runs. Dropping the handle lets the goroutine run on by itself.
 ///
 /// # Panics
-/// Outside a runtime, while the runtime shuts down, or if there is no memory. [`try_go`] returns
-/// these as errors.
+/// Outside a runtime, or if there is no memory. [`try_go`] returns these as errors. While the runtime shuts
+/// down it ends the caller, which is cancelled already; in a destructor that runs for that reason it spawns a
+/// goroutine that is cancelled before it begins.
 ///
 /// # Examples
 /// ```
@@ -84,7 +85,8 @@ where
 ///
 /// # Errors
 /// Outside a runtime, while the runtime shuts down, or if there is no memory. The closure is
-/// dropped.
+/// dropped. In a destructor that runs because the runtime shuts down the goroutine is spawned, and cancelled
+/// before it begins.
 ///
 /// # Examples
 /// ```

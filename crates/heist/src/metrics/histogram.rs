@@ -67,6 +67,18 @@ impl Histogram {
     ///
     /// # Panics
     /// If `share` is not between 0 and 1.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().procs(2).build() }.unwrap();
+    /// let pauses = "/sched/pauses/total/other:seconds";
+    /// assert_eq!(rt.metrics().histogram(pauses).unwrap().quantile(0.5), None);
+    /// rt.set_procs(1);
+    /// let metrics = rt.metrics();
+    /// let pauses = metrics.histogram(pauses).unwrap();
+    /// let (median, longest) = (pauses.quantile(0.5).unwrap(), pauses.quantile(1.0).unwrap());
+    /// assert!(0.0 < median && median <= longest);
+    /// ```
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<f64> {
         assert!((0.0..=1.0).contains(&share), "a share is between 0 and 1");

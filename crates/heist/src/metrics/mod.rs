@@ -71,7 +71,8 @@ pub struct Metric {
     pub value: u64,
 }
 
-/// All metrics of a runtime, read at one moment, sorted by name.
+/// All metrics of a runtime, sorted by name. Reading them stops nobody, so the numbers are of slightly
+/// different moments.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     list: Vec<Metric>,
@@ -375,6 +376,19 @@ impl Metrics {
     }
 
     /// A histogram by its full name.
+    ///
+    /// # Examples
+    /// How long goroutines that could have run had to wait for a processor:
+    /// ```
+    /// # use std::time::Duration;
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| heist::scope(|s| (0..1000).for_each(|_| drop(s.go(|| ())))));
+    /// let metrics = rt.metrics();
+    /// let waits = metrics.histogram("/sched/latencies:seconds").unwrap();
+    /// let p99 = waits.quantile(0.99).expect("one in eight is measured");
+    /// println!("99 of 100 waited for at most {:?}", Duration::from_secs_f64(p99));
+    /// # assert!(waits.count() > 0 && p99 < 60.0);
+    /// ```
     #[must_use]
     pub fn histogram(&self, name: &str) -> Option<&Histogram> {
         self.histograms.iter().find(|histogram| histogram.description.name == name)

@@ -8,6 +8,7 @@ use crate::current::{self, InRuntime};
 use crate::gmp::G;
 use crate::gmp::g::{self, Woken};
 use crate::sched::park;
+use crate::sched::{Phase, Sched};
 use crate::sys::membarrier::heavy_fence;
 use std::ptr::NonNull;
 
@@ -22,6 +23,8 @@ pub(crate) enum Why {
 #[derive(Debug)]
 pub(crate) struct Ending {
     why: Why,
+    /// Whose end it is, and in which runtime.
+    whose: Option<(u64, *const Sched)>,
     /// Whether dropping it starts the unwinding again.
     armed: bool,
 }
@@ -34,9 +37,13 @@ impl Ending {
     }
 }
 
+// SAFETY: the pointer is compared, never followed.
+unsafe impl Send for Ending {}
+
 impl Drop for Ending {
     fn drop(&mut self) {
-        if self.armed && !std::thread::panicking() {
+        // Whoever was handed it, as the result of a catch, is not the one that ends.
+        if self.armed && !std::thread::panicking() && self.whose == who_runs() {
             begin(self.why);
         }
     }
@@ -44,7 +51,11 @@ impl Drop for Ending {
 
 fn begin(why: Why) -> ! {
     // ALLOC: in user code, on the goroutine that ends.
-    std::panic::resume_unwind(Box::new(Ending { why, armed: true }))
+    std::panic::resume_unwind(Box::new(Ending { why, whose: who_runs(), armed: true }))
+}
+
+fn who_runs() -> Option<(u64, *const Sched)> {
+    current::goroutine().map(|gp| (gp.id.get(), gp.sched.get()))
 }
 
 /// Unwinds the calling goroutine to its end, in user code.
@@ -53,6 +64,14 @@ pub(crate) fn unwind(why: Why) -> ! {
         gp.set_flag(g::EXITING);
     }
     begin(why)
+}
+
+/// Whether the calling goroutine was cancelled, or will be because its runtime shuts down.
+pub(crate) fn will_be() -> bool {
+    current::goroutine().is_some_and(|gp| {
+        // SAFETY: the calling goroutine's runtime outlives it.
+        gp.is_cancelled() || unsafe { &*gp.sched.get() }.phase() != Phase::Running
+    })
 }
 
 /// Ends the calling goroutine if somebody cancelled it, or if it is ending already and caught

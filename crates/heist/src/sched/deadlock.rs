@@ -35,10 +35,7 @@ impl Sched {
     }
 
     fn is_dead(&self) -> bool {
-        // ORDERING: Acquire pairs with `Runner::new`: a goroutine that is alive because of it is
-        // seen too.
-        let runners = self.runners.load(Ordering::Acquire);
-        if !self.config.deadlock_detection || runners == 0 || self.poll.has_waiters() {
+        if !self.config.deadlock_detection || self.poll.has_waiters() {
             return false;
         }
         // Not those that are still being made: each would excuse a thread that is not ours.
@@ -46,26 +43,30 @@ impl Sched {
             let locked = self.lock.lock();
             locked.n_ms - locked.n_starting
         };
-        let threads = thread::count();
-        let ours = n_ms + SYSTEM_THREADS + runners + notify::idle_readers();
-        if !policy::nobody_else(threads, ours) {
-            return false;
-        }
         if self.earliest_timer() != NEVER || self.idle.count_all() != self.procs() {
             return false;
         }
         let mut n_waiting = 0;
         let mut n_other = 0;
+        // A thread that waits for a goroutine is asleep as long as that one waits. When it has ended, the
+        // thread may not have run yet, but it will, and may do anything.
+        let mut runners = self.stayers.load(Ordering::Relaxed);
         pool::for_each(|gp| {
             if self.is_mine(gp) && !gp.has_flag(g::UNBORN) {
                 if gp.status.get() == Status::Waiting {
                     n_waiting += 1;
+                    runners += u32::from(gp.has_flag(g::AWAITED));
                 } else {
                     n_other += 1;
                 }
             }
         });
-        n_waiting != 0 && n_other == 0
+        if runners == 0 || n_waiting == 0 || n_other != 0 {
+            return false;
+        }
+        // Last: a thread that came meanwhile is seen.
+        let ours = n_ms + SYSTEM_THREADS + runners + notify::idle_readers();
+        policy::nobody_else(thread::count(), ours)
     }
 
     fn die(&self) -> ! {
@@ -86,20 +87,11 @@ impl Sched {
     }
 }
 
-/// A thread that waits in `Runtime::run`: it does nothing else until that returns.
-pub(crate) struct Runner<'a>(&'a Sched);
-
-impl<'a> Runner<'a> {
-    pub(crate) fn new(sched: &'a Sched) -> Self {
-        // ORDERING: Release: see `is_dead`. It is counted before its goroutine is.
-        sched.runners.fetch_add(1, Ordering::Release);
-        Self(sched)
-    }
-}
-
-impl Drop for Runner<'_> {
-    fn drop(&mut self) {
-        self.0.runners.fetch_sub(1, Ordering::Release);
+impl Sched {
+    /// The calling thread waits until no goroutine is left, and then ends the process.
+    pub(crate) fn stay_to_the_end(&self) {
+        self.stayers.fetch_add(1, Ordering::Relaxed);
+        self.wait_until_empty();
     }
 }
 

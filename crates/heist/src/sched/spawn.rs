@@ -24,6 +24,8 @@ pub(crate) struct Recipe {
     pub(crate) site: &'static Location<'static>,
     /// A share of an `Arc`, or null. The new goroutine owns it.
     pub(crate) extras: *const Extras,
+    /// Flags that it begins with, besides that of its class.
+    pub(crate) flags: u32,
 }
 
 /// Why a spawn failed, seen from the scheduler.
@@ -45,7 +47,8 @@ pub(crate) fn spawn(
 ) -> Result<NonNull<G>, Refused> {
     let m = rt.m();
     let sched = m.sched();
-    sched.may_spawn()?;
+    let flags = sched.may_spawn()? | recipe.flags;
+    let recipe = Recipe { flags, ..recipe };
     let pp = m.p();
     // SAFETY: in the runtime, so this M holds its P; the reference ends before the push below.
     let local = unsafe { pp.local() };
@@ -82,7 +85,8 @@ pub(crate) fn spawn_from_outside(
     write: impl FnOnce(*mut u8),
     m: Option<&M>,
 ) -> Result<NonNull<G>, Refused> {
-    let gp = sched.take_unborn()?;
+    let (gp, flags) = sched.take_unborn()?;
+    let recipe = Recipe { flags: flags | recipe.flags, ..recipe };
     let id = sched.reserve_ids(1);
     // SAFETY: the record is free, so nobody else uses it.
     unsafe { fill(gp, sched, recipe, id, 0, write) }.transition(DEAD, RUNNABLE);
@@ -116,7 +120,7 @@ pub(crate) fn spawn_later(
 ) -> Result<(NonNull<G>, Ticket), Refused> {
     let m = rt.m();
     let sched = m.sched();
-    let gp = sched.take_unborn()?;
+    let (gp, _) = sched.take_unborn()?;
     let parent = rt.goroutine().id.get();
     // SAFETY: the record is free, so nobody else uses it.
     let status = unsafe { fill(gp, sched, recipe, sched.reserve_ids(1), parent, write) };
@@ -157,7 +161,7 @@ unsafe fn fill<'a>(
     g.join.reset();
     // SAFETY: null, or a share that the caller hands over.
     let class = unsafe { recipe.extras.as_ref() }.map_or(0, |extras| extras.class);
-    g.flags.store(class as u16, Ordering::Relaxed);
+    g.flags.store((class | recipe.flags) as u16, Ordering::Relaxed);
     g.outcome.set(Outcome::None);
     g.set_started(false);
     g.id.set(id);
@@ -172,26 +176,36 @@ unsafe fn fill<'a>(
 }
 
 impl Sched {
+    /// The flags with which a goroutine that is spawned now begins.
     #[inline]
-    fn may_spawn(&self) -> Result<(), Refused> {
-        if self.phase() != Phase::Running {
-            return Err(Refused::Closing);
-        }
+    fn may_spawn(&self) -> Result<u32, Refused> {
+        let flags = if self.phase() == Phase::Running { 0 } else { self.may_spawn_to_the_end()? };
         if self.n_stackless.load(Ordering::Relaxed) != 0 {
             return Err(Refused::NoMemory);
         }
-        Ok(())
+        Ok(flags)
     }
 
-    /// A free record for a goroutine that is counted as unborn.
+    /// While a runtime closes, destructors run, and those that spawn must not panic: that would end the
+    /// process. What they spawn is cancelled before it begins.
+    #[cold]
+    fn may_spawn_to_the_end(&self) -> Result<u32, Refused> {
+        let unwinds = self.phase() == Phase::Closing && std::thread::panicking();
+        if unwinds { Ok(g::CANCELLED) } else { Err(Refused::Closing) }
+    }
+
+    /// A free record for a goroutine that is counted as unborn, and the flags with which it begins.
     ///
     /// It is counted first: a runtime that closes meanwhile either sees the count and waits for the
     /// goroutine, or is seen to be closing. Nothing else keeps it from closing under a thread of others.
-    fn take_unborn(&self) -> Result<NonNull<G>, Refused> {
+    fn take_unborn(&self) -> Result<(NonNull<G>, u32), Refused> {
         self.unborn.fetch_add(1, Ordering::Relaxed);
         // ORDERING: pairs with the closer, which sets the phase, fences and adds the counts up.
         heist_core::sync::fence(Ordering::SeqCst);
-        let taken = self.may_spawn().and_then(|()| pool::take_one().map_err(|_| Refused::NoMemory));
+        let taken = self.may_spawn().and_then(|flags| match pool::take_one() {
+            Ok(gp) => Ok((gp, flags)),
+            Err(_) => Err(Refused::NoMemory),
+        });
         if taken.is_err() {
             self.unborn.fetch_sub(1, Ordering::Relaxed);
             self.after_finish();

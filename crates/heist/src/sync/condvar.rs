@@ -22,13 +22,13 @@ use super::wait_list::{self, Caller, ChosenList, Ended, Entry, Shield, Wait, Wai
 use crate::current;
 use crate::gmp::g::WaitReason;
 use crate::sys::lock::Lock;
-use crate::time::deadline_after;
+use crate::time::{deadline_after, deadline_at};
 use heist_core::list::DoubleList;
 use heist_core::lock_rank::Rank;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Lets whoever holds a [`Mutex`](super::Mutex) wait until somebody else says that things have
 /// changed.
@@ -140,11 +140,62 @@ impl Condvar {
     /// hold.
     pub fn wait_timeout_while<'a, T: ?Sized>(
         &self,
-        mut guard: MutexGuard<'a, T>,
+        guard: MutexGuard<'a, T>,
         timeout: Duration,
+        condition: impl FnMut(&mut T) -> bool,
+    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
+        self.wait_while_until_ns(guard, deadline_after(timeout), condition)
+    }
+
+    /// As [`wait`](Self::wait), at most until then.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::sync::{Condvar, Mutex};
+    /// use std::time::{Duration, Instant};
+    /// let (mutex, condvar) = (Mutex::new(()), Condvar::new());
+    /// let soon = Instant::now() + Duration::from_millis(1);
+    /// let (_guard, timed_out) = condvar.wait_until(mutex.lock(), soon);
+    /// assert!(timed_out.timed_out() && Instant::now() >= soon);
+    /// ```
+    pub fn wait_until<'a, T: ?Sized>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        deadline: Instant,
+    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
+        self.wait_for(guard, Wait::new(WaitReason::Cond).until(deadline_at(deadline)))
+    }
+
+    /// As [`wait_while`](Self::wait_while), at most until then. If it timed out the condition may still
+    /// hold.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::sync::{Condvar, Mutex};
+    /// use std::time::{Duration, Instant};
+    /// let (count, changed) = (Mutex::new(3), Condvar::new());
+    /// let soon = Instant::now() + Duration::from_millis(1);
+    /// let (count, result) = changed.wait_while_until(count.lock(), |count| *count > 2, soon);
+    /// assert!(result.timed_out() && *count == 3);
+    /// let (_, result) = changed.wait_while_until(count, |count| *count > 3, soon);
+    /// assert!(!result.timed_out());
+    /// ```
+    pub fn wait_while_until<'a, T: ?Sized>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        condition: impl FnMut(&mut T) -> bool,
+        deadline: Instant,
+    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
+        self.wait_while_until_ns(guard, deadline_at(deadline), condition)
+    }
+
+    fn wait_while_until_ns<'a, T: ?Sized>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        deadline_ns: u64,
         mut condition: impl FnMut(&mut T) -> bool,
     ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
-        let wait = Wait::new(WaitReason::Cond).until(deadline_after(timeout));
+        let wait = Wait::new(WaitReason::Cond).until(deadline_ns);
         while condition(&mut guard) {
             let (again, result) = self.wait_for(guard, wait);
             guard = again;

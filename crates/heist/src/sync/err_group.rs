@@ -1,11 +1,13 @@
 //! Goroutines that work on parts of one task.
 
 use super::{Mutex, OwnedSemaphorePermit, Semaphore, WaitGroup};
-use crate::context::{Canceller, Context};
+use crate::context::{Canceller, Cause, Context};
 use crate::current;
 use crate::gmp::g;
 use crate::goroutine;
+use std::error::Error;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,19 +45,34 @@ struct Inner<E> {
     running: WaitGroup,
     failed: Mutex<Option<E>>,
     panicked: AtomicBool,
-    canceller: Option<Canceller>,
-    slots: Option<Arc<Semaphore>>,
+    context: Option<OfContext<E>>,
+    /// As many permits as goroutines may run at a time; None without a limit.
+    slots: Mutex<Option<Arc<Semaphore>>>,
 }
 
-impl<E: fmt::Display + Send + 'static> ErrGroup<E> {
+/// What belongs to the context of a group.
+struct OfContext<E> {
+    canceller: Canceller,
+    /// What an error looks like as a cause.
+    cause_of: fn(&E) -> Cause,
+}
+
+// As for a `Mutex`.
+impl<E> UnwindSafe for ErrGroup<E> {}
+impl<E> RefUnwindSafe for ErrGroup<E> {}
+
+impl<E: Send + 'static> ErrGroup<E> {
     /// A group without a context and without a limit.
     #[must_use]
     pub fn new() -> Self {
-        Self::build(None, None)
+        Self::build(None)
     }
 
-    /// A group, and a context below `parent` that is cancelled by the first error, which becomes its
+    /// A group, and a context below `parent` that is cancelled by the first error, whose text becomes its
     /// cause, by a panic, or when [`wait`](Self::wait) returns.
+    ///
+    /// The error itself is given to who waits. [`with_context_cause`](Self::with_context_cause) gives it to
+    /// both, if it can be cloned.
     ///
     /// # Examples
     /// ```
@@ -69,15 +86,43 @@ impl<E: fmt::Display + Send + 'static> ErrGroup<E> {
     /// # });
     /// ```
     #[doc(alias = "WithContext")]
-    pub fn with_context(parent: &Context) -> (Self, Context) {
-        let (context, canceller) = parent.with_cancel();
-        (Self::build(Some(canceller), None), context)
+    pub fn with_context(parent: &Context) -> (Self, Context)
+    where
+        E: fmt::Display,
+    {
+        Self::below(parent, |error| Cause::new(error.to_string()))
     }
 
-    /// The same group with at most `n` goroutines at a time.
+    /// As [`with_context`](Self::with_context), but the cause is a clone of the first error.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// use std::num::ParseIntError;
+    /// let background = heist::context::background();
+    /// let (group, ctx) = heist::sync::ErrGroup::with_context_cause(&background);
+    /// group.go(|| "x".parse::<u8>().map(drop));
+    /// assert!(group.wait().is_err());
+    /// assert!(ctx.cause().unwrap().downcast_ref::<ParseIntError>().is_some());
+    /// # });
+    /// ```
+    pub fn with_context_cause(parent: &Context) -> (Self, Context)
+    where
+        E: Clone + Into<Box<dyn Error + Send + Sync>>,
+    {
+        Self::below(parent, |error| Cause::new(error.clone()))
+    }
+
+    fn below(parent: &Context, cause_of: fn(&E) -> Cause) -> (Self, Context) {
+        let (context, canceller) = parent.with_cancel();
+        (Self::build(Some(OfContext { canceller, cause_of })), context)
+    }
+
+    /// The same group with at most `n` goroutines at a time. The limit holds for its clones as well.
     ///
     /// # Panics
-    /// If the group is in use already.
+    /// If goroutines of the group run.
     ///
     /// # Examples
     /// ```
@@ -96,19 +141,19 @@ impl<E: fmt::Display + Send + 'static> ErrGroup<E> {
     #[must_use]
     #[doc(alias = "SetLimit")]
     pub fn limit(self, n: usize) -> Self {
-        match Arc::into_inner(self.inner) {
-            Some(inner) => Self::build(inner.canceller, Some(n)),
-            None => panic!("errgroup: limit of a group that is in use"),
-        }
+        // A group that runs has promised another limit to those that run.
+        assert!(!self.inner.running.is_awaited(), "errgroup: limit of a group that is in use");
+        *self.inner.slots.lock_shielded() = Some(Arc::new(Semaphore::new(n)));
+        self
     }
 
-    fn build(canceller: Option<Canceller>, limit: Option<usize>) -> Self {
+    fn build(context: Option<OfContext<E>>) -> Self {
         let inner = Inner {
             running: WaitGroup::new(),
             failed: Mutex::new(None),
             panicked: AtomicBool::new(false),
-            canceller,
-            slots: limit.map(|n| Arc::new(Semaphore::new(n))),
+            context,
+            slots: Mutex::new(None),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -120,7 +165,7 @@ impl<E: fmt::Display + Send + 'static> ErrGroup<E> {
     #[doc(alias = "Go")]
     #[track_caller]
     pub fn go(&self, f: impl FnOnce() -> Result<(), E> + Send + 'static) {
-        let slot = self.inner.slots.as_ref().map(|slots| slots.acquire_owned(1));
+        let slot = self.slots().map(|slots| slots.acquire_owned(1));
         self.spawn(slot, f);
     }
 
@@ -145,7 +190,7 @@ impl<E: fmt::Display + Send + 'static> ErrGroup<E> {
     #[doc(alias = "TryGo")]
     #[track_caller]
     pub fn try_go(&self, f: impl FnOnce() -> Result<(), E> + Send + 'static) -> bool {
-        let slot = match &self.inner.slots {
+        let slot = match self.slots() {
             None => None,
             Some(slots) => match slots.try_acquire_owned(1) {
                 None => return false,
@@ -154,6 +199,10 @@ impl<E: fmt::Display + Send + 'static> ErrGroup<E> {
         };
         self.spawn(slot, f);
         true
+    }
+
+    fn slots(&self) -> Option<Arc<Semaphore>> {
+        self.inner.slots.lock_shielded().clone()
     }
 
     #[track_caller]
@@ -204,23 +253,21 @@ impl<E: fmt::Display + Send + 'static> ErrGroup<E> {
 
 impl<E> Inner<E> {
     fn cancel(&self) {
-        if let Some(canceller) = &self.canceller {
-            canceller.cancel();
+        if let Some(context) = &self.context {
+            context.canceller.cancel();
         }
     }
-}
 
-impl<E: fmt::Display> Inner<E> {
     fn fail(&self, error: E) {
-        let text = self.canceller.as_ref().map(|_| error.to_string());
+        let cause = self.context.as_ref().map(|context| (context.cause_of)(&error));
         let mut failed = self.failed.lock_shielded();
         if failed.is_some() {
             return;
         }
         *failed = Some(error);
         drop(failed);
-        if let (Some(canceller), Some(text)) = (&self.canceller, text) {
-            canceller.cancel_with(text);
+        if let (Some(context), Some(cause)) = (&self.context, cause) {
+            context.canceller.cancel_with(cause);
         }
     }
 }
@@ -249,7 +296,7 @@ impl<E> Clone for ErrGroup<E> {
     }
 }
 
-impl<E: fmt::Display + Send + 'static> Default for ErrGroup<E> {
+impl<E: Send + 'static> Default for ErrGroup<E> {
     fn default() -> Self {
         Self::new()
     }

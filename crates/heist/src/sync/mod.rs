@@ -2,6 +2,35 @@
 //!
 //! Everything here can be used by goroutines, by plain threads, and by both at once: a goroutine
 //! that has to wait parks, a plain thread sleeps. Nothing is poisoned by a panic.
+//!
+//! | for | there is |
+//! |---|---|
+//! | one at a time | [`Mutex`], [`RwLock`] |
+//! | so many at a time | [`Semaphore`] |
+//! | until something is true | [`Condvar`] |
+//! | until all have ended | [`WaitGroup`], [`ErrGroup`], also [`scope`](crate::scope()) |
+//! | until all have come | [`Barrier`] |
+//! | once | [`Once`], [`OnceLock`], [`LazyLock`], [`once_fn`], [`once_value`] |
+//! | values to be used again | [`Pool`] |
+//!
+//! # Examples
+//! ```
+//! use heist::sync::{Mutex, WaitGroup};
+//!
+//! static TOTAL: Mutex<u32> = Mutex::new(0);
+//!
+//! # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+//! # rt.run(|| {
+//! let thread = std::thread::spawn(|| *TOTAL.lock() += 1);
+//! let group = WaitGroup::new();
+//! for i in 0..10 {
+//!     group.go(move || *TOTAL.lock() += i);
+//! }
+//! group.wait();
+//! heist::blocking(|| thread.join()).unwrap();
+//! assert_eq!(*TOTAL.lock(), 46);
+//! # });
+//! ```
 
 mod barrier;
 mod condvar;

@@ -7,6 +7,7 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
 /// Gives one goroutine or thread at a time the use of a value.
@@ -49,6 +50,12 @@ pub struct Mutex<T: ?Sized> {
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 // SAFETY: as for the data.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
+
+// What a panic left half changed can be seen here, as the documentation says, and std's bounds are meant to
+// make whoever catches a panic think of that. A goroutine's panic is caught in any case, without asking, and
+// the others go on with the value; so a bound would warn of nothing, and only forbid what is sound.
+impl<T: ?Sized> UnwindSafe for Mutex<T> {}
+impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
 
 impl<T> Mutex<T> {
     /// A free mutex around `value`.

@@ -10,6 +10,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A value that is written once.
@@ -39,6 +40,11 @@ pub struct OnceLock<T> {
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 // SAFETY: as for the value.
 unsafe impl<T: Send> Send for OnceLock<T> {}
+
+// A value is there or it is not: a panic while it is made leaves none. So it is as safe as the value is,
+// whole or by reference.
+impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
+impl<T: UnwindSafe + RefUnwindSafe> RefUnwindSafe for OnceLock<T> {}
 
 impl<T> OnceLock<T> {
     /// No value yet.
@@ -153,6 +159,21 @@ impl<T> From<T> for OnceLock<T> {
     }
 }
 
+/// With a clone of the value, if it is there.
+impl<T: Clone> Clone for OnceLock<T> {
+    fn clone(&self) -> Self {
+        self.get().map_or_else(Self::new, |value| Self::from(value.clone()))
+    }
+}
+
+impl<T: PartialEq> PartialEq for OnceLock<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl<T: Eq> Eq for OnceLock<T> {}
+
 impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_tuple("OnceLock");
@@ -167,8 +188,9 @@ impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
 /// A value that is made when it is first used.
 ///
 /// # Panics
-/// Using it panics if making it panicked, or was cancelled, for the first user: there is no second
-/// try.
+/// Using it panics if making it panicked for the first user. It does so too if the first user was cancelled
+/// or ended itself meanwhile: the function may consume what it captured, so it can be called only once.
+/// Where a second try is wanted, [`OnceLock::get_or_init`] takes another function each time.
 ///
 /// # Examples
 /// ```
@@ -185,6 +207,10 @@ pub struct LazyLock<T, F = fn() -> T> {
 // SAFETY: `make` is taken under the mutex of the cell, by one caller.
 unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
 
+// As for the cell; the function is used once, and not at all after a panic.
+impl<T: UnwindSafe, F: UnwindSafe> UnwindSafe for LazyLock<T, F> {}
+impl<T: UnwindSafe + RefUnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T, F> {}
+
 impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     /// A value that `make` will make.
     #[must_use]
@@ -195,13 +221,20 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     /// Makes the value now, if nobody has.
     ///
     /// # Panics
-    /// If making it panicked before.
+    /// If making it was begun before and not finished.
     #[inline]
     pub fn force(this: &Self) -> &T {
         this.cell.get_or_init(|| match this.make.take() {
             Some(make) => make(),
             None => panic!("sync: LazyLock: making the value failed before"),
         })
+    }
+}
+
+/// The value's own default, made when it is first used.
+impl<T: Default> Default for LazyLock<T> {
+    fn default() -> Self {
+        Self::new(T::default)
     }
 }
 

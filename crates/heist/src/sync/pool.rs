@@ -16,6 +16,7 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A pool of values that are dear to make and can be used again: buffers, encoders, connections.
@@ -48,6 +49,11 @@ pub struct Pool<T, F = fn() -> T> {
     shelves: OnceLock<Box<[CachePadded<Shelf<T>>]>>,
     make: F,
 }
+
+// Whoever takes a value out owns it, and a panic leaves none half put: the function that makes new ones is
+// all that can be seen half changed.
+impl<T, F: UnwindSafe> UnwindSafe for Pool<T, F> {}
+impl<T, F: RefUnwindSafe> RefUnwindSafe for Pool<T, F> {}
 
 struct Shelf<T> {
     private: Slot<T>,

@@ -2,12 +2,13 @@
 
 use super::raw_mutex::Locked;
 use super::raw_rw_lock::RawRwLock;
-use crate::time::deadline_after;
+use crate::time::{deadline_after, deadline_at};
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::time::Duration;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::{Duration, Instant};
 
 /// Gives the use of a value to any number of readers, or to one writer.
 ///
@@ -39,6 +40,10 @@ pub struct RwLock<T: ?Sized> {
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 // SAFETY: as for the data.
 unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
+
+// As for a `Mutex`.
+impl<T: ?Sized> UnwindSafe for RwLock<T> {}
+impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 
 impl<T> RwLock<T> {
     /// A free lock around `value`.
@@ -94,7 +99,27 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[must_use = "if the guard is not kept, the lock is released at once"]
     pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
-        let locked = self.raw.read(Some(deadline_after(timeout)));
+        self.read_until_ns(deadline_after(timeout))
+    }
+
+    /// Waits to read, at most until then.
+    ///
+    /// # Panics
+    /// As [`read`](Self::read).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Instant;
+    /// let lock = heist::sync::RwLock::new(1);
+    /// assert!(lock.try_read_until(Instant::now()).is_some());
+    /// ```
+    #[must_use = "if the guard is not kept, the lock is released at once"]
+    pub fn try_read_until(&self, deadline: Instant) -> Option<RwLockReadGuard<'_, T>> {
+        self.read_until_ns(deadline_at(deadline))
+    }
+
+    fn read_until_ns(&self, deadline_ns: u64) -> Option<RwLockReadGuard<'_, T>> {
+        let locked = self.raw.read(Some(deadline_ns));
         (locked == Locked::Yes).then(|| RwLockReadGuard { lock: self, _data: PhantomData })
     }
 
@@ -141,7 +166,25 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[must_use = "if the guard is not kept, the lock is released at once"]
     pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T>> {
-        let locked = self.raw.write(Some(deadline_after(timeout)));
+        self.write_until_ns(deadline_after(timeout))
+    }
+
+    /// Waits to write, at most until then; for the rest as [`try_write_for`](Self::try_write_for).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Instant;
+    /// let lock = heist::sync::RwLock::new(1);
+    /// let reader = lock.read();
+    /// assert!(lock.try_write_until(Instant::now()).is_none());
+    /// ```
+    #[must_use = "if the guard is not kept, the lock is released at once"]
+    pub fn try_write_until(&self, deadline: Instant) -> Option<RwLockWriteGuard<'_, T>> {
+        self.write_until_ns(deadline_at(deadline))
+    }
+
+    fn write_until_ns(&self, deadline_ns: u64) -> Option<RwLockWriteGuard<'_, T>> {
+        let locked = self.raw.write(Some(deadline_ns));
         (locked == Locked::Yes).then(|| RwLockWriteGuard { lock: self, _data: PhantomData })
     }
 
@@ -214,6 +257,12 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
     }
 }
 
+impl<T: ?Sized + fmt::Display> fmt::Display for RwLockReadGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
 /// The right to use the value of an [`RwLock`] alone. Dropping it leaves the lock.
 ///
 /// It may be held while its goroutine waits for something, and may be sent to another thread.
@@ -271,6 +320,12 @@ impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
 }
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockWriteGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for RwLockWriteGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }

@@ -18,14 +18,14 @@ use super::wait_list::{self, Caller, ChosenList, Ended, Entry, Shield, Wait, Wai
 use crate::current::{self, InRuntime};
 use crate::gmp::g::WaitReason;
 use crate::sys::lock::Lock;
-use crate::time::deadline_after;
+use crate::time::{deadline_after, deadline_at};
 use heist_core::list::DoubleList;
 use heist_core::lock_rank::Rank;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Somebody waits.
 const QUEUED: u64 = 1;
@@ -92,6 +92,7 @@ impl Semaphore {
 
     /// How many permits are free at this moment.
     #[must_use]
+    #[doc(alias = "available_permits")]
     pub fn available(&self) -> usize {
         (self.word.load(Ordering::Relaxed) / PERMIT) as usize
     }
@@ -152,6 +153,24 @@ impl Semaphore {
         taken.then(|| SemaphorePermit { semaphore: self, n })
     }
 
+    /// As [`acquire`](Self::acquire), waiting at most until then.
+    ///
+    /// # Panics
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Instant;
+    /// let semaphore = heist::sync::Semaphore::new(1);
+    /// let held = semaphore.acquire_deadline(1, Instant::now()).unwrap();
+    /// assert!(semaphore.acquire_deadline(1, Instant::now()).is_none());
+    /// ```
+    #[must_use = "permits that are not kept are given back at once"]
+    pub fn acquire_deadline(&self, n: usize, deadline: Instant) -> Option<SemaphorePermit<'_>> {
+        let taken = self.take(n, Some(deadline_at(deadline)));
+        taken.then(|| SemaphorePermit { semaphore: self, n })
+    }
+
     /// As [`acquire`](Self::acquire), with a permit that can be moved into a goroutine.
     ///
     /// # Panics
@@ -170,6 +189,34 @@ impl Semaphore {
     pub fn acquire_owned(self: &Arc<Self>, n: usize) -> OwnedSemaphorePermit {
         let _ = self.take(n, None);
         OwnedSemaphorePermit { semaphore: Arc::clone(self), n }
+    }
+
+    /// As [`acquire_timeout`](Self::acquire_timeout), with a permit that can be moved into a goroutine.
+    ///
+    /// # Panics
+    /// As [`acquire`](Self::acquire).
+    #[must_use = "permits that are not kept are given back at once"]
+    pub fn acquire_owned_timeout(
+        self: &Arc<Self>,
+        n: usize,
+        timeout: Duration,
+    ) -> Option<OwnedSemaphorePermit> {
+        let taken = self.take(n, Some(deadline_after(timeout)));
+        taken.then(|| OwnedSemaphorePermit { semaphore: Arc::clone(self), n })
+    }
+
+    /// As [`acquire_deadline`](Self::acquire_deadline), with a permit that can be moved into a goroutine.
+    ///
+    /// # Panics
+    /// As [`acquire`](Self::acquire).
+    #[must_use = "permits that are not kept are given back at once"]
+    pub fn acquire_owned_deadline(
+        self: &Arc<Self>,
+        n: usize,
+        deadline: Instant,
+    ) -> Option<OwnedSemaphorePermit> {
+        let taken = self.take(n, Some(deadline_at(deadline)));
+        taken.then(|| OwnedSemaphorePermit { semaphore: Arc::clone(self), n })
     }
 
     /// As [`try_acquire`](Self::try_acquire), with a permit that can be moved into a goroutine.
@@ -192,6 +239,7 @@ impl Semaphore {
     /// assert_eq!(semaphore.available(), 2);
     /// ```
     #[doc(alias = "Release")]
+    #[doc(alias = "add_permits")]
     pub fn release(&self, n: usize) {
         let more = |word: u64| {
             let free = (word / PERMIT).checked_add(n as u64)?;
@@ -345,6 +393,20 @@ impl OwnedSemaphorePermit {
     #[must_use]
     pub const fn n(&self) -> usize {
         self.n
+    }
+
+    /// Keeps them taken. [`Semaphore::release`] gives them back.
+    ///
+    /// # Examples
+    /// ```
+    /// let semaphore = std::sync::Arc::new(heist::sync::Semaphore::new(2));
+    /// semaphore.acquire_owned(2).forget();
+    /// assert_eq!(semaphore.available(), 0);
+    /// semaphore.release(2);
+    /// ```
+    pub fn forget(mut self) {
+        // None are left to give back, and the share of the semaphore is not leaked.
+        self.n = 0;
     }
 }
 

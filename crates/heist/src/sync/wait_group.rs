@@ -149,6 +149,12 @@ impl WaitGroup {
         self.wait_in(Wait::new(WaitReason::WaitGroup));
     }
 
+    /// Whether something announced is not done at this moment.
+    pub(super) fn is_awaited(&self) -> bool {
+        // ORDERING: Acquire: see `done`.
+        self.inner.word.load(Ordering::Acquire) & COUNT != 0
+    }
+
     /// The same where the caller must not be unwound.
     pub(crate) fn wait_shielded(&self) {
         self.wait_in(Wait::new(WaitReason::Scope).shielded());

@@ -5,10 +5,10 @@
 //! to do, and stopping it in time is claiming it first.
 
 use super::deadline_after;
-use crate::goroutine::{self, JoinHandle, SpawnError};
+use crate::goroutine::{self, JoinHandle};
 use heist_core::status::Ticket;
 use std::fmt;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 /// Runs `f` on a goroutine of its own after `duration`, unless it is stopped before.
@@ -41,12 +41,18 @@ where
 {
     match goroutine::spawn_later(f, Location::caller(), deadline_after(duration)) {
         Ok((handle, ticket)) => AfterFunc { handle, ticket },
-        Err(SpawnError::NoRuntime) => panic!(
-            "heist::time::after_func: not in a runtime; call it from a goroutine (inside \
-             Runtime::run, or a function with #[heist::main(unsafe)])"
-        ),
-        Err(error) => panic!("heist::time::after_func: {error}"),
+        Err(error) => goroutine::cannot_spawn("time::after_func", error),
     }
+}
+
+/// The same, but where there is no runtime, or none that takes it, `f` is dropped.
+#[track_caller]
+pub(crate) fn try_after_func<F>(duration: Duration, f: F) -> Option<AfterFunc>
+where
+    F: FnOnce() + Send + 'static,
+{
+    let spawned = goroutine::spawn_later(f, Location::caller(), deadline_after(duration));
+    spawned.ok().map(|(handle, ticket)| AfterFunc { handle, ticket })
 }
 
 /// A function that waits for its time; see [`after_func`].
@@ -54,6 +60,10 @@ pub struct AfterFunc {
     handle: JoinHandle<()>,
     ticket: Ticket,
 }
+
+// The function runs on a goroutine of its own, or never.
+impl UnwindSafe for AfterFunc {}
+impl RefUnwindSafe for AfterFunc {}
 
 impl AfterFunc {
     /// Keeps the function from running. True if that was in time: then it never runs, and what it

@@ -6,6 +6,30 @@
 //! [`Builder::wake_up_bound`](crate::Builder::wake_up_bound).
 //!
 //! On plain threads everything here works too, and blocks the thread.
+//!
+//! # Examples
+//! ```
+//! use heist::time::{self, Ticker};
+//! use std::time::{Duration, Instant};
+//!
+//! # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+//! # rt.run(|| {
+//! const MS: Duration = Duration::from_millis(1);
+//! let start = Instant::now();
+//! time::sleep(2 * MS);
+//!
+//! // Once a millisecond, however long the rest of the loop takes.
+//! let ticker = Ticker::new(MS);
+//! for due in ticker.receiver().iter().take(3) {
+//!     assert!(due <= Instant::now());
+//! }
+//! assert!(start.elapsed() >= 5 * MS);
+//!
+//! // Something to be done later, unless it is called off.
+//! let later = time::after_func(Duration::from_secs(60), || println!("a minute is over"));
+//! assert!(later.stop());
+//! # });
+//! ```
 
 mod after_func;
 mod sleep;
@@ -13,18 +37,22 @@ mod ticker;
 mod timer;
 pub(crate) mod timers;
 
+pub(crate) use after_func::try_after_func;
+
 pub use after_func::{AfterFunc, after_func};
 pub use sleep::{sleep, sleep_until};
 pub use ticker::Ticker;
 pub use timer::Timer;
 
 use crate::sys::clock;
+use heist_core::timer_heap::NEVER;
 use std::time::{Duration, Instant};
 
 /// The moment `duration` from now, in the scheduler's time. The far future is never.
 pub(crate) fn deadline_after(duration: Duration) -> u64 {
     let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    clock::now_ns().saturating_add(ns)
+    // However far it is, it is a time: who waits for one waits for something that happens.
+    clock::now_ns().saturating_add(ns).min(NEVER - 1)
 }
 
 /// A moment in the scheduler's time. Never early: this clock is read after that one.

@@ -46,6 +46,24 @@ impl Timer {
         Self { receiver: chan::alarm_receiver(Arc::clone(&alarm)), alarm }
     }
 
+    /// A timer that is due at that moment.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::time::Timer;
+    /// use std::time::{Duration, Instant};
+    /// let soon = Instant::now() + Duration::from_millis(1);
+    /// let timer = Timer::at(soon);
+    /// assert_eq!(timer.receiver().recv(), Ok(soon));
+    /// timer.reset_at(soon + Duration::from_millis(1));
+    /// assert_eq!(timer.receiver().recv(), Ok(soon + Duration::from_millis(1)));
+    /// ```
+    #[must_use]
+    pub fn at(moment: Instant) -> Self {
+        let alarm = Alarm::at(moment);
+        Self { receiver: chan::alarm_receiver(Arc::clone(&alarm)), alarm }
+    }
+
     /// Its channel.
     #[must_use]
     pub const fn receiver(&self) -> &Receiver<Instant> {
@@ -66,6 +84,11 @@ impl Timer {
     /// ```
     pub fn reset(&self, duration: Duration) -> bool {
         self.alarm.set(Some(duration), Duration::ZERO)
+    }
+
+    /// Makes it due at that moment. True if it had been set and its message was not received.
+    pub fn reset_at(&self, moment: Instant) -> bool {
+        self.alarm.set_at(moment)
     }
 
     /// Makes it due never. True if it had been set and its message was not received.

@@ -8,7 +8,6 @@ use super::case::{RecvCase, SendCase};
 use super::{Case, Handle, Interest, Preference, select};
 use std::error::Error;
 use std::fmt;
-use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 /// A set of operations of which one is to be done.
@@ -99,6 +98,9 @@ impl<'a> Select<'a> {
     }
 
     /// Waits until one of the operations can be done. Without operations, for ever.
+    ///
+    /// # Panics
+    /// If there are more than 65,536 operations.
     pub fn select(&mut self) -> SelectedOperation<'_> {
         match self.run(Patience::ENDLESS) {
             Some(chosen) => chosen,
@@ -110,6 +112,9 @@ impl<'a> Select<'a> {
     ///
     /// # Errors
     /// If none can be done.
+    ///
+    /// # Panics
+    /// If there are more than 65,536 operations.
     pub fn try_select(&mut self) -> Result<SelectedOperation<'_>, TrySelectError> {
         self.run(Patience::None).ok_or(TrySelectError)
     }
@@ -118,6 +123,9 @@ impl<'a> Select<'a> {
     ///
     /// # Errors
     /// If none could be done in that time.
+    ///
+    /// # Panics
+    /// If there are more than 65,536 operations.
     ///
     /// # Examples
     /// ```
@@ -140,6 +148,9 @@ impl<'a> Select<'a> {
     ///
     /// # Errors
     /// If none could be done in that time.
+    ///
+    /// # Panics
+    /// If there are more than 65,536 operations.
     pub fn select_deadline(
         &mut self,
         deadline: Instant,
@@ -149,6 +160,9 @@ impl<'a> Select<'a> {
 
     /// Waits until one of the operations could be done, and returns its number without doing it. By the
     /// time the caller does it, by `try_send` or `try_recv`, somebody else may have been faster.
+    ///
+    /// # Panics
+    /// If there are more than 65,536 operations.
     ///
     /// # Examples
     /// ```
@@ -172,6 +186,9 @@ impl<'a> Select<'a> {
     ///
     /// # Errors
     /// If none can be done.
+    ///
+    /// # Panics
+    /// If there are more than 65,536 operations.
     pub fn try_ready(&mut self) -> Result<usize, TryReadyError> {
         self.choose(Interest::Know, Patience::None).ok_or(TryReadyError)
     }
@@ -180,6 +197,9 @@ impl<'a> Select<'a> {
     ///
     /// # Errors
     /// If none could be done in that time.
+    ///
+    /// # Panics
+    /// If there are more than 65,536 operations.
     pub fn ready_timeout(&mut self, timeout: Duration) -> Result<usize, ReadyTimeoutError> {
         self.choose(Interest::Know, Patience::lasting(timeout)).ok_or(ReadyTimeoutError)
     }
@@ -188,6 +208,9 @@ impl<'a> Select<'a> {
     ///
     /// # Errors
     /// If none could be done in that time.
+    ///
+    /// # Panics
+    /// If there are more than 65,536 operations.
     pub fn ready_deadline(&mut self, deadline: Instant) -> Result<usize, ReadyTimeoutError> {
         self.choose(Interest::Know, Patience::until(deadline)).ok_or(ReadyTimeoutError)
     }
@@ -195,8 +218,7 @@ impl<'a> Select<'a> {
     fn run(&mut self, patience: Patience) -> Option<SelectedOperation<'_>> {
         let chosen = self.choose(Interest::Do, patience)?;
         let added = self.cases[chosen].as_mut()?;
-        let (end, case) = (added.end, &raw mut *added.case);
-        Some(SelectedOperation { index: chosen, end, case: case.cast(), select: PhantomData })
+        Some(SelectedOperation { index: chosen, end: added.end, case: &mut *added.case })
     }
 
     fn choose(&mut self, interest: Interest, patience: Patience) -> Option<usize> {
@@ -232,8 +254,7 @@ pub struct SelectedOperation<'s> {
     index: usize,
     end: *const (),
     /// The case, of the type that belongs to that end.
-    case: *mut (),
-    select: PhantomData<&'s mut ()>,
+    case: &'s mut (dyn Case + 's),
 }
 
 impl SelectedOperation<'_> {
@@ -255,7 +276,7 @@ impl SelectedOperation<'_> {
         assert!(self.end == end, "SelectedOperation::recv: the operation is of another channel");
         // SAFETY: it was added with the receiver at this address, which is still borrowed, so it is the
         // same one and has this type; nobody else uses the case while the select is borrowed.
-        unsafe { &mut *self.case.cast::<RecvCase<'_, T>>() }.take()
+        unsafe { &mut *std::ptr::from_mut(&mut *self.case).cast::<RecvCase<'_, T>>() }.take()
     }
 
     /// The result of a send.
@@ -269,7 +290,14 @@ impl SelectedOperation<'_> {
         let end = std::ptr::from_ref(sender).cast();
         assert!(self.end == end, "SelectedOperation::send: the operation is of another channel");
         // SAFETY: as for a receive.
-        unsafe { &mut *self.case.cast::<SendCase<'_, T>>() }.take()
+        unsafe { &mut *std::ptr::from_mut(&mut *self.case).cast::<SendCase<'_, T>>() }.take()
+    }
+}
+
+impl Drop for SelectedOperation<'_> {
+    fn drop(&mut self) {
+        // What was asked for is not there any more.
+        self.case.forget();
     }
 }
 

@@ -105,7 +105,8 @@ pub fn choose_within(choice: Choice, cases: &mut [Handle<'_>], timeout: Duration
 /// others; [`select_biased!`](crate::select_biased) prefers the first. Without a default it waits. Without
 /// any case it waits for ever.
 ///
-/// Channels and messages are evaluated once, in the order in which they are written, as in Go. A message
+/// Channels and messages are evaluated once, in the order in which they are written, as in Go. The timeout is
+/// evaluated after them, and only if no case is ready at once: the time is counted from then. A message
 /// that is not sent because another case was chosen is dropped. The expression of the chosen case is the
 /// value of the macro; `return`, `break` and `?` in it mean the surrounding function.
 ///
@@ -284,11 +285,12 @@ macro_rules! __select_choose {
             }
         }
     };
+    // No items here, which the timeout would see: only names of variables are hygienic.
     ($choice:ident $default:tt [$({$kind:ident $kept:ident $end:ident ($($message:ident)?)})*]) => {{
-        use $crate::chan::select_parts;
-        let choice = select_parts::Choice::$choice;
-        const CASES: &[&str] = &[$(::core::stringify!($kind)),*];
-        let done = select_parts::try_once::<{ CASES.len() }>(choice, |_which, _inside| {
+        let choice = $crate::chan::select_parts::Choice::$choice;
+        let done = $crate::chan::select_parts::try_once::<{
+            <[&::core::primitive::str]>::len(&[$(::core::stringify!($kind)),*])
+        }>(choice, |_which, _inside| {
             let mut _case = 0;
             $(
                 if _which == _case {
