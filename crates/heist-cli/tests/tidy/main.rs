@@ -3,6 +3,7 @@
 //! A failure lists every place with the way out. The scanners have tests of their own beside
 //! them, so that a rule which stopped looking fails too.
 
+mod commands;
 mod comments;
 mod layers;
 mod places;
@@ -107,4 +108,12 @@ fn names_say_something() {
 #[test]
 fn no_file_names_a_machine() {
     refuse(&shape::check_paths(&text_files()));
+}
+
+#[test]
+fn commands_name_examples_that_exist() {
+    let mut files = text_files();
+    // The cases of the scanner's own test are wrong on purpose.
+    files.retain(|file| !file.path.ends_with("tests/tidy/commands.rs"));
+    refuse(&commands::check(&files));
 }
