@@ -388,3 +388,42 @@ fn a_wrapped_error_is_still_closed() {
     assert!(is_closed(&wrapped));
     assert!(!is_closed(&std::io::Error::other("something else")));
 }
+
+/// A descriptor whose runtime has ended belongs to the next that waits for it: its waits park, and can be
+/// cancelled.
+#[test]
+fn a_descriptor_outlives_its_runtime() {
+    let ended = child::run("a_descriptor_outlives_its_runtime", || {
+        let (mut near, far) = wire::pair();
+        let far = std::sync::Arc::new(far);
+        for round in 0..20 {
+            let rt = matrix::plain(2);
+            let reads = || {
+                let far = std::sync::Arc::clone(&far);
+                move || (&*far).read(&mut [0; 8])
+            };
+            let waits = rt.handle().spawn(reads());
+            let queues = rt.handle().spawn(reads());
+            while rt.metrics().get("/heist/poll/waiters:goroutines") != Some(1) {
+                std::thread::yield_now();
+            }
+            if round % 2 == 0 {
+                near.write_all(b"x").expect("writes");
+                while !waits.is_finished() && !queues.is_finished() {
+                    std::thread::yield_now();
+                }
+            }
+            let began = Instant::now();
+            drop(rt);
+            assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+            let outcomes = [waits.join(), queues.join()];
+            let n_read = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+            assert_eq!(n_read, usize::from(round % 2 == 0), "{outcomes:?}");
+        }
+        // All of their pollers are closed again, but for what the process keeps.
+        drop((near, far));
+        assert!(wire::open_descriptors() < 40, "{}", wire::open_descriptors());
+    });
+    ended.succeeded();
+    assert!(!ended.stderr.contains("left behind"), "{}", ended.stderr);
+}

@@ -53,10 +53,8 @@
 //! the value is dropped.
 //!
 //! # Runtimes
-//! A descriptor belongs to the runtime of the goroutine that first waits for it, for good. A goroutine of
-//! another runtime may use it, also when the first one has ended; its waits block a thread there, and
-//! cannot be cancelled. So a listener that several runtimes use in turn, as in tests, is better made anew, or
-//! given to each by `into_std` and `from_std`.
+//! A descriptor belongs to the runtime of the goroutine that first waits for it, until that has ended. A
+//! goroutine of another runtime may use it; its waits block a thread there, and cannot be cancelled.
 //!
 //! # Cancelling
 //! A goroutine that is cancelled while it waits unwinds. Destructors on the way, as that of a `BufWriter`,

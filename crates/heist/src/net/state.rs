@@ -2,8 +2,13 @@
 //!
 //! # Whose poller
 //! A descriptor is registered when a goroutine first has to wait for it, with the poller of that
-//! goroutine's runtime, for good: a connection that is served without waiting costs no
-//! registration, and a listener made before the runtime starts works like any other.
+//! goroutine's runtime, for as long as that lives: a connection that is served without waiting costs no
+//! registration, and a listener made before the runtime starts works like any other. When the runtime has
+//! ended, the next goroutine that waits takes the descriptor along to its own.
+//!
+//! `home` changes under the lock of the queues only, and from a poller whose runtime has ended. So who has no
+//! goroutine waiting there looks at it under that lock; and who has claimed a goroutine that waits there may
+//! look at it until that one goes on.
 //!
 //! Who waits otherwise (a plain thread, or a goroutine of another runtime) waits in the kernel, for
 //! the descriptor and for a bell that is rung when a deadline changes or the descriptor is closed.
@@ -116,10 +121,13 @@ impl State {
         }
         let rt = current::enter();
         queue::refuse_all(&self.queues, rt.as_ref());
-        for way in [Way::Read, Way::Write] {
-            self.wake(rt.as_ref(), self.half(way).close());
+        let homes = [Way::Read, Way::Write].map(|way| {
+            let home = self.wake(rt.as_ref(), self.half(way).close());
             self.queues.lock().ring(way);
-        }
+            home
+        });
+        drop(rt);
+        drop(homes);
         true
     }
 
@@ -175,8 +183,10 @@ impl State {
             self.deadlines_ns[way as usize].store(at, Ordering::Relaxed);
             let rt = current::enter();
             // The poke orders: who looks after it sees the deadline.
-            self.wake(rt.as_ref(), self.half(way).poke());
+            let home = self.wake(rt.as_ref(), self.half(way).poke());
             self.queues.lock().ring(way);
+            drop(rt);
+            drop(home);
         }
     }
 
@@ -208,7 +218,9 @@ impl State {
             drop(rt);
             return Err(error::cancelled());
         }
-        match self.attach(&rt) {
+        // What is no longer needed is freed when the runtime was left, at the end of this function.
+        let mut former = None;
+        match self.attach(&rt, &mut former) {
             Ok(Some(home)) => {
                 self.park(rt, home, way, look, until);
                 Ok(())
@@ -246,23 +258,35 @@ impl State {
         }
     }
 
-    /// Registers the descriptor, if it is not. None: it belongs to another runtime.
-    fn attach(&self, rt: &InRuntime) -> io::Result<Option<&Shared>> {
+    /// Registers the descriptor, if it is not, or not any more. None: it belongs to another runtime. The
+    /// share of a poller that it belonged to is left in `former`.
+    fn attach(
+        &self,
+        rt: &InRuntime,
+        former: &mut Option<Arc<Shared>>,
+    ) -> io::Result<Option<&Shared>> {
         let here = rt.sched().poll.poller.shared();
         // ORDERING: Acquire pairs with the store below: who sees a poller sees it registered.
         let mut home = self.home.load(Ordering::Acquire);
-        if home.is_null() {
+        if !std::ptr::eq(home, Arc::as_ptr(here)) {
             let guard = self.queues.lock();
             home = self.home.load(Ordering::Relaxed);
-            if home.is_null() {
+            // SAFETY: null, or a share of this descriptor, which is taken away under the lock only.
+            if unsafe { home.as_ref() }.is_none_or(Shared::has_ended) {
                 here.register(self.fd, self.desc)?;
+                if !home.is_null() {
+                    // SAFETY: as above; it is taken away here.
+                    let old = unsafe { Arc::from_raw(home.cast_const()) };
+                    old.deregister(self.fd);
+                    *former = Some(old);
+                }
                 home = Arc::into_raw(Arc::clone(here)).cast_mut();
                 // ORDERING: Release: see the load above.
                 self.home.store(home, Ordering::Release);
             }
             drop(guard);
         }
-        // SAFETY: a share that is given back by the last user.
+        // SAFETY: the poller of the calling goroutine's runtime, which does not end before it.
         Ok(std::ptr::eq(home, Arc::as_ptr(here)).then(|| unsafe { &*home }))
     }
 
@@ -300,19 +324,31 @@ impl State {
         }
     }
 
-    /// Wakes who was handed out of a direction.
-    fn wake(&self, rt: Option<&InRuntime>, waiter: Option<(NonNull<G>, Ticket)>) {
-        let Some((gp, ticket)) = waiter else { return };
+    /// Wakes who was handed out of a direction. Answers a share of the poller where it waited, to be given
+    /// back outside the runtime.
+    fn wake(
+        &self,
+        rt: Option<&InRuntime>,
+        waiter: Option<(NonNull<G>, Ticket)>,
+    ) -> Option<Arc<Shared>> {
+        let (gp, ticket) = waiter?;
         // SAFETY: records are never unmapped. One that was woken otherwise is in no wait, or in
         // another: then the ticket does not fit.
-        if unsafe { gp.as_ref() }.status.claim(ticket) {
-            // ORDERING: Acquire: see `attach`.
-            // SAFETY: it waited, so there is a poller; the caller uses the descriptor.
-            let home = unsafe { &*self.home.load(Ordering::Acquire) };
-            // SAFETY: just claimed.
-            unsafe { park::ready_anywhere(rt, gp) };
-            home.waiters_gone(1);
+        if !unsafe { gp.as_ref() }.status.claim(ticket) {
+            return None;
         }
+        // ORDERING: Acquire: see `attach`.
+        let home = self.home.load(Ordering::Acquire).cast_const();
+        // SAFETY: it waits there until it is made ready below, so the poller's runtime lives, and the share of
+        // the descriptor is not taken away before.
+        let home = unsafe {
+            Arc::increment_strong_count(home);
+            Arc::from_raw(home)
+        };
+        // SAFETY: just claimed.
+        unsafe { park::ready_anywhere(rt, gp) };
+        home.waiters_gone(1);
+        Some(home)
     }
 }
 

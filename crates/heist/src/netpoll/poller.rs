@@ -37,6 +37,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Events taken in one call.
@@ -79,6 +80,8 @@ pub(crate) struct Shared {
     registry: Registry,
     /// Goroutines parked on descriptors.
     pub(crate) waiters: AtomicU32,
+    /// Its runtime has ended, and with it every goroutine that could wait.
+    has_ended: AtomicBool,
 }
 
 // SAFETY: `turn` is used by one thread at a time, which `polling` checks.
@@ -95,7 +98,11 @@ impl Poller {
         Ok(Self {
             turn: UnsafeCell::new(Turn { poll, events, timer, armed_ns: None }),
             polling: AtomicU32::new(0),
-            shared: Arc::new(Shared { registry, waiters: AtomicU32::new(0) }),
+            shared: Arc::new(Shared {
+                registry,
+                waiters: AtomicU32::new(0),
+                has_ended: AtomicBool::new(false),
+            }),
             waker,
             waking: AtomicU32::new(0),
         })
@@ -201,6 +208,18 @@ impl Shared {
     pub(crate) fn deregister(&self, fd: RawFd) {
         // It was registered; the kernel has no other reason to refuse.
         let _ = self.registry.deregister(&mut SourceFd(&fd));
+    }
+
+    /// Nobody polls any more, and nobody waits.
+    pub(crate) fn end(&self) {
+        // ORDERING: Release pairs with `has_ended`: what the last goroutine did comes before.
+        self.has_ended.store(true, Ordering::Release);
+    }
+
+    /// Whether its runtime has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        // ORDERING: see `end`.
+        self.has_ended.load(Ordering::Acquire)
     }
 
     /// A goroutine is about to wait for a descriptor.

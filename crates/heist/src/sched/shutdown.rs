@@ -55,6 +55,9 @@ impl Sched {
             self.report_leaked();
         }
         self.stop_ms();
+        if closed == Closed::Clean {
+            self.poll.poller.shared().end();
+        }
         closed
     }
 
