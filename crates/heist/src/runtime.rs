@@ -123,7 +123,7 @@ impl Runtime {
         let site = Location::caller();
         // SAFETY: the goroutine has ended when the join returns, and this function does not return
         // or unwind before.
-        match unsafe { goroutine::spawn_on(&self.sched, f, site, Beginning::On(guest.m())) } {
+        match unsafe { goroutine::spawn_on(&self.sched, f, site, Beginning::On(guest.m()), None) } {
             Ok(handle) => {
                 guest.run();
                 drop(guest);
@@ -145,7 +145,7 @@ impl Runtime {
         // SAFETY: the goroutine has ended when the join returns, and this function does not return
         // or unwind before: a caller that is a goroutine itself and is cancelled meanwhile would,
         // so it is shielded.
-        match unsafe { goroutine::spawn_on(&self.sched, f, site, beginning) } {
+        match unsafe { goroutine::spawn_on(&self.sched, f, site, beginning, None) } {
             Ok(handle) => handle.join_shielded(),
             Err(error) => panic!("heist::Runtime::run: {error}"),
         }
@@ -426,7 +426,9 @@ impl Handle {
         T: Send + 'static,
     {
         // SAFETY: everything is `'static`.
-        unsafe { goroutine::spawn_on(&self.sched, f, Location::caller(), Beginning::Anywhere) }
+        unsafe {
+            goroutine::spawn_on(&self.sched, f, Location::caller(), Beginning::Anywhere, None)
+        }
     }
 
     /// What the scheduler has counted so far.
@@ -486,5 +488,32 @@ impl Handle {
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle").field("name", &self.sched.config.name).finish_non_exhaustive()
+    }
+}
+
+impl goroutine::Builder {
+    /// Runs `f` on a new goroutine of that runtime, from any thread.
+    ///
+    /// # Errors
+    /// As [`Handle::try_spawn`], and if the stack is larger than 1 GiB.
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().build() }?;
+    /// let builder = heist::goroutine::Builder::new().name("parser").stack_size(1 << 20);
+    /// let parser = builder.spawn_on(&rt.handle(), || 1 + 1).unwrap();
+    /// assert_eq!(parser.name(), Some("parser"));
+    /// assert_eq!(parser.join().unwrap(), 2);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_on<F, T>(self, handle: &Handle, f: F) -> Result<JoinHandle<T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let (site, extras) = (Location::caller(), Some(self.extras()?));
+        // SAFETY: nothing is borrowed.
+        unsafe { goroutine::spawn_on(&handle.sched, f, site, Beginning::Anywhere, extras) }
     }
 }

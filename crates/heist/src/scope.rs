@@ -11,7 +11,7 @@
 //! meanwhile can: that unwinding is caught and goes on when all have ended.
 
 use crate::current;
-use crate::gmp::g;
+use crate::gmp::g::{self, Extras};
 use crate::goroutine::{self, Beginning, GoroutineId, JoinError, JoinHandle, SpawnError};
 use crate::sync::WaitGroup;
 use std::any::Any;
@@ -135,7 +135,19 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let site = Location::caller();
+        self.spawn(f, Location::caller(), None)
+    }
+
+    pub(crate) fn spawn<F, T>(
+        &'scope self,
+        f: F,
+        site: &'static Location<'static>,
+        extras: Option<Arc<Extras>>,
+    ) -> Result<ScopedJoinHandle<'scope, T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
         let sched = current::goroutine().ok_or(SpawnError::NoRuntime)?.sched.get();
         let result = Arc::new(Packet(UnsafeCell::new(None)));
         self.data.running.add(1);
@@ -143,9 +155,44 @@ impl<'scope> Scope<'scope, '_> {
         // SAFETY: the scope does not end before `task` is dropped, which is the last that the
         // goroutine does with what it borrows; the result stays out of its record. The runtime of
         // the calling goroutine outlives it.
-        let handle =
-            unsafe { goroutine::spawn_on(&*sched, move || task.run(), site, Beginning::Anywhere) }?;
+        let handle = unsafe {
+            goroutine::spawn_on(&*sched, move || task.run(), site, Beginning::Anywhere, extras)
+        }?;
         Ok(ScopedJoinHandle { handle, result, data: Arc::clone(&self.data), _scope: PhantomData })
+    }
+}
+
+impl goroutine::Builder {
+    /// Runs `f` on a new goroutine of a scope, as [`Scope::try_go`].
+    ///
+    /// # Errors
+    /// As [`try_go`](crate::try_go), and if the stack is larger than 1 GiB.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let words = ["one", "two"];
+    /// heist::scope(|s| {
+    ///     let counter = heist::goroutine::Builder::new().name("counter");
+    ///     let counter = counter.spawn_scoped(s, || words.len()).unwrap();
+    ///     assert_eq!(counter.name(), Some("counter"));
+    ///     assert_eq!(counter.join().unwrap(), 2);
+    /// });
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn spawn_scoped<'scope, F, T>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        f: F,
+    ) -> Result<ScopedJoinHandle<'scope, T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let site = Location::caller();
+        scope.spawn(f, site, Some(self.extras()?))
     }
 }
 
@@ -240,6 +287,12 @@ impl<T> ScopedJoinHandle<'_, T> {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.handle.is_finished()
+    }
+
+    /// The name its builder gave it.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.handle.name()
     }
 
     /// Asks the goroutine to end: its current park, or else its next, unwinds it.

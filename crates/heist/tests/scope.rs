@@ -232,3 +232,41 @@ fn shutdown_ends_scopes() {
         assert!(ended.load(Ordering::SeqCst) <= 6);
     }
 }
+
+/// Names, stacks and threads of their own for goroutines of a scope and for those spawned from outside.
+#[test]
+fn builders_spawn_anywhere() {
+    use heist::goroutine::{Builder, SpawnError};
+    let rt = matrix::plain(2);
+    let deep = |levels: u32| {
+        // Frames of a kilobyte each.
+        fn descend(levels: u32) -> u32 {
+            let frame = std::hint::black_box([levels; 256]);
+            if levels == 0 { 0 } else { descend(levels - 1) + frame[255].min(1) }
+        }
+        descend(levels)
+    };
+    let builder = || Builder::new().name("deep").stack_size(16 << 20);
+    let handle = builder().spawn_on(&rt.handle(), move || deep(1000)).unwrap();
+    assert_eq!((handle.name(), handle.id().as_u64()), (Some("deep"), 1));
+    assert_eq!(handle.join().unwrap(), 1000);
+    let too_large = Builder::new().stack_size(usize::MAX).spawn_on(&rt.handle(), || ());
+    assert!(matches!(too_large.unwrap_err(), SpawnError::StackTooLarge { .. }));
+    rt.run(|| {
+        let levels = [1000];
+        heist::scope(|scope| {
+            let handle = builder().spawn_scoped(scope, || deep(levels[0])).unwrap();
+            assert_eq!(handle.name(), Some("deep"));
+            assert_eq!(handle.join().unwrap(), 1000);
+            let own = Builder::new().os_thread().spawn_scoped(scope, || {
+                let before = std::thread::current().id();
+                heist::yield_now();
+                assert_eq!(std::thread::current().id(), before);
+            });
+            own.unwrap().join().unwrap();
+        });
+    });
+    let handle = rt.handle();
+    drop(rt);
+    assert_eq!(builder().spawn_on(&handle, || ()).unwrap_err(), SpawnError::ShutDown);
+}

@@ -44,7 +44,7 @@ impl Func {
             Some(home) => {
                 let site = Location::caller();
                 // SAFETY: everything is `'static`.
-                drop(unsafe { goroutine::spawn_on(home, body, site, Beginning::Anywhere) });
+                drop(unsafe { goroutine::spawn_on(home, body, site, Beginning::Anywhere, None) });
             }
             None if current::goroutine().is_some() => drop(goroutine::try_go(body)),
             None => drop(std::thread::spawn(body)),

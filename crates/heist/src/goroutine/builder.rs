@@ -171,7 +171,8 @@ impl Builder {
         spawn_here(f, Location::caller(), Some(self.extras()?))
     }
 
-    fn extras(self) -> Result<Arc<Extras>, SpawnError> {
+    /// What goes into the record.
+    pub(crate) fn extras(self) -> Result<Arc<Extras>, SpawnError> {
         let stack = match self.stack_bytes {
             None => None,
             Some(bytes) => {
@@ -270,6 +271,7 @@ pub(crate) unsafe fn spawn_on<F, T>(
     f: F,
     site: &'static Location<'static>,
     beginning: Beginning<'_>,
+    extras: Option<Arc<Extras>>,
 ) -> Result<JoinHandle<T>, SpawnError>
 where
     F: FnOnce() -> T + Send,
@@ -281,7 +283,7 @@ where
         Beginning::Awaited => (None, g::AWAITED),
         Beginning::On(m) => (Some(m), g::AWAITED),
     };
-    let recipe = Recipe { vtable: &Code::<F, T>::VTABLE, site, extras: null(), flags };
+    let recipe = Recipe { vtable: &Code::<F, T>::VTABLE, site, extras: share(&extras), flags };
     let rt = current::enter();
     // SAFETY: the record is new, and `staged` is used once: here, or by `discard` if this fails.
     let write = |place: *mut u8| unsafe { staged.write(place) };
@@ -292,9 +294,10 @@ where
     drop(rt);
     match spawned {
         // SAFETY: the record holds a goroutine that returns a `T`, and this is its only handle.
-        Ok(gp) => Ok(unsafe { JoinHandle::new(gp, None) }),
+        Ok(gp) => Ok(unsafe { JoinHandle::new(gp, extras) }),
         Err(refused) => {
             staged.discard();
+            unshare(recipe.extras);
             Err(refused.into())
         }
     }
