@@ -84,3 +84,32 @@ fn never_shared(world: fn() -> World) {
         taker.join().unwrap();
     });
 }
+
+/// An owner whose goroutine is expected to block gives its P away by itself, inside the runtime, after a taker
+/// has set the flag for a stay that is over: the flag stays, so the next call finds the P gone. Fails if the
+/// owner sets it without the lock: the taker takes its own back.
+#[test]
+fn who_gives_its_p_away_finds_it_gone() {
+    loom::model(|| {
+        let world = Arc::new(World::new(MWord::new(), full_fence));
+        let taker = {
+            let world = Arc::clone(&world);
+            loom::thread::spawn(move || world.take())
+        };
+        let maybe_gone = world.word.enter(full_fence);
+        let mut owners = world.p_is_owners.lock().unwrap();
+        if maybe_gone {
+            world.word.clear_attention(TAKEN);
+        }
+        if *owners {
+            world.word.call_attention(TAKEN);
+            *owners = false;
+            drop(owners);
+            world.word.leave(Place::User);
+            assert!(world.word.enter(full_fence), "the P is gone and nobody says so");
+        } else {
+            drop(owners);
+        }
+        taker.join().unwrap();
+    });
+}

@@ -107,6 +107,9 @@ pub struct Builder {
     trace_detail: Detail,
 }
 
+/// The least bound of a wake-up. To find out who is late and to stop another takes about as long.
+const WAKE_UP_LEAST: Duration = Duration::from_micros(100);
+
 impl Default for Builder {
     fn default() -> Self {
         Self {
@@ -273,8 +276,8 @@ impl Builder {
     }
 
     /// How long a goroutine whose timer is due, or whose socket is ready, waits while every
-    /// processor runs something that does not let go; 1 ms unless told otherwise. Then the one that
-    /// has run longest gives way.
+    /// processor runs something that does not let go; 1 ms unless told otherwise, 100 us at least. Then the
+    /// one that has run longest gives way.
     pub const fn wake_up_bound(mut self, bound: Duration) -> Self {
         self.wake_up_bound = bound;
         self
@@ -426,7 +429,10 @@ impl Builder {
         };
         let procs_choice =
             if self.procs.is_some() { procs::Choice::Chosen } else { procs::Choice::Default };
-        let procs = self.procs.unwrap_or_else(|| procs_default.source().now() as usize);
+        // One for the others besides those that are reserved, if nobody says how many there are.
+        let procs = self.procs.unwrap_or_else(|| {
+            (procs_default.source().now() as usize).max(self.latency_procs.saturating_add(1))
+        });
         if procs == 0 {
             return wrong(
                 "procs",
@@ -462,6 +468,13 @@ impl Builder {
         }
         if self.quantum.is_zero() {
             return wrong("quantum", "after no time at all nobody would get anything done".into());
+        }
+        if self.wake_up_bound < WAKE_UP_LEAST {
+            let (bound, least) = (self.wake_up_bound, WAKE_UP_LEAST);
+            return wrong(
+                "wake_up_bound",
+                format!("{bound:?} is less than it takes to find out; the least is {least:?}"),
+            );
         }
         if self.name.contains('\0') {
             return wrong("name", "a thread's name cannot contain a zero byte".into());

@@ -63,10 +63,18 @@ pub(crate) fn set_m(m: *const M) {
     slot::set(m.cast());
 }
 
-/// The runtime locks this thread holds.
+/// The runtime locks this thread holds, for who takes one or gives one back. Throws if that is an M in user code,
+/// where it could be stopped with it.
 #[cfg(debug_assertions)]
 #[inline(never)]
 pub(crate) fn held_locks(with: impl FnOnce(&heist_core::lock_rank::Held)) {
+    // SAFETY: the M of the calling thread is alive.
+    if let Some(m) = unsafe { m().as_ref() }
+        && m.word.stamp().place() == Place::User
+        && m.current().is_some()
+    {
+        heist_core::throw!("Lock: a lock of the runtime is taken or given back in user code");
+    }
     HELD.with(with);
 }
 

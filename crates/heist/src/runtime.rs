@@ -11,6 +11,7 @@ use crate::sched::helper::Helper;
 use crate::sched::shutdown::Closed;
 use crate::sched::sysmon::Sysmon;
 use crate::sched::{Config, Sched};
+use crate::scope;
 use crate::sys::thread_state::ThreadStates;
 use crate::sys::{membarrier, signal, stderr, stopwatch, thread};
 use crate::throw;
@@ -139,16 +140,18 @@ impl Runtime {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        // A goroutine that waits here is one that waits; a plain thread does nothing else.
-        let beginning =
-            if current::goroutine().is_none() { Beginning::Awaited } else { Beginning::Anywhere };
-        // SAFETY: the goroutine has ended when the join returns, and this function does not return
-        // or unwind before: a caller that is a goroutine itself and is cancelled meanwhile would,
-        // so it is shielded.
-        match unsafe { goroutine::spawn_on(&self.sched, f, site, beginning, None) } {
-            Ok(handle) => handle.join_shielded(),
-            Err(error) => panic!("heist::Runtime::run: {error}"),
-        }
+        // A goroutine that waits here is one that waits; a plain thread does nothing else, and nothing
+        // unwinds it.
+        let ended = if current::goroutine().is_some() {
+            scope::run_on(&self.sched, f, site)
+        } else {
+            // SAFETY: the goroutine has ended when the join returns, and this function does not return
+            // or unwind before.
+            let spawned =
+                unsafe { goroutine::spawn_on(&self.sched, f, site, Beginning::Awaited, None) };
+            spawned.map(JoinHandle::join_shielded)
+        };
+        ended.unwrap_or_else(|error| panic!("heist::Runtime::run: {error}"))
     }
 
     /// [`run`](Self::run) for the main function of a program: if it ends itself by

@@ -13,6 +13,7 @@
 use crate::current;
 use crate::gmp::g::{self, Extras};
 use crate::goroutine::{self, Beginning, GoroutineId, JoinError, JoinHandle, SpawnError};
+use crate::sched::Sched;
 use crate::sync::WaitGroup;
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -149,17 +150,58 @@ impl<'scope> Scope<'scope, '_> {
         T: Send + 'scope,
     {
         let sched = current::goroutine().ok_or(SpawnError::NoRuntime)?.sched.get();
-        let result = Arc::new(Packet(UnsafeCell::new(None)));
-        self.data.running.add(1);
-        let task = Task { f, result: Arc::clone(&result), _end: End(Arc::clone(&self.data)) };
-        // SAFETY: the scope does not end before `task` is dropped, which is the last that the
-        // goroutine does with what it borrows; the result stays out of its record. The runtime of
-        // the calling goroutine outlives it.
-        let handle = unsafe {
-            goroutine::spawn_on(&*sched, move || task.run(), site, Beginning::Anywhere, extras)
-        }?;
-        Ok(ScopedJoinHandle { handle, result, data: Arc::clone(&self.data), _scope: PhantomData })
+        // SAFETY: the scope does not end before all that `data` counts have ended. The runtime of the calling
+        // goroutine outlives it.
+        unsafe { spawn_counted(&self.data, &*sched, f, site, extras) }
     }
+}
+
+/// Spawns a goroutine that `data` counts for as long as it borrows.
+///
+/// # Safety
+/// What `f` and `T` borrow outlives that.
+unsafe fn spawn_counted<'scope, F, T>(
+    data: &Arc<Data>,
+    sched: &Sched,
+    f: F,
+    site: &'static Location<'static>,
+    extras: Option<Arc<Extras>>,
+) -> Result<ScopedJoinHandle<'scope, T>, SpawnError>
+where
+    F: FnOnce() -> T + Send + 'scope,
+    T: Send + 'scope,
+{
+    let result = Arc::new(Packet(UnsafeCell::new(None)));
+    data.running.add(1);
+    let task = Task { f, result: Arc::clone(&result), _end: End(Arc::clone(data)) };
+    // SAFETY: by the caller's promise: `task` is dropped as the last that the goroutine does with what it
+    // borrows, and counts itself off then; the result stays out of its record.
+    let handle = unsafe {
+        goroutine::spawn_on(sched, move || task.run(), site, Beginning::Anywhere, extras)
+    }?;
+    Ok(ScopedJoinHandle { handle, result, data: Arc::clone(data), _scope: PhantomData })
+}
+
+/// Runs `f` on a goroutine of `sched` and waits for its end, for a caller that is a goroutine itself. It is not
+/// cancelled meanwhile, but its stack may run out: that goes on when nobody borrows any more, as in a scope.
+pub(crate) fn run_on<F, T>(
+    sched: &Sched,
+    f: F,
+    site: &'static Location<'static>,
+) -> Result<Result<T, JoinError>, SpawnError>
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    let data = Arc::<Data>::default();
+    let mut result = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: this function neither returns nor unwinds before all that `data` counts have ended.
+        unsafe { spawn_counted(&data, sched, f, site, None) }.map(ScopedJoinHandle::join_shielded)
+    }));
+    while let Err(payload) = catch_unwind(|| data.running.wait_shielded()) {
+        forget_all_but(&mut result, payload);
+    }
+    result.unwrap_or_else(|payload| resume_unwind(payload))
 }
 
 impl goroutine::Builder {
@@ -270,17 +312,14 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// # });
     /// ```
     pub fn join(self) -> Result<T, JoinError> {
-        if let Err(error) = self.handle.join() {
-            if error.is_panic() || error.is_stack_overflow() {
-                self.data.n_seen.fetch_add(1, Ordering::Relaxed);
-            }
-            return Err(error);
-        }
-        // SAFETY: the goroutine has finished, and only this handle takes the result.
-        match unsafe { (*self.result.0.get()).take() } {
-            Some(value) => Ok(value),
-            None => heist_core::throw!("ScopedJoinHandle::join: finished without a result"),
-        }
+        let Self { handle, result, data, .. } = self;
+        result_of(handle.join(), &result, &data)
+    }
+
+    /// As [`join`](Self::join), but it cannot be cancelled.
+    fn join_shielded(self) -> Result<T, JoinError> {
+        let Self { handle, result, data, .. } = self;
+        result_of(handle.join_shielded(), &result, &data)
     }
 
     /// Whether the goroutine has ended, so that [`join`](Self::join) returns at once.
@@ -304,6 +343,25 @@ impl<T> ScopedJoinHandle<'_, T> {
     #[must_use]
     pub const fn id(&self) -> GoroutineId {
         self.handle.id()
+    }
+}
+
+/// What a goroutine that has ended left in its packet.
+fn result_of<T>(
+    ended: Result<(), JoinError>,
+    result: &Packet<T>,
+    data: &Data,
+) -> Result<T, JoinError> {
+    if let Err(error) = ended {
+        if error.is_panic() || error.is_stack_overflow() {
+            data.n_seen.fetch_add(1, Ordering::Relaxed);
+        }
+        return Err(error);
+    }
+    // SAFETY: the goroutine has finished, and only its handle takes the result.
+    match unsafe { (*result.0.get()).take() } {
+        Some(value) => Ok(value),
+        None => heist_core::throw!("ScopedJoinHandle::join: finished without a result"),
     }
 }
 

@@ -135,9 +135,11 @@ pub fn allocate_in(place: Place) {
         }
         Place::Lock => {
             let lock = Lock::new(Rank::WaitQueue, ());
+            let rt = current::enter();
             let guard = lock.lock();
             allocate();
             drop(guard);
+            drop(rt);
         }
         Place::Sysmon => {
             let _strict = current::NoAllocation::begin();

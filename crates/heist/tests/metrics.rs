@@ -75,7 +75,8 @@ fn values_agree_with_each_other() {
             states == [1, 0, 10, 0]
         });
         let threads = value(&rt.metrics(), "/sched/threads/total:threads");
-        assert!((1..=case.procs as u64).contains(&threads), "{threads}");
+        // A spare one or two, if a thread was seen asleep where nobody expected it, as in a page fault.
+        assert!((1..=case.procs as u64 + 2).contains(&threads), "{threads}");
         gate.done();
         for handle in parked {
             handle.join().unwrap();
@@ -451,4 +452,25 @@ fn spinning_takes_time() {
         rt.run(|| go(|| ()).join().unwrap());
         value(&rt.metrics(), "/heist/spin/time:nanoseconds") > 0
     });
+}
+
+/// Goroutines that ask for metrics are preempted as others are, but not while they hold a lock of the runtime.
+#[test]
+fn metrics_are_read_by_goroutines_that_are_preempted() {
+    for procs in [1, 2, 4] {
+        let short = std::time::Duration::from_micros(200);
+        let rt = matrix::start(heist::Runtime::builder().procs(procs).exact_quantum(short));
+        rt.run(|| {
+            heist::scope(|scope| {
+                for _ in 0..4 {
+                    scope.go(|| {
+                        let handle = heist::Handle::current().unwrap();
+                        for _ in 0..500 {
+                            assert!(handle.metrics().iter().count() > 50);
+                        }
+                    });
+                }
+            });
+        });
+    }
 }

@@ -427,3 +427,46 @@ fn a_descriptor_outlives_its_runtime() {
     ended.succeeded();
     assert!(!ended.stderr.contains("left behind"), "{}", ended.stderr);
 }
+
+/// Handlers that end by themselves while they are being cancelled, and whoever asks meanwhile how many there are,
+/// do not keep a server from ending.
+#[test]
+fn a_crowded_shutdown_ends() {
+    matrix::each_of(&few(), |_, rt| {
+        rt.run(|| {
+            for _ in 0..5 {
+                let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
+                let address = listener.local_addr().expect("an address");
+                let server = Server::new();
+                let serving = {
+                    let server = server.clone();
+                    heist::go(move || {
+                        server.serve(listener, |mut stream, _| {
+                            let _ = stream.read(&mut [0]);
+                            for _ in 0..100 {
+                                std::hint::spin_loop();
+                            }
+                        })
+                    })
+                };
+                let clients: Vec<_> =
+                    (0..20).map(|_| TcpStream::connect(address).expect("connects")).collect();
+                let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+                let asks = {
+                    let (server, over) = (server.clone(), std::sync::Arc::clone(&over));
+                    std::thread::spawn(move || {
+                        while !over.load(Ordering::Relaxed) {
+                            std::hint::black_box(server.connections());
+                        }
+                    })
+                };
+                let leaves = heist::go(move || drop(clients));
+                server.shutdown(Duration::ZERO);
+                over.store(true, Ordering::Relaxed);
+                leaves.join().expect("ends");
+                serving.join().expect("no panic").expect("no error");
+                heist::blocking(|| asks.join().expect("ends"));
+            }
+        });
+    });
+}

@@ -390,3 +390,102 @@ fn overflow_of_a_scheduler_stack_is_reported() {
     assert_eq!(reports, 1, "{}", ended.stderr);
     ended.said("heist-m");
 }
+
+/// A frame of the same size on every level.
+#[inline(never)]
+fn at_depth(depth: usize, f: &mut dyn FnMut()) {
+    let frame = black_box([depth; 4]);
+    if depth == 0 {
+        f()
+    } else {
+        at_depth(depth - 1, f)
+    }
+    black_box(frame);
+}
+
+/// Calls `at`, which answers whether the stack ran out, for the depths around the first at which it does: so it
+/// runs out everywhere in what is called there, inside the runtime too.
+fn around_the_end(mut at: impl FnMut(usize) -> bool) {
+    const STEP: usize = 32;
+    let first = (0..).map(|n| n * STEP).find(|&depth| at(depth)).unwrap();
+    let n_overflowed = (first - STEP..first + 2 * STEP).filter(|&depth| at(depth)).count();
+    assert!(n_overflowed > STEP, "{n_overflowed}");
+}
+
+/// A goroutine whose stack runs out while it waits in `run` of another runtime is not unwound before the one
+/// that borrows from it has ended.
+#[test]
+fn run_does_not_unwind_before_its_goroutine_has_ended() {
+    let ended = child::run("run_does_not_unwind_before_its_goroutine_has_ended", || {
+        struct Lender<'a>(&'a AtomicBool);
+        impl Drop for Lender<'_> {
+            fn drop(&mut self) {
+                self.0.store(false, Ordering::SeqCst);
+            }
+        }
+        let (rt, other) = (matrix::plain(2), matrix::plain(1));
+        rt.run(|| {
+            around_the_end(|depth| {
+                let lives = AtomicBool::new(true);
+                let overflowed = heist::scope(|scope| {
+                    let lends = Builder::new().stack_size(32 << 10).spawn_scoped(scope, || {
+                        at_depth(depth, &mut || {
+                            let lender = Lender(&lives);
+                            other.run(|| {
+                                for _ in 0..20 {
+                                    yield_now();
+                                    assert!(lender.0.load(Ordering::SeqCst), "depth {depth}");
+                                }
+                            });
+                        });
+                    });
+                    lends.unwrap().join().is_err_and(|error| error.is_stack_overflow())
+                });
+                assert!(!lives.load(Ordering::SeqCst) || overflowed);
+                overflowed
+            });
+        });
+    });
+    ended.succeeded();
+}
+
+/// A message that a select has sent is not dropped again if its stack runs out on the way back.
+#[test]
+fn a_message_of_a_select_is_dropped_once() {
+    let ended = child::run("a_message_of_a_select_is_dropped_once", || {
+        struct Message(Arc<AtomicUsize>);
+        impl Drop for Message {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        matrix::plain(2).run(|| {
+            around_the_end(|depth| {
+                let drops = Arc::new(AtomicUsize::new(0));
+                let (tx, rx) = heist::chan::bounded::<Message>(0);
+                let (_open, never) = heist::chan::bounded::<u8>(0);
+                let message = Arc::clone(&drops);
+                let receives = go(move || {
+                    // It waits first, mostly.
+                    for _ in 0..3 {
+                        yield_now();
+                    }
+                    drop(rx.recv());
+                });
+                let sends = Builder::new().stack_size(32 << 10).spawn(move || {
+                    at_depth(depth, &mut || {
+                        heist::select! {
+                            send(tx, Message(Arc::clone(&message))) -> sent => drop(sent),
+                            recv(never) -> _ => unreachable!(),
+                        }
+                    });
+                });
+                let ended = sends.unwrap().join();
+                receives.join().unwrap();
+                assert!(drops.load(Ordering::SeqCst) <= 1, "depth {depth}");
+                ended.is_err_and(|error| error.is_stack_overflow())
+            });
+        });
+    });
+    ended.succeeded();
+}

@@ -314,10 +314,9 @@ impl<T> Buffer<T> for Blocks<T> {
 
     #[inline]
     fn no_receivers(&self) {
-        // While the flag is set, nobody changes the word without the lock: the chain is empty, so
-        // nobody is linking a block.
-        let tail = self.tail.index.load(Ordering::Relaxed);
-        self.tail.index.store(tail & !AWAITED, Ordering::Release);
+        // While the flag is set nobody claims a slot, but who has claimed the last one of a block may not have
+        // linked the next block yet: its message may be gone already. So the word may move.
+        self.tail.index.fetch_and(!AWAITED, Ordering::AcqRel);
     }
 
     fn await_room(&self) -> bool {

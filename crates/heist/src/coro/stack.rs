@@ -419,6 +419,9 @@ impl StackCache {
     #[cold]
     pub(crate) fn spill(&mut self, keep: usize) {
         let surplus = self.len.saturating_sub(keep);
+        if surplus == 0 {
+            return; // A P that was never used is dropped by user code, which must not lock.
+        }
         let mut pool = self.class.pool().lock();
         for place in &mut self.slots[..surplus] {
             if let Some(slot) = place.take() {

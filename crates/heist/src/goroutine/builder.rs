@@ -105,7 +105,7 @@ impl Builder {
         Self::default()
     }
 
-    /// Names it in reports and dumps.
+    /// Names it in reports of panics and overflows, and for [`JoinHandle::name`].
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into().into_boxed_str());
         self

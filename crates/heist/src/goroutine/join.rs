@@ -37,6 +37,28 @@ unsafe impl<T: Send> Sync for JoinHandle<T> {}
 impl<T> UnwindSafe for JoinHandle<T> {}
 impl<T> RefUnwindSafe for JoinHandle<T> {}
 
+/// As long as it lives its goroutine is not cancelled. A stack that runs out unwinds it all the same.
+struct Shield<'a> {
+    me: &'a G,
+    was_up: bool,
+}
+
+impl<'a> Shield<'a> {
+    fn raise(me: &'a G) -> Self {
+        let was_up = me.has_flag(g::UNCANCELLABLE);
+        me.set_flag(g::UNCANCELLABLE);
+        Self { me, was_up }
+    }
+}
+
+impl Drop for Shield<'_> {
+    fn drop(&mut self) {
+        if !self.was_up {
+            self.me.clear_flag(g::UNCANCELLABLE);
+        }
+    }
+}
+
 impl<T> JoinHandle<T> {
     /// # Safety
     /// `gp` is a goroutine that returns a `T`, and this is its only handle.
@@ -78,15 +100,11 @@ impl<T> JoinHandle<T> {
         match current::goroutine() {
             None => self.wait(),
             Some(me) => {
-                let shielded = me.has_flag(g::UNCANCELLABLE);
-                me.set_flag(g::UNCANCELLABLE);
+                let _shield = Shield::raise(me);
                 while !self.is_finished() {
                     if let Some(rt) = current::enter() {
                         self.park(rt);
                     }
-                }
-                if !shielded {
-                    me.clear_flag(g::UNCANCELLABLE);
                 }
             }
         }
@@ -245,6 +263,8 @@ impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         if self.g().join.drop_handle() == Dropped::HasResult {
             let g = self.g();
+            // Whatever the destructor of the result does.
+            let _release = Release(self.gp);
             // SAFETY: the outcome says what the payload holds, and only this handle takes it.
             unsafe {
                 match g.outcome.get() {
@@ -255,9 +275,19 @@ impl<T> Drop for JoinHandle<T> {
                     _ => {}
                 }
             }
-            if g.join.release_handle() {
-                recycle(self.gp);
-            }
+        }
+    }
+}
+
+/// Gives a handle's share of its record back.
+struct Release(NonNull<G>);
+
+impl Drop for Release {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: records are never unmapped, and this one is not recycled before.
+        if unsafe { self.0.as_ref() }.join.release_handle() {
+            recycle(self.0);
         }
     }
 }

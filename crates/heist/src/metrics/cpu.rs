@@ -5,6 +5,7 @@
 //!
 //! GO: mstats.go cpuStats.
 
+use crate::current;
 use crate::sched::Sched;
 use crate::sys::clock;
 
@@ -21,6 +22,8 @@ pub(super) struct CpuTime {
 impl CpuTime {
     pub(super) fn read(sched: &Sched) -> Self {
         let scavenge_ns = sched.stats.scavenge_ns.get();
+        // Nobody may be stopped while it holds the lock.
+        let _rt = current::enter();
         let locked = sched.lock.lock();
         let now = clock::now_ns();
         Self {

@@ -25,6 +25,7 @@ pub use histogram::Histogram;
 pub use per_proc::ProcStats;
 
 use crate::coro::stack;
+use crate::current;
 use crate::sched::Sched;
 use states::States;
 use std::fmt::Write;
@@ -82,12 +83,16 @@ pub struct Metrics {
 impl Metrics {
     pub(crate) fn read(sched: &Sched) -> Self {
         let totals = sched.totals();
-        let stacks = stack::usage();
+        let (stacks, threads, timers) = {
+            // The runtime's own locks: nobody may be stopped while it holds one.
+            let _rt = current::enter();
+            let timers = sched.all_ps().map(|pp| pp.timers.len() as u64).sum();
+            (stack::usage(), u64::from(sched.lock.lock().n_ms), timers)
+        };
         let live = sched.n_live();
         let procs = u64::from(sched.procs());
         let States { running, runnable, not_in_go, waiting } = States::read(sched, live);
         let spinning = u64::from(sched.spinning.n());
-        let threads = u64::from(sched.lock.lock().n_ms);
         let mut list = Vec::with_capacity(64);
         let mut add = |name, kind, help, value| {
             list.push(Metric { description: Description { name, kind, help }, value });
@@ -238,7 +243,6 @@ impl Metrics {
             "Times a thread was handed a processor.",
             totals.m_unparks,
         );
-        let timers = sched.all_ps().map(|pp| pp.timers.len() as u64).sum();
         add("/heist/timers:timers", Gauge, "Deadlines kept, of waits that are over too.", timers);
         add(
             "/heist/timers/added:timers",

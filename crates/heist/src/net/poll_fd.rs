@@ -45,6 +45,11 @@ impl<T: AsFd> PollFd<T> {
     where
         T: AsRawFd,
     {
+        // Two traits may tell of two descriptors: the one that is borrowed is the one that counts.
+        if inner.as_fd().as_raw_fd() != inner.as_raw_fd() {
+            let text = "AsFd and AsRawFd name different descriptors";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         if fd::is_plain_file(inner.as_raw_fd())? {
             let text = "a plain file cannot be waited for";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));

@@ -89,7 +89,9 @@ pub(super) fn lock(fd_lock: &FdLock, queues: &Lock<Queues>, way: Way) -> io::Res
     let taken = fd_lock.queue(way);
     if taken != Taken::Busy {
         drop(guard);
+        let turn = (taken == Taken::Yes).then(|| Turn { fd_lock, queues, way });
         drop(rt);
+        std::mem::forget(turn);
         return done(taken);
     }
     // SAFETY: the entry stays on this goroutine's stack until it is taken out.
@@ -109,8 +111,28 @@ pub(super) fn lock(fd_lock: &FdLock, queues: &Lock<Queues>, way: Way) -> io::Res
         drop(rt);
         cancel::unwind(Why::Cancelled);
     }
+    let granted = entry.outcome.get() == Outcome::Granted;
+    let turn = granted.then(|| Turn { fd_lock, queues, way });
     drop(rt);
+    std::mem::forget(turn);
     outcome(entry.outcome.get())
+}
+
+/// A turn that was got inside the runtime. To leave that may unwind, if the stack has run out in there; then the
+/// turn is the next one's.
+struct Turn<'a> {
+    fd_lock: &'a FdLock,
+    queues: &'a Lock<Queues>,
+    way: Way,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // If it was the last use of a closed descriptor, that stays until its value is dropped.
+        if self.fd_lock.unlock(self.way) == Unlocked::Queued {
+            let _ = pass_on(self.fd_lock, self.queues, self.way);
+        }
+    }
 }
 
 /// The goroutine is off its stack: others may find it.

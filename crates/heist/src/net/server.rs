@@ -66,9 +66,12 @@ struct Shared {
 #[derive(Default)]
 struct State {
     listeners: Vec<Arc<TcpListener>>,
-    handles: HashMap<u64, JoinHandle<()>>,
+    /// None while it is being spawned.
+    handles: HashMap<u64, Option<JoinHandle<()>>>,
     n_accepted: u64,
     is_closing: bool,
+    /// The grace is over.
+    is_cancelling: bool,
     /// Whether it was said that there are no descriptors left.
     has_warned: bool,
 }
@@ -137,21 +140,32 @@ impl Server {
     }
 
     fn start(&self, connection: impl FnOnce() + Send + 'static) {
-        // Until it is in the table it cannot take itself out.
-        let mut state = self.shared.state();
-        if state.is_closing {
-            return; // It came in the last moment, like those that were not accepted any more.
-        }
+        let id = {
+            let mut state = self.shared.state();
+            if state.is_closing {
+                return; // It came in the last moment, like those that were not accepted any more.
+            }
+            state.n_accepted += 1;
+            let id = state.n_accepted;
+            state.handles.insert(id, None);
+            id
+        };
         let shared = Arc::clone(&self.shared);
         shared.connections.add(1);
-        let id = state.n_accepted;
         let ended = Ended { shared, id };
+        // Without the lock: if it cannot be spawned, what it owns is dropped, and takes itself out.
         let handle = goroutine::go(move || {
             let _ended = ended;
             connection();
         });
-        state.n_accepted += 1;
-        state.handles.insert(id, handle);
+        let mut state = self.shared.state();
+        if state.is_cancelling {
+            handle.cancel();
+        }
+        // It may have ended already.
+        if let Some(entry) = state.handles.get_mut(&id) {
+            *entry = Some(handle);
+        }
     }
 
     fn warn_once(&self, error: &io::Error) {
@@ -189,8 +203,9 @@ impl Server {
         let late = {
             let (shared, cancelled) = (Arc::clone(&self.shared), Arc::clone(&cancelled));
             time::after_func(grace, move || {
-                let state = shared.state();
-                state.handles.values().for_each(JoinHandle::cancel);
+                let mut state = shared.state();
+                state.is_cancelling = true;
+                state.handles.values().flatten().for_each(JoinHandle::cancel);
                 cancelled.store(state.handles.len(), Ordering::Relaxed);
             })
         };
@@ -202,8 +217,9 @@ impl Server {
 
 impl Shared {
     /// Held for a moment only. Ours, because to spawn or to cancel while it is held may give way to others.
+    /// Nobody is cancelled while it waits for it: it is about to count somebody off.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        self.state.lock_shielded()
     }
 }
 
@@ -241,8 +257,18 @@ struct Ended {
 
 impl Drop for Ended {
     fn drop(&mut self) {
+        // Whatever happens here.
+        let _done = Done(&self.shared.connections);
         let handle = self.shared.state().handles.remove(&self.id);
         drop(handle);
-        self.shared.connections.done();
+    }
+}
+
+/// Counts a connection off.
+struct Done<'a>(&'a WaitGroup);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.done();
     }
 }

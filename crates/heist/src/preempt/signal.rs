@@ -15,15 +15,12 @@ use heist_core::policy::DOORBELLS_MAX;
 use heist_core::status::Status;
 use std::ptr::NonNull;
 
-/// Handles the preemption signal. False if it was not for us.
-pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) -> bool {
+/// Handles the preemption signal. The request may be gone meanwhile.
+pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) {
     // SAFETY: the M of the calling thread is alive.
-    let Some(m) = (unsafe { current::m().as_ref() }) else { return false };
-    if m.word.attention() & (PREEMPT | STOP) == 0 {
-        return false;
-    }
-    if m.word.stamp().place() != Place::User {
-        return true;
+    let Some(m) = (unsafe { current::m().as_ref() }) else { return };
+    if m.word.attention() & (PREEMPT | STOP) == 0 || m.word.stamp().place() != Place::User {
+        return;
     }
     let may_be_stopped = !interrupted.in_another_handler(m.blocked.get());
     if may_be_stopped && m.current().is_some_and(|gp| gp.may_be_forced()) {
@@ -31,7 +28,6 @@ pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) -> bool {
     } else {
         m.sched().expect_no_hog();
     }
-    true
 }
 
 /// Gives the P away and sleeps until it is this goroutine's turn again.

@@ -36,8 +36,12 @@ pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
     match outcome {
         Outcome::Panicked => on_panic(g),
         Outcome::Overflowed => {
-            // SAFETY: a goroutine's runtime outlives it.
-            unsafe { &*g.sched.get() }.stats.overflowed.add_shared(1);
+            sched_of(g).stats.overflowed.add_shared(1);
+            // It was reported when it happened.
+            if sched_of(g).config.on_panic == PanicPolicy::Abort {
+                stderr::report(format_args!("fatal error: stack overflow\n"));
+                stderr::exit_now(2);
+            }
         }
         _ => {}
     }
@@ -73,9 +77,11 @@ pub(crate) fn end_unborn(g: &G) {
     if g.join.finish() != Finished::Published || g.join.release_runtime() {
         heist_core::throw!("end_unborn: the goroutine has lost its handle");
     }
+    let rt = current::enter();
     // ORDERING: Release pairs with the closer's look.
     sched.unborn.fetch_sub(1, Ordering::Release);
     sched.after_finish();
+    drop(rt);
 }
 
 fn vtable_of(g: &G) -> &'static Vtable {
@@ -90,8 +96,16 @@ fn drop_closure(g: &G, vtable: &Vtable) {
     // SAFETY: a goroutine runs its closure once, or drops it once.
     let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { (vtable.drop_closure)(g) }));
     if let Err(payload) = dropped {
-        std::mem::forget(payload);
+        on_loud_drop(g, payload);
     }
+}
+
+/// A destructor of what the goroutine owned has panicked, and nobody can be told.
+#[cold]
+fn on_loud_drop(g: &G, payload: Box<dyn Any + Send>) {
+    abort_if_asked(g, &*payload);
+    // The hook has reported it; a payload whose drop panics again is leaked.
+    std::mem::forget(payload);
 }
 
 fn run_closure(g: &G) -> Outcome {
@@ -111,7 +125,7 @@ fn run_closure(g: &G) -> Outcome {
             // It caught its own ending, kept it from being dropped, and returned.
             g.outcome.set(Outcome::Returned);
             discard(g);
-            Outcome::Exited
+            if g.is_cancelled() { Outcome::Cancelled } else { Outcome::Exited }
         }
         Ok(()) => Outcome::Returned,
         Err(payload) => match payload.downcast::<Ending>() {
@@ -145,8 +159,7 @@ fn discard(g: &G) {
         }
     }));
     if let Err(payload) = dropped {
-        // The hook has reported it; a payload whose drop panics again is leaked.
-        std::mem::forget(payload);
+        on_loud_drop(g, payload);
     }
 }
 
@@ -160,21 +173,32 @@ fn drop_extras(g: &G) {
 }
 
 fn on_panic(g: &G) {
-    // SAFETY: a goroutine's runtime outlives it.
-    let sched: &Sched = unsafe { &*g.sched.get() };
-    sched.stats.panicked.add_shared(1);
-    if sched.config.on_panic == PanicPolicy::Abort {
-        // SAFETY: the outcome is Panicked, so the payload holds the box; the process ends.
-        let payload = unsafe { &*g.payload.as_ptr::<Box<dyn Any + Send>>() };
-        let id = g.id.get();
-        stderr::report(format_args!(
-            "panic: {}\n\ngoroutine {id} [running]:\n",
-            crate::panic_report::message(&**payload),
-        ));
-        if let Some(site) = g.spawn_site() {
-            let parent = g.parent_id.get();
+    sched_of(g).stats.panicked.add_shared(1);
+    // SAFETY: the outcome is Panicked, so the payload holds the box.
+    abort_if_asked(g, unsafe { &**g.payload.as_ptr::<Box<dyn Any + Send>>() });
+}
+
+/// Ends the process for a panic that nobody caught, if it was built that way.
+fn abort_if_asked(g: &G, payload: &(dyn Any + Send)) {
+    if sched_of(g).config.on_panic != PanicPolicy::Abort {
+        return;
+    }
+    let message = crate::panic_report::message(payload);
+    let id = g.id.get();
+    stderr::report(format_args!("panic: {message}\n\ngoroutine {id} [running]:\n"));
+    match (g.spawn_site(), g.parent_id.get()) {
+        (Some(site), 0) => {
+            stderr::report(format_args!("created outside the runtime at {site}\n"));
+        }
+        (Some(site), parent) => {
             stderr::report(format_args!("created by goroutine {parent} at {site}\n"));
         }
-        stderr::exit_now(2);
+        (None, _) => {}
     }
+    stderr::exit_now(2);
+}
+
+fn sched_of(g: &G) -> &Sched {
+    // SAFETY: a goroutine's runtime outlives it.
+    unsafe { &*g.sched.get() }
 }

@@ -38,6 +38,7 @@ impl Sched {
         if !self.config.deadlock_detection || self.poll.has_waiters() {
             return false;
         }
+        let threads_before = thread::count();
         // Not those that are still being made: each would excuse a thread that is not ours.
         let n_ms = {
             let locked = self.lock.lock();
@@ -64,9 +65,9 @@ impl Sched {
         if runners == 0 || n_waiting == 0 || n_other != 0 {
             return false;
         }
-        // Last: a thread that came meanwhile is seen.
+        // Before and after: a thread that came meanwhile is seen, and one that did something and left.
         let ours = n_ms + SYSTEM_THREADS + runners + notify::idle_readers();
-        policy::nobody_else(thread::count(), ours)
+        policy::nobody_else(threads_before, ours) && policy::nobody_else(thread::count(), ours)
     }
 
     fn die(&self) -> ! {

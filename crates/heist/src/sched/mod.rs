@@ -190,6 +190,8 @@ pub(crate) struct Sched {
     started_ns: u64,
     /// Minutes since the start, as sysmon last saw them; see `minute_now`.
     minute: AtomicU32,
+    /// Threads without a P of this runtime that wake a goroutine of it just now.
+    pub(crate) outsiders: AtomicU32,
     /// Threads that do nothing any more but wait for the last goroutine.
     pub(crate) stayers: AtomicU32,
     /// Goroutines that were made to begin later and have not begun.
@@ -269,6 +271,7 @@ impl Sched {
             phase: AtomicU32::new(Phase::Running as u32),
             started_ns: clock::now_ns(),
             minute: AtomicU32::new(0),
+            outsiders: AtomicU32::new(0),
             stayers: AtomicU32::new(0),
             ids: CachePadded::new(AtomicU64::new(0)),
             stats: CachePadded::new(Shard::default()),

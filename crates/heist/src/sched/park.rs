@@ -16,6 +16,7 @@ use crate::gmp::g::{self, WaitReason, Woken};
 use crate::gmp::m::{Commit, Request, Seal};
 use crate::gmp::{G, M};
 use heist_core::run_queue::Slot;
+use heist_core::sync::Ordering;
 use heist_core::timer_heap::NEVER;
 use std::ptr::NonNull;
 
@@ -139,6 +140,10 @@ pub(crate) unsafe fn ready(rt: &InRuntime, gp: NonNull<G>) {
 /// # Safety
 /// As for [`ready`], and `sched` is its runtime.
 pub(crate) unsafe fn ready_from_outside(sched: &Sched, gp: NonNull<G>) {
+    // Nothing else keeps the runtime from ending under this thread once the goroutine is queued: it may
+    // have been the last.
+    // ORDERING: Relaxed: who waits for zero has seen the end of the goroutine, which comes after this.
+    sched.outsiders.fetch_add(1, Ordering::Relaxed);
     let n = sched.stats.readied.add_shared(1);
     // SAFETY: claimed goroutines are valid.
     sched.maybe_sample_outside(n, unsafe { gp.as_ref() });
@@ -146,8 +151,10 @@ pub(crate) unsafe fn ready_from_outside(sched: &Sched, gp: NonNull<G>) {
     // SAFETY: passed on.
     unsafe { sched.push_global(gp) };
     // ORDERING: the submitter's fence of `heist_core::spinning`.
-    heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
+    heist_core::sync::fence(Ordering::SeqCst);
     sched.wake_p();
+    // ORDERING: Release pairs with `Sched::wait_for_outsiders`: the last that is done with it here.
+    sched.outsiders.fetch_sub(1, Ordering::Release);
 }
 
 /// Wakes a claimed goroutine from wherever the caller is.
@@ -230,7 +237,7 @@ unsafe fn push_where_due(m: &M, gp: NonNull<G>, slot: Slot) {
     if slot == Slot::Tail {
         // ORDERING: a push into `run_next` is a full fence by itself, one at the tail is not; the
         // submitter's protocol of `heist_core::spinning` needs one.
-        heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
+        heist_core::sync::fence(Ordering::SeqCst);
     }
 }
 

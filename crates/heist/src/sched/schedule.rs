@@ -79,8 +79,8 @@ fn execute(m: &M, next: Next) {
     if let Some(number) = gp.take_sampled() {
         m.sched().record_latency(m, number);
     }
-    let special = gp.has_flag(g::OVERFLOWED | g::IDLE | g::CANARY | g::BLOCKS);
     loop {
+        let special = gp.has_flag(g::OVERFLOWED | g::IDLE | g::CANARY | g::BLOCKS);
         if special {
             before_special(m, gp);
         }

@@ -55,6 +55,7 @@ impl Sched {
             self.report_leaked();
         }
         self.stop_ms();
+        self.wait_for_outsiders();
         if closed == Closed::Clean {
             self.poll.poller.shared().end();
         }
@@ -75,7 +76,8 @@ impl Sched {
     }
 
     fn wait_for_the_last(&self, limit: Option<Duration>) -> Closed {
-        let until = limit.map(|limit| Instant::now() + limit);
+        // What is too far away to be a moment is never.
+        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             // ORDERING: Acquire pairs with `after_finish`: if the count did not move, the last end
             // has been seen.
@@ -105,6 +107,14 @@ impl Sched {
             // ORDERING: see `wait_for_the_last`.
             self.endings.fetch_add(1, Ordering::Release);
             Kernel.wake(&self.endings);
+        }
+    }
+
+    /// Waits for those who woke the last goroutines from outside and have not got over it: for moments.
+    fn wait_for_outsiders(&self) {
+        // ORDERING: Acquire: see `park::ready_from_outside`.
+        while self.outsiders.load(Ordering::Acquire) != 0 {
+            std::thread::yield_now();
         }
     }
 

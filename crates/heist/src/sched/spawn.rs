@@ -85,8 +85,11 @@ pub(crate) fn spawn_from_outside(
     write: impl FnOnce(*mut u8),
     m: Option<&M>,
 ) -> Result<NonNull<G>, Refused> {
-    let (gp, flags) = sched.take_unborn()?;
-    let recipe = Recipe { flags: flags | recipe.flags, ..recipe };
+    // Nothing keeps a runtime that closes from ending before this is counted.
+    let (gp, _) = sched.take_unborn(|| match sched.phase() {
+        Phase::Running => sched.may_spawn(),
+        _ => Err(Refused::Closing),
+    })?;
     let id = sched.reserve_ids(1);
     // SAFETY: the record is free, so nobody else uses it.
     unsafe { fill(gp, sched, recipe, id, 0, write) }.transition(DEAD, RUNNABLE);
@@ -120,7 +123,7 @@ pub(crate) fn spawn_later(
 ) -> Result<(NonNull<G>, Ticket), Refused> {
     let m = rt.m();
     let sched = m.sched();
-    let (gp, _) = sched.take_unborn()?;
+    let (gp, _) = sched.take_unborn(|| sched.may_spawn())?;
     let parent = rt.goroutine().id.get();
     // SAFETY: the record is free, so nobody else uses it.
     let status = unsafe { fill(gp, sched, recipe, sched.reserve_ids(1), parent, write) };
@@ -198,11 +201,14 @@ impl Sched {
     ///
     /// It is counted first: a runtime that closes meanwhile either sees the count and waits for the
     /// goroutine, or is seen to be closing. Nothing else keeps it from closing under a thread of others.
-    fn take_unborn(&self) -> Result<(NonNull<G>, u32), Refused> {
+    fn take_unborn(
+        &self,
+        may_spawn: impl FnOnce() -> Result<u32, Refused>,
+    ) -> Result<(NonNull<G>, u32), Refused> {
         self.unborn.fetch_add(1, Ordering::Relaxed);
         // ORDERING: pairs with the closer, which sets the phase, fences and adds the counts up.
         heist_core::sync::fence(Ordering::SeqCst);
-        let taken = self.may_spawn().and_then(|flags| match pool::take_one() {
+        let taken = may_spawn().and_then(|flags| match pool::take_one() {
             Ok(gp) => Ok((gp, flags)),
             Err(_) => Err(Refused::NoMemory),
         });

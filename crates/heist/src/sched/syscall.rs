@@ -22,10 +22,15 @@ pub(crate) fn blocking<T>(f: impl FnOnce() -> T) -> T {
     rt.sched().watch_call(pp);
     // SAFETY: the M of the calling thread is alive; the evidence ends here.
     unsafe { rt.into_m().as_ref() }.word.leave(Place::Blocked);
-    let result = f();
-    // Any call into the runtime takes the P back, or waits for one.
-    drop(current::enter());
-    result
+    /// Any call into the runtime takes the P back, or waits for one. So does a panic on its way out.
+    struct Return;
+    impl Drop for Return {
+        fn drop(&mut self) {
+            drop(current::enter());
+        }
+    }
+    let _return = Return;
+    f()
 }
 
 impl Sched {
@@ -40,9 +45,13 @@ impl Sched {
         }
         self.leave_timers(m);
         m.parted.set(Some(thread::n_blocks()));
-        m.word.call_attention(TAKEN);
         pp.stats.foreseen.bump();
+        // Under the lock, as everybody who takes a P: one who is about to, and finds that the M has moved on,
+        // takes its flag back.
+        let locked = self.lock.lock();
+        m.word.call_attention(TAKEN);
         m.release_p();
+        drop(locked);
         self.pass_on(pp);
     }
 
@@ -94,6 +103,7 @@ impl Sched {
         // SAFETY: it is runnable now, and being bound nobody but this M runs it.
         unsafe { self.push_stopped(&mut locked, NonNull::from(gp)) };
         drop(locked);
+        self.stats.global_put.add_shared(1);
         self.watch_crowd();
         self.wait_for_turn(m);
         m.p().stats.regained.bump();

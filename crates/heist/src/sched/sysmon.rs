@@ -91,7 +91,8 @@ impl<'a> Sysmon<'a> {
             sched,
             print,
             next_procs_ns: clock::now_ns() + PROCS_CHECK_NS,
-            next_trace_ns: period.map_or(NEVER, |period_ns| clock::now_ns() + period_ns),
+            next_trace_ns: period
+                .map_or(NEVER, |period_ns| clock::now_ns().saturating_add(period_ns)),
             // ALLOC: when the thread starts, for all Ps there can be.
             watches: Vec::with_capacity(PROCS_MAX as usize),
             naps: Naps::new(),
@@ -169,7 +170,7 @@ impl<'a> Sysmon<'a> {
         {
             (self.print)(self.sched, detail);
             // Two lines are never closer than that, also if this one came late.
-            self.next_trace_ns = clock::now_ns() + period_ns;
+            self.next_trace_ns = clock::now_ns().saturating_add(period_ns);
         }
     }
 

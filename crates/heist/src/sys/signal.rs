@@ -173,8 +173,8 @@ fn empty_set() -> libc::sigset_t {
     unsafe { std::mem::zeroed() }
 }
 
-/// What handles the preemption signal: true if it was ours.
-pub(crate) type InterruptHandler = fn(&Interrupted<'_>) -> bool;
+/// What handles the preemption signal.
+pub(crate) type InterruptHandler = fn(&Interrupted<'_>);
 
 static INTERRUPT_HANDLER: OnceLock<InterruptHandler> = OnceLock::new();
 static INTERRUPT_BEFORE_US: OnceLock<libc::sigaction> = OnceLock::new();
@@ -212,9 +212,11 @@ extern "C" fn on_interrupt(
     // SAFETY: the kernel passes a valid context for a handler with SA_SIGINFO.
     let interrupted = Interrupted { context: unsafe { &*context.cast() } };
     // SAFETY: the kernel passes valid information for a handler with SA_SIGINFO.
-    let ours = is_from_own_thread(unsafe { &*info })
-        && INTERRUPT_HANDLER.get().is_some_and(|handler| handler(&interrupted));
-    if !ours && let Some(before) = INTERRUPT_BEFORE_US.get() {
+    if is_marked(unsafe { &*info }) {
+        if let Some(handler) = INTERRUPT_HANDLER.get() {
+            handler(&interrupted);
+        }
+    } else if let Some(before) = INTERRUPT_BEFORE_US.get() {
         let handler = before.sa_sigaction;
         // Ignored by default: there is nobody to pass it on to.
         if handler != libc::SIG_DFL && handler != libc::SIG_IGN {
@@ -225,10 +227,48 @@ extern "C" fn on_interrupt(
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Whether a thread of this process sent it to this very thread, as sysmon does.
-fn is_from_own_thread(info: &libc::siginfo_t) -> bool {
-    // SAFETY: signals with this code carry the sender; the other call only answers a question.
-    info.si_code == libc::SI_TKILL && unsafe { info.si_pid() == libc::getpid() }
+/// What comes with a signal of ours, as the kernel lays it out: everybody else's is another's.
+#[repr(C, align(8))]
+pub(crate) struct Marked {
+    signal: libc::c_int,
+    error: libc::c_int,
+    code: libc::c_int,
+    gap: libc::c_int,
+    sender: libc::pid_t,
+    user: libc::uid_t,
+    mark: *const u8,
+    rest: [u64; 12],
+}
+
+const _: () = assert!(size_of::<Marked>() == size_of::<libc::siginfo_t>());
+
+/// Its address is the mark.
+static MARK: u8 = 0;
+
+/// The information that is sent along.
+pub(crate) fn marked() -> Marked {
+    Marked {
+        signal: PREEMPT,
+        error: 0,
+        code: libc::SI_QUEUE,
+        gap: 0,
+        // SAFETY: both only answer a question.
+        sender: unsafe { libc::getpid() },
+        // SAFETY: as above.
+        user: unsafe { libc::getuid() },
+        mark: &raw const MARK,
+        rest: [0; 12],
+    }
+}
+
+/// Whether it is one of ours.
+fn is_marked(info: &libc::siginfo_t) -> bool {
+    // SAFETY: signals with this code carry the sender and a value; the other call only answers a question.
+    info.si_code == libc::SI_QUEUE
+        && unsafe {
+            info.si_pid() == libc::getpid()
+                && std::ptr::eq(info.si_value().sival_ptr.cast(), &raw const MARK)
+        }
 }
 
 /// Calls the handler that was there before.

@@ -221,10 +221,14 @@ fn read_start(path: *const libc::c_char, text: &mut [u8]) -> Option<usize> {
     usize::try_from(n).ok()
 }
 
-/// Sends the preemption signal to a thread of this process.
+/// Sends the preemption signal to a thread of this process, with our mark.
 pub(crate) fn interrupt(tid: u32) {
+    let info = super::signal::marked();
     // SAFETY: the signal is ours to send: its handler is installed.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, super::signal::PREEMPT) };
+    unsafe {
+        let (call, own) = (libc::SYS_rt_tgsigqueueinfo, libc::getpid());
+        libc::syscall(call, own, tid, super::signal::PREEMPT, &raw const info);
+    }
 }
 
 /// The stack on which signal handlers of this thread run. A goroutine's stack may be exhausted

@@ -281,15 +281,17 @@ fn wait(cases: &mut [Handle<'_>], deadline_ns: u64) -> Option<usize> {
             case.delist(&mut lock.lock());
         }
     }
+    let done = cases.iter().position(|case| case.0.entry() == fired);
+    // Before the runtime is left, which may unwind: the message was moved.
+    let done = done.filter(|&done| match cases[done].1 {
+        Interest::Do => cases[done].0.complete(outcome),
+        Interest::Know => outcome != Outcome::Changed,
+    });
     drop(rt);
     if awoken == Awoken::Cancelled {
         cancel::unwind(Why::Cancelled);
     }
-    let done = cases.iter().position(|case| case.0.entry() == fired)?;
-    match cases[done].1 {
-        Interest::Do => cases[done].0.complete(outcome).then_some(done),
-        Interest::Know => (outcome != Outcome::Changed).then_some(done),
-    }
+    done
 }
 
 /// Queues every case, and says until when to wait; None, and nobody is queued, if one can be done. All
