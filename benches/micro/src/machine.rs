@@ -1,6 +1,7 @@
 //! What the machine itself takes for what every path is made of: nobody's runtime is faster.
 //!
-//! Each figure is the middle one of several rounds, of programs as bare as can be: no heist.
+//! Each figure is the middle one of several rounds, of programs as bare as can be: no heist, but for the ring
+//! of its channels, which is used by two threads that do nothing else.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use crate::hand_over;
 use corosensei::stack::{Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult};
+use heist_core::buffer::{Buffer as _, Put, Ring, Take};
 
 /// Distance of stacks, as in heist.
 const STRIDE: usize = 256 << 10;
@@ -28,6 +30,7 @@ pub fn measure() -> Result<(), String> {
     show("a switch to a coroutine and back", switch());
     show("an atomic read-modify-write, alone", read_modify_write());
     show("a cache line of another CPU, one way", other_line());
+    show("a message through a ring, from CPU to CPU", ring());
     show("a system call", system_call());
     show("an alarm set (timerfd_settime)", alarm().map_err(wrong)?);
     show("64 bytes through TCP, sent and received", loopback(1).map_err(wrong)?);
@@ -143,6 +146,37 @@ fn other_line() -> f64 {
         let took = from.elapsed();
         answers.join().expect("it ends");
         took.as_nanos() as f64 / (2 * ROUNDS) as f64
+    };
+    median((0..9).map(timed).collect())
+}
+
+/// A thread that sends and one that receives, on one CPU each if there are two, through the ring of a buffered
+/// channel: neither ever sleeps, and nobody is woken.
+fn ring() -> f64 {
+    const MESSAGES: u64 = 1_000_000;
+    const CAPACITY: usize = 128;
+    let timed = |_| {
+        let ring = Ring::new(CAPACITY, std::thread::yield_now).expect("there is memory");
+        let from = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for message in 0..MESSAGES {
+                    // SAFETY: the message is this thread's until it is sent.
+                    while unsafe { ring.put(&raw const message, &mut ()) } != Put::Done {
+                        std::hint::spin_loop();
+                    }
+                }
+            });
+            for expected in 0..MESSAGES {
+                let mut message = 0;
+                // SAFETY: there is room for a message.
+                while unsafe { ring.take(&raw mut message, &mut ()) } != Take::Done {
+                    std::hint::spin_loop();
+                }
+                assert_eq!(message, expected, "they come in order");
+            }
+        });
+        from.elapsed().as_nanos() as f64 / MESSAGES as f64
     };
     median((0..9).map(timed).collect())
 }
