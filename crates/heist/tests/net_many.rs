@@ -94,6 +94,8 @@ fn many_connections_at_once() {
         let (address, server) = rt.run(echo_server);
         let mut clients = child::partner(name, SERVER, &format!("{address} {n}"));
         matrix::eventually("all are connected at once", || server.connections() == n);
+        // They go on when their input ends: else some would be gone before this thread had looked.
+        drop(clients.stdin.take());
         assert!(clients.wait().expect("waits").success());
         matrix::eventually("all have left", || server.connections() == 0);
         assert_eq!(rt.run(move || server.shutdown(Duration::MAX)).cancelled, 0);
@@ -104,11 +106,12 @@ fn many_connections_at_once() {
 
 fn connect_many(address: SocketAddr, n: usize) {
     matrix::plain(2).run(|| {
-        let all = heist::sync::WaitGroup::new();
+        let (all, seen) = (heist::sync::WaitGroup::new(), heist::sync::WaitGroup::new());
         all.add(n);
+        seen.add(1);
         let clients: Vec<_> = (0..n)
             .map(|i| {
-                let all = all.clone();
+                let (all, seen) = (all.clone(), seen.clone());
                 heist::go(move || {
                     let mut stream = TcpStream::connect(address).expect("connects");
                     let message = (i as u64).to_le_bytes();
@@ -121,11 +124,15 @@ fn connect_many(address: SocketAddr, n: usize) {
                             // All are connected before anyone goes on.
                             all.done();
                             all.wait();
+                            seen.wait();
                         }
                     }
                 })
             })
             .collect();
+        let server_has_seen = || std::io::stdin().read_to_end(&mut Vec::new());
+        heist::blocking(server_has_seen).expect("the end of the input");
+        seen.done();
         for client in clients {
             client.join().expect("ends well");
         }

@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 const ROLE: &str = "HEIST_TEST_CHILD";
@@ -80,13 +80,14 @@ pub fn run_with_descriptors(test: &str, n: u32, body: impl FnOnce()) -> Ended {
 }
 
 /// A second process for the body of a test: the same test, which finds `value` in `variable`. It may
-/// have as many descriptors as the system allows.
+/// have as many descriptors as the system allows. Its standard input is a pipe from the caller.
 pub fn partner(test: &str, variable: &str, value: &str) -> std::process::Child {
     let program = std::env::current_exe().expect("a test knows its own program");
     let mut command = Command::new("bash");
     command.args(["-c", "ulimit -S -n $(ulimit -H -n) && exec \"$0\" \"$@\""]).arg(program);
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
-    command.env_remove(ROLE).env(variable, value).spawn().expect("the partner starts")
+    command.env_remove(ROLE).env(variable, value).stdin(Stdio::piped());
+    command.spawn().expect("the partner starts")
 }
 
 /// A number of `/proc/self/status`, in KiB where it is a size.
