@@ -144,18 +144,15 @@ impl Command {
     /// # Errors
     /// If it cannot be started.
     pub fn output(&mut self) -> io::Result<Output> {
-        let child = self.spawn_with([Stdio::null, Stdio::piped, Stdio::piped]);
+        self.set_defaults([Stdio::null, Stdio::piped, Stdio::piped]);
+        let child = self.spawn();
         // It is for this time: the next `spawn` finds its own defaults.
-        let _ = self.set_defaults([Stdio::inherit; 3]);
+        self.set_defaults([Stdio::inherit; 3]);
         child?.wait_with_output()
     }
 
-    fn spawn_with(&mut self, defaults: [fn() -> Stdio; 3]) -> io::Result<Child> {
-        self.set_defaults(defaults).spawn()
-    }
-
     /// Sets the streams that were not set.
-    fn set_defaults(&mut self, [stdin, stdout, stderr]: [fn() -> Stdio; 3]) -> &mut Self {
+    fn set_defaults(&mut self, [stdin, stdout, stderr]: [fn() -> Stdio; 3]) {
         if !self.set.stdin {
             self.inner.stdin(stdin());
         }
@@ -165,7 +162,6 @@ impl Command {
         if !self.set.stderr {
             self.inner.stderr(stderr());
         }
-        self
     }
 }
 

@@ -15,11 +15,12 @@ use crate::gmp::g::{self, Extras};
 use crate::goroutine::{self, Beginning, GoroutineId, JoinError, JoinHandle, SpawnError};
 use crate::sched::Sched;
 use crate::sync::WaitGroup;
+use crate::sys::unwind;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::panic::{Location, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -51,8 +52,8 @@ where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     let scope = Scope { data: Arc::default(), _scope: PhantomData, _env: PhantomData };
-    let mut result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
-    while let Err(payload) = catch_unwind(|| scope.data.running.wait_shielded()) {
+    let mut result = unwind::catch(|| body(&scope));
+    while let Err(payload) = unwind::catch(|| scope.data.running.wait_shielded()) {
         forget_all_but(&mut result, payload);
     }
     match result {
@@ -194,11 +195,11 @@ where
     T: Send,
 {
     let data = Arc::<Data>::default();
-    let mut result = catch_unwind(AssertUnwindSafe(|| {
+    let mut result = unwind::catch(|| {
         // SAFETY: this function neither returns nor unwinds before all that `data` counts have ended.
         unsafe { spawn_counted(&data, sched, f, site, None) }.map(ScopedJoinHandle::join_shielded)
-    }));
-    while let Err(payload) = catch_unwind(|| data.running.wait_shielded()) {
+    });
+    while let Err(payload) = unwind::catch(|| data.running.wait_shielded()) {
         forget_all_but(&mut result, payload);
     }
     result.unwrap_or_else(|payload| resume_unwind(payload))

@@ -350,20 +350,12 @@ fn a_listener_ends_with_its_server() {
 fn a_flush_on_the_way_out_does_not_wait() {
     matrix::each_of(&few(), |_, rt| {
         rt.run(|| {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
-            let address = listener.local_addr().expect("an address");
-            let server = Server::new();
-            let serving = {
-                let server = server.clone();
-                heist::go(move || {
-                    server.serve(listener, |stream, _| {
-                        let mut writer = BufWriter::with_capacity(1 << 20, &stream);
-                        loop {
-                            writer.write_all(&[0; 1 << 16]).expect("it waits");
-                        }
-                    })
-                })
-            };
+            let (address, server, serving) = wire::serve(|stream, _| {
+                let mut writer = BufWriter::with_capacity(1 << 20, &stream);
+                loop {
+                    writer.write_all(&[0; 1 << 16]).expect("it waits");
+                }
+            });
             let client = TcpStream::connect(address).expect("connects");
             while server.connections() == 0 {
                 heist::yield_now();
@@ -435,20 +427,12 @@ fn a_crowded_shutdown_ends() {
     matrix::each_of(&few(), |_, rt| {
         rt.run(|| {
             for _ in 0..5 {
-                let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
-                let address = listener.local_addr().expect("an address");
-                let server = Server::new();
-                let serving = {
-                    let server = server.clone();
-                    heist::go(move || {
-                        server.serve(listener, |mut stream, _| {
-                            let _ = stream.read(&mut [0]);
-                            for _ in 0..100 {
-                                std::hint::spin_loop();
-                            }
-                        })
-                    })
-                };
+                let (address, server, serving) = wire::serve(|mut stream, _| {
+                    let _ = stream.read(&mut [0]);
+                    for _ in 0..100 {
+                        std::hint::spin_loop();
+                    }
+                });
                 let clients: Vec<_> =
                     (0..20).map(|_| TcpStream::connect(address).expect("connects")).collect();
                 let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

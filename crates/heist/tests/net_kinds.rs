@@ -6,7 +6,7 @@ mod matrix;
 mod wire;
 
 use heist::net::{
-    PollFd, Server, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, pipe,
+    PollFd, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, pipe,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -272,13 +272,7 @@ fn runtimes_leave_no_descriptor_behind() {
 fn a_server_stops_gracefully() {
     matrix::run(|| {
         for slow in [false, true] {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
-            let address = listener.local_addr().expect("an address");
-            let server = Server::new();
-            let serving = {
-                let server = server.clone();
-                heist::go(move || server.serve(listener, |stream, _| wire::echo(stream)))
-            };
+            let (address, server, serving) = wire::serve(|stream, _| wire::echo(stream));
             let mut clients: Vec<_> =
                 (0..4).map(|_| TcpStream::connect(address).expect("connects")).collect();
             for client in &mut clients {
@@ -310,20 +304,12 @@ fn a_server_stops_gracefully() {
 #[test]
 fn a_server_survives_its_handlers() {
     matrix::run(|| {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
-        let address = listener.local_addr().expect("an address");
-        let server = Server::new();
-        let serving = {
-            let server = server.clone();
-            heist::go(move || {
-                server.serve(listener, |mut stream, _| {
-                    let mut byte = [0];
-                    stream.read_exact(&mut byte).expect("reads");
-                    assert_ne!(&byte, b"!", "a test of panics");
-                    stream.write_all(&byte).expect("writes");
-                })
-            })
-        };
+        let (address, server, serving) = wire::serve(|mut stream, _| {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("reads");
+            assert_ne!(&byte, b"!", "a test of panics");
+            stream.write_all(&byte).expect("writes");
+        });
         for message in [b"!", b"x", b"!", b"y"] {
             let mut client = TcpStream::connect(address).expect("connects");
             client.write_all(message).expect("writes");
@@ -343,13 +329,7 @@ fn a_server_survives_without_descriptors() {
     let ended = child::run(name, || {
         let rt = matrix::plain(2);
         rt.run(|| {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
-            let address = listener.local_addr().expect("an address");
-            let server = Server::new();
-            let serving = {
-                let server = server.clone();
-                heist::go(move || server.serve(listener, |stream, _| wire::echo(stream)))
-            };
+            let (address, server, serving) = wire::serve(|stream, _| wire::echo(stream));
             let mut first = TcpStream::connect(address).expect("connects");
             first.write_all(b"x").expect("writes");
             first.read_exact(&mut [0]).expect("reads");

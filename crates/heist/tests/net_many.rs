@@ -69,11 +69,7 @@ fn connect_once(address: SocketAddr) {
 
 /// A server that sends back what it gets, and where it is. In a goroutine.
 fn echo_server() -> (SocketAddr, Server) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
-    let address = listener.local_addr().expect("an address");
-    let server = Server::new();
-    let serving = server.clone();
-    heist::go(move || serving.serve(listener, |stream, _| wire::echo(stream)));
+    let (address, server, _) = wire::serve(|stream, _| wire::echo(stream));
     (address, server)
 }
 

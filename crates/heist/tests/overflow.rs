@@ -412,39 +412,54 @@ fn around_the_end(mut at: impl FnMut(usize) -> bool) {
     assert!(n_overflowed > STEP, "{n_overflowed}");
 }
 
-/// A goroutine whose stack runs out while it waits in `run` of another runtime is not unwound before the one
-/// that borrows from it has ended.
+/// A goroutine whose stack runs out while it waits in a scope, or in `run` of another runtime, is not unwound
+/// before the one that borrows from it has ended.
 #[test]
-fn run_does_not_unwind_before_its_goroutine_has_ended() {
-    let ended = child::run("run_does_not_unwind_before_its_goroutine_has_ended", || {
-        struct Lender<'a>(&'a AtomicBool);
-        impl Drop for Lender<'_> {
-            fn drop(&mut self) {
-                self.0.store(false, Ordering::SeqCst);
-            }
+fn nobody_is_unwound_before_its_borrowers_have_ended() {
+    /// Lives in the frame that could be lent.
+    struct Lender(Arc<AtomicBool>);
+    impl Drop for Lender {
+        fn drop(&mut self) {
+            self.0.store(false, Ordering::SeqCst);
         }
+    }
+    /// Lives as long as the one that could borrow, however that ends.
+    struct Borrower(Arc<AtomicBool>, Arc<AtomicUsize>);
+    impl Drop for Borrower {
+        fn drop(&mut self) {
+            let lends = self.0.load(Ordering::SeqCst);
+            self.1.fetch_add(usize::from(!lends), Ordering::SeqCst);
+        }
+    }
+    let ended = child::run("nobody_is_unwound_before_its_borrowers_have_ended", || {
         let (rt, other) = (matrix::plain(2), matrix::plain(1));
-        rt.run(|| {
+        let n_orphans = Arc::new(AtomicUsize::new(0));
+        let lend = |wait: &(dyn Fn(Borrower) + Sync)| {
             around_the_end(|depth| {
-                let lives = AtomicBool::new(true);
-                let overflowed = heist::scope(|scope| {
+                let lives = Arc::new(AtomicBool::new(true));
+                heist::scope(|scope| {
                     let lends = Builder::new().stack_size(32 << 10).spawn_scoped(scope, || {
                         at_depth(depth, &mut || {
-                            let lender = Lender(&lives);
-                            other.run(|| {
-                                for _ in 0..20 {
-                                    yield_now();
-                                    assert!(lender.0.load(Ordering::SeqCst), "depth {depth}");
-                                }
-                            });
+                            let _lender = Lender(Arc::clone(&lives));
+                            wait(Borrower(Arc::clone(&lives), Arc::clone(&n_orphans)));
                         });
                     });
                     lends.unwrap().join().is_err_and(|error| error.is_stack_overflow())
-                });
-                assert!(!lives.load(Ordering::SeqCst) || overflowed);
-                overflowed
+                })
             });
+        };
+        let borrow = |borrower: Borrower| {
+            // Longer than it takes to unwind its lender.
+            heist::time::sleep(std::time::Duration::from_millis(5));
+            drop(borrower);
+        };
+        rt.run(|| {
+            lend(&|borrower| other.run(|| borrow(borrower)));
+            lend(&|borrower| heist::scope(|scope| drop(scope.go(|| borrow(borrower)))));
         });
+        // Whoever nobody waited for ends here.
+        drop((rt, other));
+        assert_eq!(n_orphans.load(Ordering::SeqCst), 0);
     });
     ended.succeeded();
 }

@@ -209,10 +209,12 @@ where
     };
     // SAFETY: the record is new, and `staged` is used once: here, or by `discard` if this fails.
     let spawned = spawn::spawn(&rt, recipe, |place| unsafe { staged.write(place) });
+    // Before the runtime is left, which may unwind.
+    // SAFETY: the record holds a goroutine that returns a `T`, and this is its only handle.
+    let spawned = spawned.map(|gp| unsafe { JoinHandle::new(gp, extras) });
     drop(rt);
     match spawned {
-        // SAFETY: the record holds a goroutine that returns a `T`, and this is its only handle.
-        Ok(gp) => Ok(unsafe { JoinHandle::new(gp, extras) }),
+        Ok(handle) => Ok(handle),
         Err(refused) => {
             staged.discard();
             unshare(recipe.extras);
@@ -240,10 +242,12 @@ where
     // SAFETY: the record is new, and `staged` is used once: here, or by `discard` if this fails.
     let write = |place: *mut u8| unsafe { staged.write(place) };
     let spawned = spawn::spawn_later(&rt, recipe, write, when_ns);
+    // As in `spawn_here`.
+    // SAFETY: the record holds a goroutine that returns nothing, and this is its only handle.
+    let spawned = spawned.map(|(gp, ticket)| (unsafe { JoinHandle::new(gp, None) }, ticket));
     drop(rt);
     match spawned {
-        // SAFETY: the record holds a goroutine that returns nothing, and this is its only handle.
-        Ok((gp, ticket)) => Ok((unsafe { JoinHandle::new(gp, None) }, ticket)),
+        Ok(later) => Ok(later),
         Err(refused) => {
             staged.discard();
             Err(refused.into())
@@ -291,10 +295,12 @@ where
         Some(rt) if std::ptr::eq(rt.sched(), sched) => spawn::spawn(rt, recipe, write),
         _ => spawn::spawn_from_outside(sched, recipe, write, m),
     };
+    // As in `spawn_here`.
+    // SAFETY: the record holds a goroutine that returns a `T`, and this is its only handle.
+    let spawned = spawned.map(|gp| unsafe { JoinHandle::new(gp, extras) });
     drop(rt);
     match spawned {
-        // SAFETY: the record holds a goroutine that returns a `T`, and this is its only handle.
-        Ok(gp) => Ok(unsafe { JoinHandle::new(gp, extras) }),
+        Ok(handle) => Ok(handle),
         Err(refused) => {
             staged.discard();
             unshare(recipe.extras);

@@ -4,6 +4,7 @@ use super::unwind::{self, RaisePoint};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A memory fault, while its handler runs.
 pub(crate) struct Fault<'a> {
@@ -261,14 +262,26 @@ pub(crate) fn marked() -> Marked {
     }
 }
 
+/// Set when a signal of ours could not be sent with its mark.
+static WITHOUT_MARKS: AtomicBool = AtomicBool::new(false);
+
+/// From now on what a thread of this process sends to another counts as ours.
+pub(crate) fn go_without_marks() {
+    WITHOUT_MARKS.store(true, Ordering::Relaxed);
+}
+
 /// Whether it is one of ours.
 fn is_marked(info: &libc::siginfo_t) -> bool {
-    // SAFETY: signals with this code carry the sender and a value; the other call only answers a question.
-    info.si_code == libc::SI_QUEUE
-        && unsafe {
-            info.si_pid() == libc::getpid()
-                && std::ptr::eq(info.si_value().sival_ptr.cast(), &raw const MARK)
-        }
+    // SAFETY: signals with these codes carry the sender, and the first a value; the other call only answers a
+    // question.
+    unsafe {
+        let marked = match info.si_code {
+            libc::SI_QUEUE => std::ptr::eq(info.si_value().sival_ptr.cast(), &raw const MARK),
+            libc::SI_TKILL => WITHOUT_MARKS.load(Ordering::Relaxed),
+            _ => false,
+        };
+        marked && info.si_pid() == libc::getpid()
+    }
 }
 
 /// Calls the handler that was there before.

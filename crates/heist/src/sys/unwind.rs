@@ -4,7 +4,9 @@
 //! [`find_raise_point`] walks up from a fault to the innermost such call.
 
 use std::ffi::{c_int, c_void};
+use std::hint::black_box;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 #[repr(C)]
@@ -66,6 +68,22 @@ pub(crate) fn find_raise_point(fault_ip: usize) -> Walk {
     // SAFETY: `visit` gets a `Search` that outlives the walk, and only asks questions.
     unsafe { _Unwind_Backtrace(visit, (&raw mut search).cast()) };
     search.walk
+}
+
+/// [`catch_unwind`] that also catches a stack that runs out anywhere in `f`.
+///
+/// A panic for that is raised at the innermost call out of which the compiler expects one. If it knows that what
+/// is called inside a catch does not unwind, there is none, and the panic would begin outside. Of a call through
+/// a pointer it knows nothing.
+pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> std::thread::Result<T> {
+    let (mut f, mut result) = (Some(f), None);
+    let mut call = || result = f.take().map(|f| f());
+    let opaque: &mut dyn FnMut() = black_box(&mut call);
+    catch_unwind(AssertUnwindSafe(opaque))?;
+    match result {
+        Some(result) => Ok(result),
+        None => heist_core::throw!("unwind::catch: nothing was called"),
+    }
 }
 
 struct Search {

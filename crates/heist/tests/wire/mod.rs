@@ -2,7 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 
-use heist::net::{TcpListener, TcpStream};
+use heist::JoinHandle;
+use heist::net::{Server, TcpListener, TcpStream};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 
@@ -45,6 +46,18 @@ pub fn echo_server(listener: &TcpListener) {
         let stream = stream.expect("accepts");
         heist::go(move || echo(stream));
     }
+}
+
+/// A server with that handler, where it is, and the goroutine that serves.
+pub fn serve<H>(handle: H) -> (SocketAddr, Server, JoinHandle<std::io::Result<()>>)
+where
+    H: Fn(TcpStream, SocketAddr) + Send + Sync + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
+    let address = listener.local_addr().expect("an address");
+    let server = Server::new();
+    let serves = server.clone();
+    (address, server, heist::go(move || serves.serve(listener, handle)))
 }
 
 /// Descriptors this process has.
