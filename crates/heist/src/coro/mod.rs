@@ -2,5 +2,6 @@
 
 pub(crate) mod guard;
 pub(crate) mod overflow;
+pub(crate) mod relocation;
 pub(crate) mod stack;
 pub(crate) mod switch;

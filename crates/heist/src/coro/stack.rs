@@ -22,7 +22,7 @@ use corosensei::stack::{Stack as CoroStack, StackPointer};
 use heist_core::list::{Link, Linked, List};
 use heist_core::lock_rank::Rank;
 use heist_core::policy;
-use heist_core::sync::{AtomicU64, Ordering};
+use heist_core::sync::{AtomicU64, AtomicUsize, Ordering};
 use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -84,8 +84,30 @@ const CANARY_BIT: usize = 1;
 const CLASS_SHIFT: u32 = 1;
 const TAG_MASK: usize = 0xfff;
 const _: () = assert!(N_CLASSES << CLASS_SHIFT <= TAG_MASK);
-/// What is kept at the top for the way back; as much as keeps the rest aligned.
-const HEAD_BYTES: usize = 16;
+
+/// What the highest words of a stack hold: what is known of the goroutine on it while it does not run.
+#[repr(C)]
+pub(super) struct Head {
+    /// The way back.
+    slot: NonNull<Slot>,
+    /// Its stack pointer when it last suspended itself.
+    pub(super) sp: AtomicUsize,
+    /// The thread pointer of the thread that ran it last; see `coro::relocation`.
+    pub(super) thread: AtomicUsize,
+    /// As much as keeps the rest of the stack aligned.
+    _unused: usize,
+}
+
+const HEAD_BYTES: usize = size_of::<Head>();
+const _: () = assert!(HEAD_BYTES.is_multiple_of(16));
+
+impl Head {
+    /// How large the stack is.
+    pub(super) const fn stack_bytes(&self) -> usize {
+        // SAFETY: slots are never unmapped.
+        unsafe { self.slot.as_ref() }.class.bytes()
+    }
+}
 
 impl Stack {
     /// The stack of a slot that the caller owns. It touches the first page.
@@ -95,10 +117,10 @@ impl Stack {
         let &Slot { low, class, ref canary, .. } = unsafe { slot.as_ref() };
         let top = low + class.bytes();
         let tag = usize::from(class.0) << CLASS_SHIFT | usize::from(canary.get());
-        let head = (top - HEAD_BYTES) as *mut NonNull<Slot>;
+        let head = (top - HEAD_BYTES) as *mut Head;
         // SAFETY: the top of a stack that is in use by nobody; a mapped address is not zero.
         unsafe {
-            head.write(slot);
+            (&raw mut (*head).slot).write(slot);
             Self(NonZeroUsize::new_unchecked(top | tag))
         }
     }
@@ -106,9 +128,14 @@ impl Stack {
     /// Its slot.
     #[inline]
     fn into_slot(self) -> NonNull<Slot> {
-        let head = (self.top() - HEAD_BYTES) as *const NonNull<Slot>;
         // SAFETY: written by `of`; the goroutine's frames lie below it.
-        unsafe { head.read() }
+        unsafe { (*self.head()).slot }
+    }
+
+    /// Its highest words.
+    #[inline]
+    pub(super) const fn head(&self) -> *const Head {
+        (self.top() - HEAD_BYTES) as *const Head
     }
 
     #[inline]

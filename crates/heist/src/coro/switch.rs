@@ -1,13 +1,17 @@
 //! Switching between an M's scheduler and a goroutine: the only user of corosensei.
 
 use super::guard::GUARD_BYTES;
-use super::stack::Stack;
+use super::stack::{Head, Stack};
+use crate::gmp::shown::ShownPointer;
 use crate::gmp::{G, M};
 use crate::sys::memory::prefetch_for_write;
+use crate::sys::registers::stack_pointer;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use std::cell::{Cell, UnsafeCell};
+use heist_core::sync::Ordering;
+use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
-use std::ptr::{NonNull, null};
+use std::ops::Range;
+use std::ptr::NonNull;
 
 /// What is passed in at every resume: the M that does it. A goroutine learns its thread from the
 /// switch itself, without a look at a thread-local.
@@ -18,8 +22,21 @@ type Inner = Coroutine<Input, (), (), Stack>;
 /// The context of a goroutine, from its first run until it has ended.
 pub(crate) struct Coro {
     inner: UnsafeCell<MaybeUninit<Inner>>,
-    yielder: Cell<*const Yielder<Input, ()>>,
+    /// The link to the scheduler's stack, near the top of the goroutine's.
+    yielder: ShownPointer<Yielder<Input, ()>>,
 }
+
+/// How far below the head of its stack that link is. corosensei puts it two words below what it was
+/// given as the base; a build for a sanitizer has its record of the stack in between, and the same
+/// record in the context.
+const LINK_BYTES: usize = size_of::<Inner>() - 2 * size_of::<usize>();
+
+/// What a switch pushes below the stack pointer of the function that makes it: the frame pointer, one
+/// more register, and where to go on. All others are on the stack already, as the switch clobbers them.
+const SWITCH_BYTES: usize = if cfg!(target_arch = "x86_64") { 24 } else { 32 };
+
+/// No stack is smaller than this.
+const SHALLOW_BYTES: usize = 16 << 10;
 
 // SAFETY: corosensei's coroutines are not Send because it cannot know what is on their stacks.
 // Neither can we: whoever starts a runtime promises, in `unsafe`, that nothing that must stay on
@@ -47,23 +64,82 @@ pub(crate) type Main = fn(NonNull<M>, NonNull<G>);
 impl Coro {
     /// No context.
     pub(crate) const fn none() -> Self {
-        Self { inner: UnsafeCell::new(MaybeUninit::uninit()), yielder: Cell::new(null()) }
+        Self { inner: UnsafeCell::new(MaybeUninit::uninit()), yielder: ShownPointer::null() }
     }
 
-    /// Prepares the first run on `stack`.
+    /// Prepares the first run on `stack`, by the thread with this thread pointer.
     ///
     /// # Safety
     /// The caller owns the goroutine `gp`, of which this is the context, and it has none yet.
     #[inline]
-    pub(crate) unsafe fn start(&self, stack: Stack, gp: NonNull<G>, main: Main) {
+    pub(crate) unsafe fn start(&self, stack: Stack, thread: usize, gp: NonNull<G>, main: Main) {
         let body = move |yielder: &Yielder<Input, ()>, m: Input| {
             // SAFETY: records are never unmapped, and this goroutine is running, so it owns the
             // field.
             unsafe { gp.as_ref() }.coro.yielder.set(yielder);
             main(m, gp);
         };
-        // SAFETY: by the caller's promise nobody else uses the field.
-        unsafe { (*self.inner.get()).write(Inner::with_stack(stack, body)) };
+        // SAFETY: the stack is this goroutine's from now on; nobody else uses the fields.
+        unsafe {
+            // ORDERING: Release pairs with the look of a sweep, see `coro::relocation`.
+            (*stack.head()).thread.store(thread, Ordering::Release);
+            (*self.inner.get()).write(Inner::with_stack(stack, body));
+        }
+    }
+
+    /// The highest words of the stack of a goroutine that has run, null before.
+    #[inline(always)]
+    pub(super) fn head(&self) -> *const Head {
+        let link = self.yielder.get();
+        if link.is_null() { std::ptr::null() } else { link.wrapping_byte_add(LINK_BYTES).cast() }
+    }
+
+    /// Whether the goroutine, which has run, ran on another thread than the one with this thread
+    /// pointer.
+    ///
+    /// # Safety
+    /// The caller owns the goroutine, which has a stack.
+    #[inline(always)]
+    pub(crate) unsafe fn is_of_another_thread(&self, thread: usize) -> bool {
+        // SAFETY: by the caller's promise. It is in the line that the switch writes to.
+        unsafe { self.known_head() }.thread.load(Ordering::Relaxed) != thread
+    }
+
+    /// The same without a look whether there is a stack.
+    ///
+    /// # Safety
+    /// It has one, and has run.
+    #[inline(always)]
+    unsafe fn known_head(&self) -> &Head {
+        // SAFETY: stacks are never unmapped.
+        unsafe { &*self.yielder.get().wrapping_byte_add(LINK_BYTES).cast::<Head>() }
+    }
+
+    /// What is on the stack of a goroutine that has suspended itself: all that its registers held
+    /// is there too. Nothing, if it was on another stack then.
+    ///
+    /// # Safety
+    /// It has run.
+    pub(super) unsafe fn frames(&self) -> Range<usize> {
+        // SAFETY: by the caller's promise.
+        let head = unsafe { self.known_head() };
+        let link = self.yielder.get().addr();
+        let sp = head.sp.load(Ordering::Relaxed);
+        let depth = link.wrapping_sub(sp);
+        if depth <= head.stack_bytes() { sp - SWITCH_BYTES..link } else { link..link }
+    }
+
+    /// Whether the calling goroutine is on another stack than its own: user code has switched to it.
+    #[inline(always)]
+    pub(crate) fn is_off_its_stack(&self) -> bool {
+        let depth = self.yielder.get().addr().wrapping_sub(stack_pointer());
+        depth > SHALLOW_BYTES && self.is_so_deep(depth)
+    }
+
+    #[cold]
+    fn is_so_deep(&self, depth: usize) -> bool {
+        // SAFETY: the goroutine runs.
+        depth > unsafe { self.known_head() }.stack_bytes()
     }
 
     /// Runs the goroutine until it suspends or returns.
@@ -87,7 +163,10 @@ impl Coro {
     #[inline]
     pub(crate) unsafe fn suspend(&self) -> NonNull<M> {
         // SAFETY: set when the goroutine started; it lives at the base of the stack.
-        unsafe { (*self.yielder.get()).suspend(()) }
+        unsafe {
+            self.known_head().sp.store(stack_pointer(), Ordering::Relaxed);
+            (*self.yielder.get()).suspend(())
+        }
     }
 
     /// Takes the stack of a goroutine that has returned.

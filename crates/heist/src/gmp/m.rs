@@ -126,6 +126,8 @@ pub(crate) struct M {
     p: AtomicPtr<P>,
     pub(crate) cur: AtomicPtr<G>,
     pub(crate) request: Cell<Request>,
+    /// The thread pointer of its thread.
+    pub(crate) thread: Cell<usize>,
     /// A return address that was replaced, or zero; see `coro::overflow`.
     pub(crate) detour: Cell<usize>,
     pub(crate) spinning: ShownFlag,
@@ -188,6 +190,7 @@ impl M {
             p: AtomicPtr::new(null_mut()),
             cur: AtomicPtr::new(null_mut()),
             request: Cell::new(Request::Exit),
+            thread: Cell::new(0),
             detour: Cell::new(0),
             spinning: ShownFlag::new(false),
             spins_since_ns: Cell::new(0),

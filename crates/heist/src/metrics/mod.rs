@@ -219,6 +219,18 @@ impl Metrics {
             totals.stolen_run_next,
         );
         add(
+            "/heist/moves:events",
+            Counter,
+            "Times a goroutine went on on another thread than before.",
+            totals.moves,
+        );
+        add(
+            "/heist/moves/relocated:words",
+            Counter,
+            "Addresses of thread-locals that were moved with a goroutine.",
+            totals.relocated_words,
+        );
+        add(
             "/heist/spin/starts:events",
             Counter,
             "Times a thread began to look for work.",

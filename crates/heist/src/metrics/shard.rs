@@ -106,6 +106,10 @@ shard! {
     stolen,
     /// Of these, from `run_next`.
     stolen_run_next,
+    /// Times a goroutine went on on another thread than before.
+    moves,
+    /// Addresses of thread-locals that were moved with it.
+    relocated_words,
     /// Times an M began to spin.
     spins,
     /// Time spent looking for work.

@@ -7,7 +7,7 @@
 use super::{Sched, schedule};
 use crate::gmp::M;
 use crate::sys::signal::Blocked;
-use crate::sys::{stderr, thread};
+use crate::sys::{registers, stderr, thread};
 use std::ptr::NonNull;
 
 /// The record of a thread that is not the runtime's.
@@ -27,6 +27,7 @@ impl<'a> Guest<'a> {
         let guest = Self { sched, m };
         guest.m().reset();
         guest.m().set_tid(thread::id());
+        guest.m().thread.set(registers::thread_pointer());
         guest.m().blocked.set(Blocked::here());
         guest
     }

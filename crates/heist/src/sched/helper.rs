@@ -6,6 +6,7 @@
 //! If the system refuses a thread, the P goes back to rest and its work to the global queue, where
 //! the Ms that there are find it; the helper tries again later.
 
+use super::ended_threads::EndedThreads;
 use super::find_runnable::Found;
 use super::wake::Start;
 use super::{Phase, Sched, schedule};
@@ -14,7 +15,7 @@ use crate::gmp::M;
 use crate::sys::cpu::DefaultProcs;
 use crate::sys::futex::Kernel;
 use crate::sys::signal::Blocked;
-use crate::sys::{stderr, thread};
+use crate::sys::{registers, stderr, thread, tls};
 use heist_core::note::Futex;
 use heist_core::sync::{AtomicU32, Ordering};
 use std::ptr::NonNull;
@@ -137,9 +138,9 @@ pub(crate) struct Helper {
     threads: Vec<Option<JoinHandle<()>>>,
     /// Records without a thread.
     free: Vec<NonNull<M>>,
-    /// Threads that have left their M and are about to end: a destructor of a thread-local may keep
-    /// them for as long as it likes.
-    ending: Vec<JoinHandle<()>>,
+    /// Threads that have left their M: a destructor of a thread-local may keep them for as long as it
+    /// likes.
+    ended: EndedThreads,
     refused_until: Option<Instant>,
     /// When it last collected stacks.
     collected: Option<Instant>,
@@ -162,7 +163,7 @@ impl Helper {
             sched,
             threads: vec![], // ALLOC: helper thread
             free: vec![],    // ALLOC: helper thread
-            ending: vec![],  // ALLOC: helper thread
+            ended: EndedThreads::default(),
             refused_until: None,
             collected: None,
             complained: false,
@@ -226,14 +227,13 @@ impl Helper {
                 break;
             };
             // SAFETY: records live as long as the runtime.
-            let id = unsafe { m.as_ref() }.id;
-            self.ending.extend(self.threads[id as usize].take());
+            let gone = unsafe { m.as_ref() };
+            if let Some(handle) = self.threads[gone.id as usize].take() {
+                self.ended.add(handle, gone.thread.get());
+            }
             self.free.push(m);
         }
-        for ended in self.ending.extract_if(.., |thread| thread.is_finished()) {
-            // A panic in an M has ended the process.
-            let _ = ended.join();
-        }
+        self.ended.collect();
     }
 
     /// Finds or makes an M for every P that waits for one. While it makes one it has no P in its
@@ -350,10 +350,11 @@ impl Helper {
     }
 
     fn leave(self) {
-        for thread in self.threads.into_iter().flatten().chain(self.ending) {
+        for thread in self.threads.into_iter().flatten() {
             // A panic in an M has ended the process.
             let _ = thread.join();
         }
+        self.ended.join_all();
     }
 }
 
@@ -373,10 +374,11 @@ fn m_main(sched: Arc<Sched>, m: Owned) {
     // SAFETY: records live as long as the runtime, of which this thread has a share.
     let m = unsafe { m.get().as_ref() };
     m.set_tid(thread::id());
+    m.thread.set(registers::thread_pointer());
     m.blocked.set(Blocked::all_but_ours());
     let alt_stack = thread::AltStack::install();
-    if alt_stack.is_err() {
-        stderr::report(format_args!("heist: no memory for a signal stack\n"));
+    if alt_stack.is_err() || tls::learn_area().is_err() {
+        stderr::report(format_args!("heist: no memory for a thread that runs goroutines\n"));
         stderr::exit_now(2);
     }
     if sched.config.short_turns {

@@ -60,15 +60,19 @@ pub(crate) unsafe fn park_until(
     gp.set_waits_since(rt.sched().minute());
     gp.woken.set(Woken::Ready);
     let unwinding = std::thread::panicking();
-    // std counts panics per thread, so the goroutine must come back to this one.
-    if unwinding {
+    let stays = must_stay(gp);
+    if stays {
         super::bound::bind(rt.m(), gp);
+    }
+    if unwinding {
         gp.set_flag(g::UNCANCELLABLE);
     }
     rt.m().request.set(Request::Park { commit, arg, seal, deadline_ns });
     let rt = switch_out(rt, gp);
-    if unwinding {
+    if stays {
         super::bound::unbind(rt.m(), gp);
+    }
+    if unwinding {
         gp.clear_flag(g::UNCANCELLABLE);
     }
     (rt, gp.woken.get())
@@ -79,13 +83,13 @@ pub(crate) unsafe fn park_until(
 #[inline]
 pub(crate) fn yield_now(rt: InRuntime) -> InRuntime {
     let gp = rt.goroutine();
-    let unwinding = std::thread::panicking();
-    if unwinding {
+    let stays = must_stay(gp);
+    if stays {
         super::bound::bind(rt.m(), gp);
     }
     rt.m().request.set(Request::Yield);
     let rt = switch_out(rt, gp);
-    if unwinding {
+    if stays {
         super::bound::unbind(rt.m(), gp);
     }
     rt
@@ -97,11 +101,18 @@ pub(crate) fn yield_now(rt: InRuntime) -> InRuntime {
 pub(crate) fn give_way(rt: InRuntime) -> InRuntime {
     let gp = rt.goroutine();
     // One that is bound would have to hand its P to another thread for it.
-    if std::thread::panicking() || !gp.bound_m.get().is_null() {
+    if must_stay(gp) || !gp.bound_m.get().is_null() {
         return rt;
     }
     rt.m().request.set(Request::GiveWay);
     switch_out(rt, gp)
+}
+
+/// Whether the calling goroutine must come back to its thread: it is panicking, and std counts panics per
+/// thread, or it is on a stack of its own making, which is not looked through when a goroutine moves.
+#[inline(always)]
+fn must_stay(gp: &G) -> bool {
+    std::thread::panicking() || gp.coro.is_off_its_stack()
 }
 
 #[inline]

@@ -3,7 +3,7 @@
 //! GO: proc.go schedule, execute, park_m, gosched_m, goyield_m, goexit0.
 
 use super::find_runnable::{Next, Slice};
-use super::{body, park};
+use super::{body, moves, park};
 use crate::coro::stack;
 use crate::coro::switch::Switched;
 use crate::current;
@@ -68,8 +68,13 @@ fn execute(m: &M, next: Next) {
     let pp = m.p();
     // SAFETY: a goroutine that was found is valid and this M's to run.
     let gp = unsafe { next.gp.as_ref() };
-    if !gp.has_started() && !attach_stack(m, next.gp) {
-        return;
+    if !gp.has_started() {
+        if !attach_stack(m, next.gp) {
+            return;
+        }
+    // SAFETY: it has started, so it has run, and is this M's to run.
+    } else if unsafe { gp.coro.is_of_another_thread(m.thread.get()) } {
+        moves::move_here(m, gp);
     }
     gp.status.transition(Status::Runnable, Status::Running);
     if next.slice == Slice::Fresh {
@@ -165,7 +170,7 @@ fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
         g.set_flag(g::BLOCKS);
     }
     // SAFETY: this M owns the goroutine, which has no context yet.
-    unsafe { g.coro.start(stack, gp, body::goroutine_main) };
+    unsafe { g.coro.start(stack, m.thread.get(), gp, body::goroutine_main) };
     g.set_started(true);
     true
 }

@@ -47,6 +47,14 @@ fn map_with(len: usize, flags: libc::c_int) -> std::io::Result<NonNull<u8>> {
     NonNull::new(base.cast()).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
+/// Keeps `len` bytes of address space free of everything else, for ever.
+pub(crate) fn reserve(len: usize) -> std::io::Result<NonNull<u8>> {
+    let base = map(len)?;
+    // SAFETY: the range was just mapped. If it fails the pages can be touched, which nobody does.
+    unsafe { libc::mprotect(base.as_ptr().cast(), len, libc::PROT_NONE) };
+    Ok(base)
+}
+
 /// Unmaps what [`map`] mapped.
 ///
 /// # Safety

@@ -14,6 +14,7 @@ pub(crate) mod membarrier;
 pub(crate) mod memory;
 pub(crate) mod notify;
 pub(crate) mod poll;
+pub(crate) mod registers;
 pub(crate) mod signal;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod slot;
@@ -22,4 +23,5 @@ pub(crate) mod stopwatch;
 pub(crate) mod thread;
 pub(crate) mod thread_state;
 pub(crate) mod timer_fd;
+pub(crate) mod tls;
 pub(crate) mod unwind;

@@ -1,0 +1,3 @@
+//! Programs that check heist in builds, and with crates, that its own tests do not have.
+
+pub mod thread_locals;

@@ -1,0 +1,38 @@
+//! Registers of the calling thread that the language does not show.
+
+use std::arch::asm;
+
+/// What the variables of the calling thread are at fixed distances from. No two live threads have the
+/// same one, and it is a multiple of sixteen.
+#[inline]
+pub(crate) fn thread_pointer() -> usize {
+    let pointer: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the ABI says that the first word of a thread's control block is its own address.
+    unsafe {
+        asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: reads a register that every thread may read.
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem, preserves_flags));
+    }
+    pointer
+}
+
+/// The stack pointer of the function this is inlined into.
+#[inline(always)]
+pub(crate) fn stack_pointer() -> usize {
+    let pointer: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: reads a register.
+    unsafe {
+        asm!("mov {}, rsp", out(reg) pointer, options(nostack, nomem, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: reads a register.
+    unsafe {
+        asm!("mov {}, sp", out(reg) pointer, options(nostack, nomem, preserves_flags));
+    }
+    pointer
+}

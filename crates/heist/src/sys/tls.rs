@@ -1,0 +1,273 @@
+//! Where the variables of a thread are, and moving addresses of them from one thread to another.
+//!
+//! The C library puts the static thread-locals of a thread, and its own record of the thread, into one
+//! area around the thread pointer, at the high end of the mapping that holds the thread's stack. The
+//! layout is the same for all threads: a variable has the same distance from the thread pointer in each
+//! of them. So an address inside the area of one thread becomes the address of the same variable of
+//! another thread by adding the difference of the two thread pointers.
+//!
+//! Thread-locals of a library that was loaded by `dlopen` and did not fit into the static area are in
+//! blocks of their own and are not moved. See docs/design/thread_locals.md.
+
+use super::memory;
+use super::registers::thread_pointer;
+use std::arch::asm;
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How far the area reaches below and above the thread pointer: the largest that any thread has said.
+static BELOW: AtomicUsize = AtomicUsize::new(0);
+static ABOVE: AtomicUsize = AtomicUsize::new(0);
+
+/// Learns the area from the calling thread, which is not the first one of the process. Everything above
+/// the caller's frame belongs to the area: it is the lowest frame that no goroutine can know.
+#[inline(never)]
+pub(crate) fn learn_area() -> std::io::Result<()> {
+    let frame = 0u8;
+    let below = thread_pointer() - (&raw const frame).addr();
+    BELOW.fetch_max(below, Ordering::Relaxed);
+    if ABOVE.load(Ordering::Relaxed) == 0 {
+        ABOVE.fetch_max(end_of_stack()? - thread_pointer(), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// The end of the mapping that holds the stack of the calling thread.
+fn end_of_stack() -> std::io::Result<usize> {
+    let mut attr = MaybeUninit::uninit();
+    let (mut base, mut len) = (std::ptr::null_mut(), 0);
+    // SAFETY: the first call initialises the attributes, the last one frees what they hold.
+    let error = unsafe {
+        let error = libc::pthread_getattr_np(libc::pthread_self(), attr.as_mut_ptr());
+        if error == 0 {
+            libc::pthread_attr_getstack(attr.as_ptr(), &raw mut base, &raw mut len);
+            libc::pthread_attr_destroy(attr.as_mut_ptr());
+        }
+        error
+    };
+    if error == 0 { Ok(base.addr() + len) } else { Err(std::io::Error::from_raw_os_error(error)) }
+}
+
+/// The thread pointer of no thread: addresses of thread-locals can be kept relative to it, because
+/// its area belongs to nothing else. It is made at the first call. None: there is no address space.
+pub(crate) fn nobody() -> Option<usize> {
+    /// More than the area can still grow: frames of the C library.
+    const SPARE_BYTES: usize = 1 << 20;
+    static NOBODY: OnceLock<Option<usize>> = OnceLock::new();
+    *NOBODY.get_or_init(|| {
+        let below = BELOW.load(Ordering::Relaxed) + SPARE_BYTES;
+        let len = below + ABOVE.load(Ordering::Relaxed) + SPARE_BYTES;
+        let base = memory::reserve(len).ok()?;
+        Some((base.addr().get() + below) & !0xf)
+    })
+}
+
+/// Moves every address in the area of the thread pointer `from` that the words from `begin` to `end` hold
+/// to the area of `to`. Calls `found` with the place of each.
+///
+/// # Safety
+/// The memory is mapped, both ends are at words, and no other thread changes an address of that area
+/// there at the same time. Other words may change.
+pub(crate) unsafe fn relocate(
+    begin: usize,
+    end: usize,
+    from: usize,
+    to: usize,
+    mut found: impl FnMut(usize),
+) {
+    let below = BELOW.load(Ordering::Relaxed);
+    let low = from - below;
+    let len = below + ABOVE.load(Ordering::Relaxed);
+    let mut at = begin;
+    // SAFETY: by the caller's promise.
+    while let Some(place) = unsafe { find(at, end, low, len) } {
+        // SAFETY: a word of that memory, which holds an address and so is initialised.
+        let word = unsafe { AtomicUsize::from_ptr(place as *mut usize) };
+        let old = word.load(Ordering::Relaxed);
+        let new = old.wrapping_sub(from).wrapping_add(to);
+        // A waker may have written something else there since.
+        if old.wrapping_sub(low) < len
+            && word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            found(place);
+        }
+        at = place + size_of::<usize>();
+    }
+}
+
+/// The first word from `begin` to `end` that is one of the `len` addresses from `low` on.
+///
+/// In assembly, because parts of a stack are uninitialised memory for the compiler. It reads four words
+/// at a time, and single ones at the end.
+///
+/// # Safety
+/// The memory is mapped; both ends are at words.
+#[cfg(target_arch = "x86_64")]
+unsafe fn find(begin: usize, end: usize, low: usize, len: usize) -> Option<usize> {
+    let mut at = begin;
+    // SAFETY: by the caller's promise; nothing is written.
+    unsafe {
+        asm!(
+            "lea {last}, [{end} - 32]",
+            "cmp {at}, {last}",
+            "ja 3f",
+            "2:",
+            "mov {a}, [{at}]",
+            "mov {b}, [{at} + 8]",
+            "sub {a}, {low}",
+            "sub {b}, {low}",
+            "cmp {a}, {len}",
+            "jb 7f",
+            "cmp {b}, {len}",
+            "jb 6f",
+            "mov {a}, [{at} + 16]",
+            "mov {b}, [{at} + 24]",
+            "sub {a}, {low}",
+            "sub {b}, {low}",
+            "cmp {a}, {len}",
+            "jb 5f",
+            "cmp {b}, {len}",
+            "jb 4f",
+            "add {at}, 32",
+            "cmp {at}, {last}",
+            "jbe 2b",
+            "3:",
+            "cmp {at}, {end}",
+            "jae 7f",
+            "mov {a}, [{at}]",
+            "sub {a}, {low}",
+            "cmp {a}, {len}",
+            "jb 7f",
+            "add {at}, 8",
+            "jmp 3b",
+            "4: add {at}, 8",
+            "5: add {at}, 8",
+            "6: add {at}, 8",
+            "7:",
+            at = inout(reg) at,
+            end = in(reg) end,
+            low = in(reg) low,
+            len = in(reg) len,
+            a = out(reg) _,
+            b = out(reg) _,
+            last = out(reg) _,
+            options(nostack, readonly),
+        );
+    }
+    (at < end).then_some(at)
+}
+
+/// As on x86-64.
+///
+/// # Safety
+/// The memory is mapped; both ends are at words.
+#[cfg(target_arch = "aarch64")]
+unsafe fn find(begin: usize, end: usize, low: usize, len: usize) -> Option<usize> {
+    let mut at = begin;
+    // SAFETY: by the caller's promise; nothing is written.
+    unsafe {
+        asm!(
+            "sub {last}, {end}, #32",
+            "cmp {at}, {last}",
+            "b.hi 3f",
+            "2:",
+            "ldp {a}, {b}, [{at}]",
+            "sub {a}, {a}, {low}",
+            "sub {b}, {b}, {low}",
+            "cmp {a}, {len}",
+            "b.lo 7f",
+            "cmp {b}, {len}",
+            "b.lo 6f",
+            "ldp {a}, {b}, [{at}, #16]",
+            "sub {a}, {a}, {low}",
+            "sub {b}, {b}, {low}",
+            "cmp {a}, {len}",
+            "b.lo 5f",
+            "cmp {b}, {len}",
+            "b.lo 4f",
+            "add {at}, {at}, #32",
+            "cmp {at}, {last}",
+            "b.ls 2b",
+            "3:",
+            "cmp {at}, {end}",
+            "b.hs 7f",
+            "ldr {a}, [{at}]",
+            "sub {a}, {a}, {low}",
+            "cmp {a}, {len}",
+            "b.lo 7f",
+            "add {at}, {at}, #8",
+            "b 3b",
+            "4: add {at}, {at}, #8",
+            "5: add {at}, {at}, #8",
+            "6: add {at}, {at}, #8",
+            "7:",
+            at = inout(reg) at,
+            end = in(reg) end,
+            low = in(reg) low,
+            len = in(reg) len,
+            a = out(reg) _,
+            b = out(reg) _,
+            last = out(reg) _,
+            options(nostack, readonly),
+        );
+    }
+    (at < end).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_in_the_area_is_found_wherever_it_is() {
+        for len in 0..40 {
+            for place in 0..len {
+                let mut words = vec![0usize; len];
+                words[place] = 1007;
+                let begin = words.as_ptr().addr();
+                let end = begin + words.len() * size_of::<usize>();
+                let at = begin + place * size_of::<usize>();
+                // SAFETY: the words are there.
+                unsafe {
+                    assert_eq!(find(begin, end, 1000, 8), Some(at));
+                    assert_eq!(find(begin, end, 1000, 7), None);
+                    assert_eq!(find(begin, end, 1008, 8), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_of_one_thread_become_those_of_another() {
+        thread_local! {
+            static ONE: std::cell::Cell<u64> = const { std::cell::Cell::new(1) };
+        }
+        let own = || {
+            learn_area().expect("attributes of a thread can be read");
+            // SAFETY: only asks for an address.
+            let errno = unsafe { libc::__errno_location() }.addr();
+            (thread_pointer(), ONE.with(|one| std::ptr::from_ref(one).addr()), errno)
+        };
+        // Both threads live at the same time, or they could have the same area.
+        let meet = std::sync::Barrier::new(2);
+        let other = || {
+            let own = own();
+            meet.wait();
+            own
+        };
+        let (first, second) = std::thread::scope(|scope| {
+            let (first, second) = (scope.spawn(other), scope.spawn(other));
+            (first.join().expect("no panic"), second.join().expect("no panic"))
+        });
+        let mut words = [1, first.1, second.1, first.0, first.2, !0];
+        let range = words.as_mut_ptr_range();
+        let mut places = vec![];
+        // SAFETY: the words are there and nobody else's.
+        unsafe {
+            relocate(range.start.addr(), range.end.addr(), first.0, second.0, |at| places.push(at));
+        }
+        assert_eq!(words, [1, second.1, second.1, second.0, second.2, !0]);
+        assert_eq!(places.len(), 3);
+    }
+}
