@@ -12,3 +12,29 @@ fn a_thread_local_is_the_one_of_the_thread_that_uses_it() {
         }
     }
 }
+
+/// A goroutine that has switched to a stack of its own making and parks there comes back to its thread:
+/// what the compiler keeps on that stack stays right.
+#[heist::test(unsafe, procs = [1, 2, 4, 16])]
+fn a_goroutine_on_a_stack_of_its_own_making_stays_on_its_thread() {
+    let handles: Vec<_> = (0..16)
+        .map(|_| {
+            heist::go(|| {
+                for _ in 0..20 {
+                    stacker::grow(1 << 20, || {
+                        let before = std::thread::current().id();
+                        for _ in 0..5 {
+                            heist::time::sleep(std::time::Duration::from_micros(20));
+                            heist::yield_now();
+                        }
+                        assert_eq!(std::thread::current().id(), before);
+                    });
+                    heist::yield_now();
+                }
+            })
+        })
+        .collect();
+    for handle in handles {
+        handle.join().unwrap();
+    }
+}

@@ -79,6 +79,9 @@ pub const OVERFLOW: u32 = 4;
 pub const STOP: u32 = 8;
 /// The goroutine most likely blocks: it gives its P away when it leaves the runtime.
 pub const PART: u32 = 32;
+/// The goroutine has moved here with addresses of thread-locals, which it reports when it leaves the
+/// runtime.
+pub const MOVED: u32 = 64;
 /// The light fence is none: who enters the runtime executes a full one. Never cleared.
 const FENCE: u32 = 16;
 

@@ -70,6 +70,8 @@ impl Error for BuildError {
 /// `scheddetail=1` also one for each processor, thread and goroutine, see `docs/OPERATING.md`;
 /// `containermaxprocs=0` leaves the CPU quota of the control group out of the default number of
 /// processors, and `updatemaxprocs=0` does not look at that default again;
+/// `tlsreport` prints, when the runtime ends, where goroutines that moved to another thread had an
+/// address of a thread-local, see `docs/SAFETY.md`;
 /// `shortturns=1` has the threads ask the kernel for short turns;
 /// `chaos=SEED` disturbs the scheduling on purpose, `guard=protect` and `guard=canary` use the ways
 /// of older kernels to guard stacks; the last three for tests).
@@ -103,6 +105,7 @@ pub struct Builder {
     seed: Option<u64>,
     chaos: Option<u64>,
     short_turns: bool,
+    tls_report: bool,
     trace_ms: u64,
     trace_detail: Detail,
 }
@@ -133,6 +136,7 @@ impl Default for Builder {
             seed: None,
             chaos: None,
             short_turns: false,
+            tls_report: false,
             trace_ms: 0,
             trace_detail: Detail::Summary,
         }
@@ -406,12 +410,15 @@ impl Builder {
                 ("shortturns", "0") => self.short_turns = false,
                 ("shortturns", "1") => self.short_turns = true,
                 ("shortturns", _) => return wrong("shortturns=0 or shortturns=1"),
+                ("tlsreport", "" | "1") => self.tls_report = true,
+                ("tlsreport", "0") => self.tls_report = false,
+                ("tlsreport", _) => return wrong("tlsreport, or tlsreport=0"),
                 ("guard", way) if guard::protect_by(way) => {}
                 ("guard", _) => return wrong("guard=protect or guard=canary"),
                 _ => {
                     return wrong(
                         "a list of chaos=SEED, guard=WAY, quantum=DURATION, schedtrace=MS, \
-                         scheddetail=1, shortturns=1, containermaxprocs=0 and updatemaxprocs=0",
+                         scheddetail=1, shortturns=1, tlsreport, containermaxprocs=0 and updatemaxprocs=0",
                     );
                 }
             }
@@ -501,6 +508,7 @@ impl Builder {
             seed: self.seed.unwrap_or_else(crate::sys::clock::now_ns),
             chaos: self.chaos,
             short_turns: self.short_turns,
+            tls_report: self.tls_report,
             trace: (self.trace_ms != 0)
                 .then(|| (self.trace_ms.saturating_mul(1_000_000), self.trace_detail)),
         })

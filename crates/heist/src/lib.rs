@@ -48,6 +48,7 @@ mod sys;
 pub mod testing;
 mod throw;
 pub mod time;
+mod tls_report;
 
 pub use builder::{BuildError, Builder};
 pub use goroutine::{

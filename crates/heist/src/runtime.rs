@@ -1,7 +1,7 @@
 //! A runtime: its handle, running on it, ending it.
 
 use crate::builder::Builder;
-use crate::coro::overflow;
+use crate::coro::{layout, overflow};
 use crate::current;
 use crate::goroutine::{self, Beginning, JoinError, JoinHandle, SpawnError};
 use crate::metrics::{Metrics, ProcStats};
@@ -15,7 +15,7 @@ use crate::scope;
 use crate::sys::thread_state::ThreadStates;
 use crate::sys::{membarrier, signal, stderr, stopwatch, thread};
 use crate::throw;
-use crate::{panic_report, preempt, schedtrace};
+use crate::{panic_report, preempt, schedtrace, tls_report};
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
@@ -46,6 +46,7 @@ impl Runtime {
         signal::install_interrupt_handler(preempt::signal::on_interrupt);
         membarrier::prepare();
         stopwatch::prepare();
+        layout::learn()?;
         let name = format!("{}-helper", config.name);
         let sched = Arc::new(Sched::new(config)?);
         let helper = Helper::new(Arc::clone(&sched));
@@ -324,6 +325,11 @@ impl Drop for Runtime {
         {
             // The helper does not panic; if it did, the process has been told.
             let _ = helper.join();
+        }
+        if self.sched.config.tls_report
+            && let Some(report) = tls_report::take()
+        {
+            eprint!("{report}");
         }
     }
 }

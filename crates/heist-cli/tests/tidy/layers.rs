@@ -33,6 +33,7 @@ const LAYERS: &[(&str, u8)] = &[
     // 3: the scheduler.
     ("sched", 3),
     ("panic_report", 3),
+    ("tls_report", 3),
     ("preempt", 3),
     // 4: what the scheduler moves around; hands back Gs, never schedules.
     ("gmp", 4),

@@ -20,9 +20,10 @@
 //!   pointer of nobody.
 //!
 //! An M that finds a mark waits for its end. The sweeper finds stacks through the records of goroutines,
-//! which may have ended; then the stack is free or another goroutine's. A goroutine that starts on a
-//! stack while it is swept writes its own pointer over the mark. The sweeper changes only words that hold
-//! an address of the ended thread, which no goroutine that started later can have.
+//! which may have ended. Then the stack belongs to another goroutine, which its head says, or is free. A
+//! goroutine that starts on a stack while it is swept writes its own pointer over the mark. The sweeper
+//! changes only words that hold an address of the ended thread, which no goroutine that started later can
+//! have.
 //!
 //! # Ordering
 //! The M's exchange is an Acquire and the sweeper's last one a Release: what the sweeper has moved, the M
@@ -30,6 +31,7 @@
 //! the sweeper has taken the scheduler lock after the ended thread gave it back for the last time.
 
 use super::switch::Coro;
+use crate::gmp::G;
 use crate::sys::tls;
 use heist_core::sync::Ordering;
 
@@ -64,19 +66,22 @@ impl Coro {
         }
     }
 
-    /// The sweeper's part: if the stack was last used on one of the ended threads, moves what it has of
-    /// that to nobody.
+    /// The sweeper's part: if the goroutine ran last on one of the ended threads, moves what its stack has
+    /// of that to nobody.
     ///
     /// # Safety
-    /// The record was in use once; the threads have ended, and their mappings are still there.
-    pub(crate) unsafe fn sweep(&self, ended: &[usize], nobody: usize) {
+    /// This is the context of `gp`, a record that was in use once; the threads have ended, and their
+    /// mappings are still there.
+    pub(crate) unsafe fn sweep(&self, gp: &G, ended: &[usize], nobody: usize) {
         // SAFETY: null, or the head of a stack, which is never unmapped.
         let Some(head) = (unsafe { self.head().as_ref() }) else { return };
         // ORDERING: Acquire pairs with `Coro::start`.
         let from = head.thread.load(Ordering::Acquire);
         let marked = from | SWEPT;
+        let is_its_own = std::ptr::eq(head.owner.load(Ordering::Relaxed), gp);
         // ORDERING: as above.
-        if !ended.contains(&from)
+        if !is_its_own
+            || !ended.contains(&from)
             || head
                 .thread
                 .compare_exchange(from, marked, Ordering::Acquire, Ordering::Relaxed)
@@ -91,7 +96,6 @@ impl Coro {
             tls::relocate(frames.start, frames.end, from, nobody, |_| ());
         }
         // ORDERING: see above. It fails if a new goroutine has started there.
-        let _ =
-            head.thread.compare_exchange(marked, nobody, Ordering::Release, Ordering::Relaxed);
+        let _ = head.thread.compare_exchange(marked, nobody, Ordering::Release, Ordering::Relaxed);
     }
 }

@@ -16,13 +16,14 @@
 //! for a while.
 
 use super::guard::{self, GUARD_BYTES, Guarded};
+use crate::gmp::G;
 use crate::sys::lock::Lock;
 use crate::sys::memory::{self, Ranges};
 use corosensei::stack::{Stack as CoroStack, StackPointer};
 use heist_core::list::{Link, Linked, List};
 use heist_core::lock_rank::Rank;
 use heist_core::policy;
-use heist_core::sync::{AtomicU64, AtomicUsize, Ordering};
+use heist_core::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -90,8 +91,8 @@ const _: () = assert!(N_CLASSES << CLASS_SHIFT <= TAG_MASK);
 pub(super) struct Head {
     /// The way back.
     slot: NonNull<Slot>,
-    /// Its stack pointer when it last suspended itself.
-    pub(super) sp: AtomicUsize,
+    /// The goroutine that started on it last.
+    pub(super) owner: AtomicPtr<G>,
     /// The thread pointer of the thread that ran it last; see `coro::relocation`.
     pub(super) thread: AtomicUsize,
     /// As much as keeps the rest of the stack aligned.

@@ -1,6 +1,7 @@
 //! Switching between an M's scheduler and a goroutine: the only user of corosensei.
 
 use super::guard::GUARD_BYTES;
+use super::layout;
 use super::stack::{Head, Stack};
 use crate::gmp::shown::ShownPointer;
 use crate::gmp::{G, M};
@@ -17,7 +18,7 @@ use std::ptr::NonNull;
 /// switch itself, without a look at a thread-local.
 type Input = NonNull<M>;
 
-type Inner = Coroutine<Input, (), (), Stack>;
+pub(super) type Inner = Coroutine<Input, (), (), Stack>;
 
 /// The context of a goroutine, from its first run until it has ended.
 pub(crate) struct Coro {
@@ -30,10 +31,6 @@ pub(crate) struct Coro {
 /// given as the base; a build for a sanitizer has its record of the stack in between, and the same
 /// record in the context.
 const LINK_BYTES: usize = size_of::<Inner>() - 2 * size_of::<usize>();
-
-/// What a switch pushes below the stack pointer of the function that makes it: the frame pointer, one
-/// more register, and where to go on. All others are on the stack already, as the switch clobbers them.
-const SWITCH_BYTES: usize = if cfg!(target_arch = "x86_64") { 24 } else { 32 };
 
 /// No stack is smaller than this.
 const SHALLOW_BYTES: usize = 16 << 10;
@@ -81,6 +78,7 @@ impl Coro {
         };
         // SAFETY: the stack is this goroutine's from now on; nobody else uses the fields.
         unsafe {
+            (*stack.head()).owner.store(gp.as_ptr(), Ordering::Relaxed);
             // ORDERING: Release pairs with the look of a sweep, see `coro::relocation`.
             (*stack.head()).thread.store(thread, Ordering::Release);
             (*self.inner.get()).write(Inner::with_stack(stack, body));
@@ -122,24 +120,30 @@ impl Coro {
     /// It has run.
     pub(super) unsafe fn frames(&self) -> Range<usize> {
         // SAFETY: by the caller's promise.
-        let head = unsafe { self.known_head() };
+        let bytes = unsafe { self.known_head() }.stack_bytes();
         let link = self.yielder.get().addr();
-        let sp = head.sp.load(Ordering::Relaxed);
-        let depth = link.wrapping_sub(sp);
-        if depth <= head.stack_bytes() { sp - SWITCH_BYTES..link } else { link..link }
+        // SAFETY: the record is there, initialised or not.
+        let sp = unsafe { layout::stack_pointer(self.inner.get().cast()) };
+        if link.wrapping_sub(sp) <= bytes { sp..link } else { link..link }
     }
 
-    /// Whether the calling goroutine is on another stack than its own: user code has switched to it.
+    /// Whether the calling goroutine is far down in its stack, or on another one: user code has
+    /// switched to it.
     #[inline(always)]
-    pub(crate) fn is_off_its_stack(&self) -> bool {
-        let depth = self.yielder.get().addr().wrapping_sub(stack_pointer());
-        depth > SHALLOW_BYTES && self.is_so_deep(depth)
+    pub(crate) fn may_be_off_its_stack(&self) -> bool {
+        self.depth() > SHALLOW_BYTES
     }
 
-    #[cold]
-    fn is_so_deep(&self, depth: usize) -> bool {
+    /// Whether the calling goroutine is on another stack than its own.
+    pub(crate) fn is_off_its_stack(&self) -> bool {
         // SAFETY: the goroutine runs.
-        depth > unsafe { self.known_head() }.stack_bytes()
+        self.depth() > unsafe { self.known_head() }.stack_bytes()
+    }
+
+    /// How far down the caller is in the goroutine's stack, if it is there.
+    #[inline(always)]
+    fn depth(&self) -> usize {
+        self.yielder.get().addr().wrapping_sub(stack_pointer())
     }
 
     /// Runs the goroutine until it suspends or returns.
@@ -159,14 +163,11 @@ impl Coro {
     /// Goes back to the scheduler. Returns when resumed, with the M that did it.
     ///
     /// # Safety
-    /// The caller is the goroutine itself, on its own stack.
+    /// The caller is the goroutine itself.
     #[inline]
     pub(crate) unsafe fn suspend(&self) -> NonNull<M> {
         // SAFETY: set when the goroutine started; it lives at the base of the stack.
-        unsafe {
-            self.known_head().sp.store(stack_pointer(), Ordering::Relaxed);
-            (*self.yielder.get()).suspend(())
-        }
+        unsafe { (*self.yielder.get()).suspend(()) }
     }
 
     /// Takes the stack of a goroutine that has returned.

@@ -117,6 +117,9 @@ impl Drop for AllMs {
     }
 }
 
+/// Most addresses of thread-locals that are noted of one move.
+pub(crate) const MOVED_MAX: usize = 8;
+
 /// A thread.
 #[repr(C, align(128))]
 pub(crate) struct M {
@@ -130,6 +133,8 @@ pub(crate) struct M {
     pub(crate) thread: Cell<usize>,
     /// A return address that was replaced, or zero; see `coro::overflow`.
     pub(crate) detour: Cell<usize>,
+    /// Where the goroutine that it resumed last had addresses of thread-locals; see `tls_report`.
+    pub(crate) moved: [Cell<usize>; MOVED_MAX],
     pub(crate) spinning: ShownFlag,
     /// Since when.
     pub(crate) spins_since_ns: Cell<u64>,
@@ -192,6 +197,7 @@ impl M {
             request: Cell::new(Request::Exit),
             thread: Cell::new(0),
             detour: Cell::new(0),
+            moved: [const { Cell::new(0) }; MOVED_MAX],
             spinning: ShownFlag::new(false),
             spins_since_ns: Cell::new(0),
             readied_before: Cell::new(0),

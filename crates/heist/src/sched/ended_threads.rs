@@ -35,12 +35,13 @@ impl EndedThreads {
         }
         let Some(nobody) = tls::nobody() else { return };
         // ALLOC: helper thread
-        let ended: Vec<_> = self.ending.extract_if(.., |(thread, _)| thread.is_finished()).collect();
+        let ended: Vec<_> =
+            self.ending.extract_if(.., |(thread, _)| thread.is_finished()).collect();
         // ALLOC: helper thread
         let pointers: Vec<_> = ended.iter().map(|&(_, pointer)| pointer).collect();
         pool::for_each(|gp| {
             // SAFETY: a record that was in use; these threads have ended, and were not joined.
-            unsafe { gp.coro.sweep(&pointers, nobody) };
+            unsafe { gp.coro.sweep(gp, &pointers, nobody) };
         });
         for (thread, _) in ended {
             // A panic in an M has ended the process.

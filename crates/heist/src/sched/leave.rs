@@ -4,7 +4,8 @@ use super::{bound, park};
 use crate::coro::overflow;
 use crate::current::InRuntime;
 use crate::gmp::M;
-use heist_core::m_word::{OVERFLOW, PART, PREEMPT, Place, STOP};
+use crate::tls_report;
+use heist_core::m_word::{MOVED, OVERFLOW, PART, PREEMPT, Place, STOP};
 use std::ptr::NonNull;
 
 /// Goes back to user code by the long way: lets others run first if that was asked for, waits if the
@@ -35,7 +36,14 @@ pub(crate) fn with_attention(m: NonNull<M>) {
         here.sched().part(here);
     }
     let overflowed = here.word.attention() & OVERFLOW != 0;
+    let moved = here.word.attention() & MOVED != 0;
+    if moved {
+        here.word.clear_attention(MOVED);
+    }
     here.word.leave(Place::User);
+    if moved {
+        tls_report::note();
+    }
     if overflowed {
         overflow::after_runtime();
     }

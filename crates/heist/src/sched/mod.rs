@@ -124,6 +124,8 @@ pub(crate) struct Config {
     pub(crate) chaos: Option<u64>,
     /// Whether the threads ask the kernel for short turns.
     pub(crate) short_turns: bool,
+    /// Whether to note where goroutines that move have addresses of thread-locals.
+    pub(crate) tls_report: bool,
     /// How often sysmon prints a line about the scheduler, and how much; never if None.
     pub(crate) trace: Option<(u64, Detail)>,
 }

@@ -59,22 +59,8 @@ pub(crate) unsafe fn park_until(
     gp.set_wait_reason(reason);
     gp.set_waits_since(rt.sched().minute());
     gp.woken.set(Woken::Ready);
-    let unwinding = std::thread::panicking();
-    let stays = must_stay(gp);
-    if stays {
-        super::bound::bind(rt.m(), gp);
-    }
-    if unwinding {
-        gp.set_flag(g::UNCANCELLABLE);
-    }
     rt.m().request.set(Request::Park { commit, arg, seal, deadline_ns });
     let rt = switch_out(rt, gp);
-    if stays {
-        super::bound::unbind(rt.m(), gp);
-    }
-    if unwinding {
-        gp.clear_flag(g::UNCANCELLABLE);
-    }
     (rt, gp.woken.get())
 }
 
@@ -83,16 +69,8 @@ pub(crate) unsafe fn park_until(
 #[inline]
 pub(crate) fn yield_now(rt: InRuntime) -> InRuntime {
     let gp = rt.goroutine();
-    let stays = must_stay(gp);
-    if stays {
-        super::bound::bind(rt.m(), gp);
-    }
     rt.m().request.set(Request::Yield);
-    let rt = switch_out(rt, gp);
-    if stays {
-        super::bound::unbind(rt.m(), gp);
-    }
-    rt
+    switch_out(rt, gp)
 }
 
 /// Lets the goroutine that was just readied run at once, on what is left of the slice. The caller
@@ -101,25 +79,49 @@ pub(crate) fn yield_now(rt: InRuntime) -> InRuntime {
 pub(crate) fn give_way(rt: InRuntime) -> InRuntime {
     let gp = rt.goroutine();
     // One that is bound would have to hand its P to another thread for it.
-    if must_stay(gp) || !gp.bound_m.get().is_null() {
+    if std::thread::panicking() || !gp.bound_m.get().is_null() || gp.coro.is_off_its_stack() {
         return rt;
     }
     rt.m().request.set(Request::GiveWay);
     switch_out(rt, gp)
 }
 
-/// Whether the calling goroutine must come back to its thread: it is panicking, and std counts panics per
-/// thread, or it is on a stack of its own making, which is not looked through when a goroutine moves.
-#[inline(always)]
-fn must_stay(gp: &G) -> bool {
-    std::thread::panicking() || gp.coro.is_off_its_stack()
-}
-
+/// Leaves the goroutine's stack. Most goroutines may come back on any thread.
 #[inline]
 fn switch_out(rt: InRuntime, gp: &G) -> InRuntime {
+    if std::thread::panicking() || gp.coro.may_be_off_its_stack() {
+        return switch_out_rarely(rt, gp);
+    }
+    suspend(rt, gp)
+}
+
+/// The same for a goroutine that may have to come back to its thread: because it is panicking, which std
+/// counts per thread, or because it is on a stack of user code's own, which is not looked through
+/// when a goroutine moves.
+#[cold]
+#[inline(never)]
+fn switch_out_rarely(rt: InRuntime, gp: &G) -> InRuntime {
+    let unwinding = std::thread::panicking();
+    if !unwinding && !gp.coro.is_off_its_stack() {
+        return suspend(rt, gp);
+    }
+    super::bound::bind(rt.m(), gp);
+    if unwinding {
+        gp.set_flag(g::UNCANCELLABLE);
+    }
+    let rt = suspend(rt, gp);
+    super::bound::unbind(rt.m(), gp);
+    if unwinding {
+        gp.clear_flag(g::UNCANCELLABLE);
+    }
+    rt
+}
+
+#[inline(always)]
+fn suspend(rt: InRuntime, gp: &G) -> InRuntime {
     // The evidence does not survive the switch: the goroutine may come back on another M.
     let _ = rt.into_m();
-    // SAFETY: the calling goroutine, on its own stack.
+    // SAFETY: the calling goroutine.
     let m = unsafe { gp.coro.suspend() };
     // SAFETY: `m` is the M that resumed this goroutine, and its scheduler runs in the runtime.
     unsafe { InRuntime::from_switch(m) }

@@ -96,7 +96,7 @@ fn execute(m: &M, next: Next) {
         if special {
             after_special(m, gp, switched);
         }
-        m.word.clear_attention(m_word::PREEMPT | m_word::OVERFLOW | m_word::PART);
+        m.word.clear_attention(m_word::PREEMPT | m_word::OVERFLOW | m_word::PART | m_word::MOVED);
         match (switched, m.request.get()) {
             (Switched::Returned, _) => return finish(m, next.gp),
             (Switched::Suspended, Request::Yield) => return requeue(m, next.gp),

@@ -8,6 +8,7 @@ pub(crate) mod clock;
 pub(crate) mod cpu;
 pub(crate) mod doorbell;
 pub(crate) mod fd;
+pub(crate) mod frames;
 pub(crate) mod futex;
 pub(crate) mod lock;
 pub(crate) mod membarrier;

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 #[repr(C)]
-struct Context {
+pub(super) struct Context {
     _private: [u8; 0],
 }
 

@@ -1,0 +1,56 @@
+//! Where corosensei's record of a suspended coroutine has its stack pointer.
+//!
+//! corosensei does not show it, and the compiler may order the fields as it likes, but always in the same
+//! way for the same type. So the place is learned once, from a coroutine made for that: of all words of
+//! its record, only this one changes when it is resumed for the first time and suspends itself.
+
+use super::stack::{self, Class, MIN_BYTES};
+use super::switch::Inner;
+use heist_core::sync::{AtomicUsize, Ordering};
+use std::ptr::NonNull;
+
+const WORDS: usize = size_of::<Inner>() / size_of::<usize>();
+const _: () = assert!(size_of::<Inner>().is_multiple_of(size_of::<usize>()));
+
+/// The number of the word.
+static PLACE: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Learns the place, for the process. Before any goroutine runs.
+pub(crate) fn learn() -> std::io::Result<()> {
+    if PLACE.load(Ordering::Relaxed) != usize::MAX {
+        return Ok(());
+    }
+    let Some(class) = Class::for_bytes(MIN_BYTES) else {
+        heist_core::throw!("layout::learn: no smallest stack");
+    };
+    let mut probe = Inner::with_stack(stack::take(class)?, |yielder, _| {
+        yielder.suspend(());
+    });
+    let before = words(&probe);
+    // The body does not look at what it is given.
+    let _ = probe.resume(NonNull::dangling());
+    let after = words(&probe);
+    let changed = |&i: &usize| before[i] != after[i];
+    let mut places = (0..WORDS).filter(changed);
+    let (Some(place), None) = (places.next(), places.next()) else {
+        heist_core::throw!("layout::learn: the record of a coroutine is not as expected");
+    };
+    let _ = probe.resume(NonNull::dangling());
+    stack::give(probe.into_stack());
+    PLACE.store(place, Ordering::Relaxed);
+    Ok(())
+}
+
+fn words(record: &Inner) -> [usize; WORDS] {
+    // SAFETY: all fields are words, and initialised.
+    unsafe { std::ptr::from_ref(record).cast::<[usize; WORDS]>().read() }
+}
+
+/// The stack pointer in a record. Any number, if that is of a coroutine that is not suspended.
+///
+/// # Safety
+/// The memory of the record is there.
+pub(super) unsafe fn stack_pointer(record: *const Inner) -> usize {
+    // SAFETY: by the caller's promise; the place is one of its words. Others may write it meanwhile.
+    unsafe { record.cast::<usize>().add(PLACE.load(Ordering::Relaxed)).read_volatile() }
+}
