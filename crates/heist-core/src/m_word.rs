@@ -73,8 +73,6 @@ impl Stamp {
 pub const TAKEN: u32 = 1;
 /// The goroutine should let others run when it leaves the runtime.
 pub const PREEMPT: u32 = 2;
-/// The goroutine ran out of stack inside the runtime.
-pub const OVERFLOW: u32 = 4;
 /// The world stops: the goroutine waits where it is before it goes on.
 pub const STOP: u32 = 8;
 /// The goroutine most likely blocks: it gives its P away when it leaves the runtime.

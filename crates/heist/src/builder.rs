@@ -3,6 +3,7 @@
 use crate::coro::guard;
 use crate::coro::stack::{self, Class};
 use crate::runtime::Runtime;
+use crate::sched::overflow::OverflowPolicy;
 use crate::sched::{Config, Detail, PanicPolicy, procs};
 use heist_core::policy::{
     FractionalQuota, PROCS_MAX, QUANTUM_NS, StealPolicy, THREADS_MAX, WAKE_UP_NS,
@@ -73,8 +74,8 @@ impl Error for BuildError {
 /// `tlsreport` prints, when the runtime ends, where goroutines that moved to another thread had an
 /// address of a thread-local, see `docs/SAFETY.md`;
 /// `shortturns=1` has the threads ask the kernel for short turns;
-/// `chaos=SEED` disturbs the scheduling on purpose, `guard=protect` and `guard=canary` use the ways
-/// of older kernels to guard stacks; the last three for tests).
+/// `chaos=SEED` disturbs the scheduling on purpose, `guard=protect` guards stacks in the way of older
+/// kernels; the last three for tests).
 ///
 /// # Examples
 /// ```
@@ -96,6 +97,7 @@ pub struct Builder {
     max_threads: usize,
     steal: StealPolicy,
     on_panic: PanicPolicy,
+    on_overflow: OverflowPolicy,
     shutdown_timeout: Duration,
     quantum: Duration,
     exact_quantum: bool,
@@ -127,6 +129,7 @@ impl Default for Builder {
             max_threads: THREADS_MAX as usize,
             steal: StealPolicy::go(),
             on_panic: PanicPolicy::Isolate,
+            on_overflow: OverflowPolicy::Exit,
             shutdown_timeout: SHUTDOWN_TIMEOUT,
             quantum: Duration::from_nanos(QUANTUM_NS),
             exact_quantum: false,
@@ -248,6 +251,12 @@ impl Builder {
     /// ```
     pub const fn panic_policy(mut self, policy: PanicPolicy) -> Self {
         self.on_panic = policy;
+        self
+    }
+
+    /// What a stack overflow does; [`OverflowPolicy::Exit`] unless told otherwise.
+    pub const fn overflow_policy(mut self, policy: OverflowPolicy) -> Self {
+        self.on_overflow = policy;
         self
     }
 
@@ -414,7 +423,7 @@ impl Builder {
                 ("tlsreport", "0") => self.tls_report = false,
                 ("tlsreport", _) => return wrong("tlsreport, or tlsreport=0"),
                 ("guard", way) if guard::protect_by(way) => {}
-                ("guard", _) => return wrong("guard=protect or guard=canary"),
+                ("guard", _) => return wrong("guard=protect, or guard=install for the default"),
                 _ => {
                     return wrong(
                         "a list of chaos=SEED, guard=WAY, quantum=DURATION, schedtrace=MS, \
@@ -500,6 +509,7 @@ impl Builder {
             max_threads: self.max_threads.min(u32::MAX as usize) as u32,
             steal: self.steal,
             on_panic: self.on_panic,
+            on_overflow: self.on_overflow,
             shutdown_timeout: self.shutdown_timeout,
             quantum_ns: self.quantum.as_nanos().min(u64::MAX.into()) as u64,
             wake_up_ns: self.wake_up_bound.as_nanos().min(u64::MAX.into()) as u64,

@@ -1,7 +1,7 @@
 //! Go's GMP work-stealing scheduler as a Rust library.
 //!
 //! Plain blocking-style code runs on goroutines: cheap enough for a million of them, spread over
-//! all cores by work stealing, isolated from each other's panics and stack overflows.
+//! all cores by work stealing, isolated from each other's panics.
 //!
 //! ```
 //! let rt = unsafe { heist::Runtime::builder().build() }?;
@@ -85,6 +85,7 @@ pub use runtime::{Handle, Runtime};
 /// # Ok::<(), heist::BuildError>(())
 /// ```
 pub use sched::PanicPolicy;
+pub use sched::overflow::OverflowPolicy;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 
 /// What a [`StealPolicy`] is made of.

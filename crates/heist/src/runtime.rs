@@ -1,7 +1,7 @@
 //! A runtime: its handle, running on it, ending it.
 
 use crate::builder::Builder;
-use crate::coro::{layout, overflow};
+use crate::coro::layout;
 use crate::current;
 use crate::goroutine::{self, Beginning, JoinError, JoinHandle, SpawnError};
 use crate::metrics::{Metrics, ProcStats};
@@ -10,7 +10,7 @@ use crate::sched::guest::Guest;
 use crate::sched::helper::Helper;
 use crate::sched::shutdown::Closed;
 use crate::sched::sysmon::Sysmon;
-use crate::sched::{Config, Sched};
+use crate::sched::{Config, Sched, overflow};
 use crate::scope;
 use crate::sys::thread_state::ThreadStates;
 use crate::sys::{membarrier, signal, stderr, stopwatch, thread};
@@ -42,7 +42,7 @@ impl Runtime {
     pub(crate) fn start(config: Config) -> std::io::Result<Self> {
         throw::install();
         panic_report::install();
-        signal::install_fault_handler(overflow::HANDLER);
+        signal::install_fault_handler(overflow::on_fault);
         signal::install_interrupt_handler(preempt::signal::on_interrupt);
         membarrier::prepare();
         stopwatch::prepare();
@@ -150,7 +150,14 @@ impl Runtime {
             // or unwind before.
             let spawned =
                 unsafe { goroutine::spawn_on(&self.sched, f, site, Beginning::Awaited, None) };
-            spawned.map(JoinHandle::join_shielded)
+            let ended = spawned.map(JoinHandle::join_shielded);
+            if let Ok(Err(error)) = &ended
+                && error.is_stack_overflow()
+            {
+                // It was abandoned, not ended: others may still use what it borrows.
+                thread::sleep_for_ever();
+            }
+            ended
         };
         ended.unwrap_or_else(|error| panic!("heist::Runtime::run: {error}"))
     }

@@ -7,20 +7,20 @@
 //! record may live on, but holds nothing borrowed. A handle cannot leave the body of the scope,
 //! or of one of its goroutines.
 //!
-//! The scope waits for the count in a way that cancellation cannot end. A stack that runs out
-//! meanwhile can: that unwinding is caught and goes on when all have ended.
+//! The scope waits for the count in a way that cancellation cannot end.
+//!
+//! A goroutine that overflowed its stack and was abandoned never counts itself off, so its scope does
+//! not return: others may still use, through its frames, what it borrowed.
 
 use crate::current;
 use crate::gmp::g::{self, Extras};
 use crate::goroutine::{self, Beginning, GoroutineId, JoinError, JoinHandle, SpawnError};
 use crate::sched::Sched;
 use crate::sync::WaitGroup;
-use crate::sys::unwind;
-use std::any::Any;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::{Location, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -28,7 +28,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// have ended.
 ///
 /// The calling goroutine cannot be unwound before that, not even by cancellation; a panic of `body`
-/// goes on afterwards.
+/// goes on afterwards. A goroutine that was abandoned because it overflowed its stack (see
+/// [`OverflowPolicy`](crate::OverflowPolicy)) never ends, so neither does its scope.
 ///
 /// # Panics
 /// If `body` panics, or if a goroutine of the scope panicked that nobody joined.
@@ -52,22 +53,12 @@ where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     let scope = Scope { data: Arc::default(), _scope: PhantomData, _env: PhantomData };
-    let mut result = unwind::catch(|| body(&scope));
-    while let Err(payload) = unwind::catch(|| scope.data.running.wait_shielded()) {
-        forget_all_but(&mut result, payload);
-    }
+    let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
+    scope.data.running.wait_shielded();
     match result {
         Ok(_) if scope.data.has_unseen_panic() => panic!("a scoped goroutine panicked"),
         Ok(value) => value,
         Err(payload) => resume_unwind(payload),
-    }
-}
-
-/// Unwinding began a second time. The first one counts; nobody can drop the other safely here.
-fn forget_all_but<T>(result: &mut std::thread::Result<T>, payload: Box<dyn Any + Send>) {
-    match result {
-        Ok(_) => *result = Err(payload),
-        Err(_) => std::mem::forget(payload),
     }
 }
 
@@ -195,13 +186,11 @@ where
     T: Send,
 {
     let data = Arc::<Data>::default();
-    let mut result = unwind::catch(|| {
+    let result = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: this function neither returns nor unwinds before all that `data` counts have ended.
         unsafe { spawn_counted(&data, sched, f, site, None) }.map(ScopedJoinHandle::join_shielded)
-    });
-    while let Err(payload) = unwind::catch(|| data.running.wait_shielded()) {
-        forget_all_but(&mut result, payload);
-    }
+    }));
+    data.running.wait_shielded();
     result.unwrap_or_else(|payload| resume_unwind(payload))
 }
 

@@ -282,6 +282,25 @@ const SCENES: &[(&str, fn())] = &[
         assert!(alarm.elapsed() >= Duration::from_millis(300));
         std::process::exit(7);
     }),
+    ("abandoned_in_a_scope", || {
+        abandoning().run(|| heist::scope(|scope| drop(scope.go(|| forever(0)).join())));
+    }),
+    ("abandoned_main", || {
+        abandoning().run(|| forever(0));
+    }),
+    ("abandoned_on_the_first_thread", || {
+        abandoning().run_here(|| forever(0));
+    }),
+    ("abandoned_and_joined", || {
+        let rt = abandoning();
+        rt.run(|| {
+            assert!(go(|| forever(0)).join().unwrap_err().is_stack_overflow());
+            // Long enough for somebody to ask whether anything can still happen.
+            heist::time::sleep(2 * REST);
+        });
+        drop(rt);
+        std::process::exit(7);
+    }),
     ("nobody_waits_for_it", || {
         let rt = matrix::start(Runtime::builder().procs(1));
         rt.run(|| {
@@ -292,6 +311,16 @@ const SCENES: &[(&str, fn())] = &[
         std::process::exit(7);
     }),
 ];
+
+fn abandoning() -> Runtime {
+    matrix::start(Runtime::builder().procs(2).overflow_policy(heist::OverflowPolicy::Abandon))
+}
+
+#[inline(never)]
+fn forever(n: u64) -> u64 {
+    let frame = std::hint::black_box([n; 16]);
+    if n == u64::MAX { 0 } else { forever(n + 1).wrapping_add(std::hint::black_box(frame)[5]) }
+}
 
 fn hog_for(time: Duration) {
     let from = Instant::now();
@@ -343,13 +372,30 @@ fn dies(scene: &str) -> String {
     let (output, text, took) = watch(scene);
     assert_eq!(output.status.code(), Some(2), "{scene}: {text}");
     let first = text.lines().next();
-    assert_eq!(
-        first,
-        Some("fatal error: all goroutines are asleep - deadlock!"),
-        "{scene}: {text}"
-    );
+    assert_eq!(first, Some(DEADLOCK), "{scene}: {text}");
     assert!(took < Duration::from_secs(20), "{scene} took {took:?}");
     text
+}
+
+const DEADLOCK: &str = "fatal error: all goroutines are asleep - deadlock!";
+
+/// What an abandoned goroutine borrowed stays borrowed: whoever lent it waits for ever, and that is said. Beside
+/// others it is no deadlock.
+#[test]
+fn lenders_of_an_abandoned_goroutine_wait() {
+    for (scene, lender) in [
+        ("abandoned_in_a_scope", "[scope wait]"),
+        ("abandoned_main", "[abandoned: stack overflow]"),
+        ("abandoned_on_the_first_thread", "[abandoned: stack overflow]"),
+    ] {
+        let (output, text, _) = watch(scene);
+        assert_eq!(output.status.code(), Some(2), "{scene}: {text}");
+        for part in [DEADLOCK, lender, "[abandoned: stack overflow]"] {
+            assert!(text.contains(part), "{scene}: no {part} in {text}");
+        }
+    }
+    let (output, text, _) = watch("abandoned_and_joined");
+    assert_eq!(output.status.code(), Some(7), "{text}");
 }
 
 #[track_caller]

@@ -360,7 +360,7 @@ fn a_huge_thread_limit_saturates() {
     }
 }
 
-/// A goroutine on the calling thread: its result, its panic, its cancellation, its overflow and what it
+/// A goroutine on the calling thread: its result, its panic, its cancellation and what it
 /// borrows are those of any other, in every configuration, and the thread serves again and again.
 #[test]
 fn a_goroutine_on_the_calling_thread() {

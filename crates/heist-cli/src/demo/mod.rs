@@ -71,7 +71,8 @@ fn perform(options: &DemoOptions) -> Result<Vec<(&'static Step, Report)>, heist:
 }
 
 fn start_runtime(options: &DemoOptions) -> Result<heist::Runtime, heist::BuildError> {
-    let mut builder = heist::Runtime::builder().name("demo");
+    let mut builder =
+        heist::Runtime::builder().name("demo").overflow_policy(heist::OverflowPolicy::Abandon);
     if let Some(procs) = options.procs {
         builder = builder.procs(procs);
     }

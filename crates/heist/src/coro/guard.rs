@@ -1,17 +1,20 @@
 //! What is at the low end of a stack, so that it is noticed when a goroutine gets there.
 //!
 //! The best way is `MADV_GUARD_INSTALL`, which needs no mapping of its own. A kernel without it has
-//! `mprotect`, which does, so that at some tens of thousands of stacks it is refused; from then on
-//! stacks have a canary instead. The choice is one for the process, made when the first stack is.
+//! `mprotect`, which costs two mappings for each stack, and of mappings a process can have only so
+//! many. **A stack without a guard is never used**: beyond that number a goroutine waits until a stack
+//! is free. The choice is one for the process, made when the first stack is.
 
-use crate::sys::memory::{self, Ranges};
-use heist_core::sync::{AtomicU32, Ordering};
+use crate::sys::memory::{self, Installed, PAGE_MAX_BYTES, Ranges};
+use crate::sys::stderr;
+use heist_core::sync::{AtomicU32, AtomicUsize, Ordering};
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-/// The guard at the low end: one page. Compiled code probes every page of a large frame, so one is
-/// enough.
-pub(crate) use crate::sys::memory::PAGE_MAX_BYTES as GUARD_BYTES;
+/// The guard at the low end. Compiled code probes every page of a large frame, so one page would do for it;
+/// the rest is for C functions without such probes.
+pub(crate) const GUARD_BYTES: usize =
+    if PAGE_MAX_BYTES > 16 << 10 { PAGE_MAX_BYTES } else { 16 << 10 };
 
 /// How the low end of stacks is protected in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,81 +22,23 @@ pub(crate) use crate::sys::memory::PAGE_MAX_BYTES as GUARD_BYTES;
 enum Guard {
     /// Not tried yet: by `MADV_GUARD_INSTALL`, if the kernel has it.
     Install = 0,
-    /// By `mprotect`, which costs a mapping per stack.
+    /// By `mprotect`.
     Protect = 1,
-    /// Not at all; a canary is checked at every switch.
-    Canary = 2,
 }
 
 static GUARD: AtomicU32 = AtomicU32::new(INSTALL);
 const INSTALL: u32 = Guard::Install as u32;
-const PROTECT: u32 = Guard::Protect as u32;
-const CANARY: u64 = 0x6865_6973_7421_5eed;
+
+/// Stacks that are guarded by `mprotect`.
+static N_PROTECTED: AtomicUsize = AtomicUsize::new(0);
+/// Mappings that a guard by `mprotect` adds: itself, and the stack above it.
+const MAPPINGS_EACH: usize = 2;
+/// Mappings left for everything else: without any, neither a thread nor a large block can be had.
+const MAPPINGS_LEFT: usize = 2048;
 
 /// An address of a mapping.
 pub(super) fn at(address: usize) -> NonNull<u8> {
     NonNull::without_provenance(NonZeroUsize::MIN.saturating_add(address - 1))
-}
-
-/// The addresses of a stack's guard and reserve.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Guarded {
-    low: usize,
-    reserve: usize,
-    end: usize,
-}
-
-impl Guarded {
-    /// Those of the stack that begins at `low`.
-    pub(super) const fn new(low: usize, reserve_bytes: usize) -> Self {
-        let reserve = low + GUARD_BYTES;
-        Self { low, reserve, end: reserve + reserve_bytes }
-    }
-
-    /// Whether an address is in either.
-    pub(crate) const fn contains(&self, address: usize) -> bool {
-        self.low <= address && address < self.end
-    }
-
-    /// Whether an address is in the guard page, which never opens.
-    pub(crate) const fn is_hard(&self, address: usize) -> bool {
-        self.low <= address && address < self.reserve
-    }
-
-    /// An address at which nothing can be run.
-    pub(crate) const fn no_code(&self) -> usize {
-        self.low
-    }
-
-    /// Lets the goroutine that owns the stack use the reserve. False if the kernel refuses.
-    pub(crate) fn open(&self) -> bool {
-        let base = at(self.reserve);
-        let len = self.end - self.reserve;
-        // SAFETY: the range is the reserve of a stack whose owner asks.
-        unsafe {
-            match GUARD.load(Ordering::Relaxed) {
-                INSTALL => memory::guard_remove(base, len),
-                PROTECT => memory::guard_unprotect(base, len),
-                _ => false,
-            }
-        }
-    }
-
-    /// Guards the pages of the reserve again that lie wholly below `used`.
-    pub(crate) fn close_below(&self, used: usize) {
-        let end = (used & !(GUARD_BYTES - 1)).min(self.end);
-        if self.reserve < end {
-            let base = at(self.reserve);
-            // SAFETY: nothing below `used` is in use.
-            unsafe {
-                match GUARD.load(Ordering::Relaxed) {
-                    INSTALL => memory::guard_install(base, end - self.reserve),
-                    PROTECT => memory::guard_protect(base, end - self.reserve),
-                    _ => false,
-                }
-            };
-        }
-    }
 }
 
 /// Guards the low ends of several new stacks in one call, if that is possible. Answers of how many.
@@ -108,37 +53,31 @@ pub(super) unsafe fn install_all(ranges: Ranges) -> usize {
     unsafe { memory::guard_install_all(ranges) }
 }
 
-/// Guards the low end of a new stack, the best way this kernel has. False: it has a canary.
+/// Guards the low end of a new stack, the best way this kernel has. False: it has no guard and cannot be used
+/// yet.
 ///
 /// # Safety
-/// Nobody uses the `len` bytes from `low` on, which are mapped.
-pub(super) unsafe fn install(low: NonNull<u8>, len: usize) -> bool {
+/// Nobody uses the `GUARD_BYTES` from `low` on, which are mapped.
+pub(super) unsafe fn install(low: NonNull<u8>) -> bool {
     if GUARD.load(Ordering::Relaxed) == INSTALL {
         // SAFETY: by the caller's promise.
-        if unsafe { memory::guard_install(low, len) } {
-            return true;
+        match unsafe { memory::guard_install(low, GUARD_BYTES) } {
+            Installed::Yes => return true,
+            Installed::NoMemory => return false,
+            Installed::Unknown => GUARD.store(Guard::Protect as u32, Ordering::Relaxed),
         }
-        GUARD.store(PROTECT, Ordering::Relaxed);
     }
-    if GUARD.load(Ordering::Relaxed) == PROTECT {
+    // If it is refused half way, the mapping may have been split, but nothing of it is protected.
+    let most = memory::max_mappings().saturating_sub(MAPPINGS_LEFT) / MAPPINGS_EACH;
+    let guarded = N_PROTECTED.load(Ordering::Relaxed) < most
         // SAFETY: by the caller's promise.
-        if unsafe { memory::guard_protect(low, len) } {
-            return true;
-        }
-        fall_back_to_canaries();
+        && unsafe { memory::guard_protect(low, GUARD_BYTES) };
+    if guarded {
+        N_PROTECTED.fetch_add(1, Ordering::Relaxed);
+    } else {
+        complain();
     }
-    // SAFETY: by the caller's promise.
-    unsafe { low.cast::<u64>().as_ptr().write_volatile(CANARY) };
-    false
-}
-
-/// Whether the canary of a stack is as it was.
-///
-/// # Safety
-/// The stack that begins at `low` has one.
-pub(super) unsafe fn canary_lives(low: usize) -> bool {
-    // SAFETY: the lowest word of such a stack is mapped and holds the canary.
-    unsafe { (low as *const u64).read_volatile() == CANARY }
+    guarded
 }
 
 /// Protects the stacks made from now on in a way that is not the best one. For tests.
@@ -146,19 +85,23 @@ pub(crate) fn protect_by(way: &str) -> bool {
     let guard = match way {
         "install" => Guard::Install,
         "protect" => Guard::Protect,
-        "canary" => Guard::Canary,
         _ => return false,
     };
     GUARD.store(guard as u32, Ordering::Relaxed);
     true
 }
 
+/// Says once which limit is reached.
 #[cold]
-fn fall_back_to_canaries() {
-    if GUARD.swap(Guard::Canary as u32, Ordering::Relaxed) != Guard::Canary as u32 {
-        crate::sys::stderr::report(format_args!(
-            "heist: the kernel refuses more guard pages (vm.max_map_count); going on with canaries \
-             that are checked at every switch\n"
+fn complain() {
+    static SAID: AtomicU32 = AtomicU32::new(0);
+    if SAID.swap(1, Ordering::Relaxed) == 0 {
+        stderr::report(format_args!(
+            "heist: no more stacks than {} can be guarded: on this kernel each takes {MAPPINGS_EACH} of the {} mappings \
+             that a process can have\n\tgoroutines that have not begun wait until a stack is free\n\traise the limit with \
+             sysctl vm.max_map_count, or use Linux 6.13 or later, where a guard takes none\n",
+            N_PROTECTED.load(Ordering::Relaxed),
+            memory::max_mappings(),
         ));
     }
 }

@@ -2,41 +2,36 @@
 //!
 //! ```text
 //!  low                                                             top
-//!   | guard page | reserve | ............ unused, not resident ..... | used |
+//!   | guard | .................. unused, not resident ............... | used |
 //!                                                              grows <------
 //! ```
 //!
-//! The reserve is guarded too. When a goroutine reaches it, it is opened, so that the goroutine's
-//! destructors, or a foreign function it is in the middle of, have room to finish.
-//!
-//! Stacks come in size classes (powers of two). A class carves its stacks from large mappings, so
+//! Stacks come in size classes (powers of two, besides the guard). A class carves its stacks from large mappings, so
 //! that a million of them are a handful of kernel objects. A P keeps a few of the default class,
 //! last in first out, because the stack used last is the one in the cache; the rest wait in the
 //! class's pool, from which the helper thread returns the memory of those that nobody has needed
 //! for a while.
 
-use super::guard::{self, GUARD_BYTES, Guarded};
+use super::guard::{self, GUARD_BYTES};
 use crate::gmp::G;
 use crate::sys::lock::Lock;
-use crate::sys::memory::{self, Ranges};
+use crate::sys::memory::{self, PAGE_MAX_BYTES, Ranges};
 use corosensei::stack::{Stack as CoroStack, StackPointer};
 use heist_core::list::{Link, Linked, List};
 use heist_core::lock_rank::Rank;
 use heist_core::policy;
 use heist_core::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::cell::Cell;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::ptr::NonNull;
 
-/// The smallest stack: unwinding a panic needs about 12 KiB, besides the guard.
-pub(crate) const MIN_BYTES: usize = ((16 << 10) + 4 * GUARD_BYTES).next_power_of_two();
+/// The smallest stack: a panic that prints a backtrace fits.
+pub(crate) const MIN_BYTES: usize = 32 << 10;
 /// The largest stack.
 pub(crate) const MAX_BYTES: usize = 1 << 30;
 /// What a goroutine gets unless told otherwise: address space, of which a page or two is used.
 pub(crate) const DEFAULT_BYTES: usize = 256 << 10;
 
-/// The largest reserve.
-const RESERVE_MAX_BYTES: usize = 64 << 10;
 const MIN_SHIFT: u32 = MIN_BYTES.trailing_zeros();
 const N_CLASSES: usize = (MAX_BYTES.trailing_zeros() - MIN_SHIFT + 1) as usize;
 /// Bytes mapped at once for stacks of a class: a part of what it has already, at least and at most
@@ -60,8 +55,6 @@ pub(crate) struct Slot {
     link: Link<Slot>,
     low: usize,
     class: Class,
-    /// It has no guard page but a canary.
-    canary: Cell<bool>,
 }
 
 // SAFETY: `link` is used by the pools alone.
@@ -75,16 +68,14 @@ unsafe impl Linked for Slot {
 unsafe impl Send for Slot {}
 
 /// A stack that a goroutine owns: the address of its top, and in the bits that the address of a page
-/// leaves free its class and whether it has a canary.
+/// leaves free its class.
 ///
 /// A switch needs to know the top. Were it in the slot, a goroutine that comes back after a long wait
 /// would miss the cache once more. The way back to the slot is in the highest word of the stack.
 pub(crate) struct Stack(NonZeroUsize);
 
-const CANARY_BIT: usize = 1;
-const CLASS_SHIFT: u32 = 1;
 const TAG_MASK: usize = 0xfff;
-const _: () = assert!(N_CLASSES << CLASS_SHIFT <= TAG_MASK);
+const _: () = assert!(N_CLASSES <= TAG_MASK);
 
 /// What the highest words of a stack hold: what is known of the goroutine on it while it does not run.
 #[repr(C)]
@@ -106,7 +97,7 @@ impl Head {
     /// How large the stack is.
     pub(super) const fn stack_bytes(&self) -> usize {
         // SAFETY: slots are never unmapped.
-        unsafe { self.slot.as_ref() }.class.bytes()
+        unsafe { self.slot.as_ref() }.class.stride()
     }
 }
 
@@ -115,9 +106,9 @@ impl Stack {
     #[inline]
     fn of(slot: NonNull<Slot>) -> Self {
         // SAFETY: slots are never unmapped.
-        let &Slot { low, class, ref canary, .. } = unsafe { slot.as_ref() };
-        let top = low + class.bytes();
-        let tag = usize::from(class.0) << CLASS_SHIFT | usize::from(canary.get());
+        let &Slot { low, class, .. } = unsafe { slot.as_ref() };
+        let top = low + class.stride();
+        let tag = usize::from(class.0);
         let head = (top - HEAD_BYTES) as *mut Head;
         // SAFETY: the top of a stack that is in use by nobody; a mapped address is not zero.
         unsafe {
@@ -147,28 +138,52 @@ impl Stack {
     /// Its size class.
     #[inline]
     pub(crate) const fn class(&self) -> Class {
-        Class(((self.0.get() & TAG_MASK) >> CLASS_SHIFT) as u8)
+        Class((self.0.get() & TAG_MASK) as u8)
     }
 
-    /// Whether it has a canary instead of a guard page.
-    #[inline]
-    pub(crate) const fn has_canary(&self) -> bool {
-        self.0.get() & CANARY_BIT != 0
+    /// Where it is.
+    pub(crate) const fn bounds(&self) -> Bounds {
+        let top = self.top();
+        Bounds { low: top - self.class().stride(), top }
+    }
+}
+
+/// Where a stack is, its guard included.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    low: usize,
+    top: usize,
+}
+
+impl Bounds {
+    /// Those of the stack in use whose highest address is `top`.
+    ///
+    /// # Safety
+    /// It is one of ours.
+    pub(super) unsafe fn of_top(top: usize) -> Self {
+        // SAFETY: see `Stack::into_slot`; slots are never unmapped.
+        let slot = unsafe { ((top - HEAD_BYTES) as *const NonNull<Slot>).read().as_ref() };
+        Self { low: slot.low, top }
     }
 
-    /// Guards the reserve again after a goroutine has used it, or looks at the canary.
-    #[cold]
-    pub(crate) fn clean_up(&self, top: usize) {
-        if self.has_canary() {
-            self.class().check_canary(top);
-        } else {
-            self.class().guarded(top).close_below(usize::MAX);
-        }
+    /// The guard.
+    pub(crate) const fn guard(&self) -> Range<usize> {
+        self.low..self.low + GUARD_BYTES
+    }
+
+    /// Whether an address is in the stack or its guard.
+    pub(crate) const fn contains(&self, address: usize) -> bool {
+        self.low <= address && address < self.top
+    }
+
+    /// How many bytes there are besides the guard.
+    pub(crate) const fn usable_bytes(&self) -> usize {
+        self.top - self.low - GUARD_BYTES
     }
 }
 
 // SAFETY: the memory between `limit` and `base` belongs to this stack, has at least 32 KiB less the
-// head, and either a guard page at its low end or a canary that is checked at every switch.
+// head, and a guard at its low end.
 unsafe impl CoroStack for Stack {
     #[inline]
     fn base(&self) -> StackPointer {
@@ -179,11 +194,11 @@ unsafe impl CoroStack for Stack {
     #[inline]
     fn limit(&self) -> StackPointer {
         // SAFETY: a mapped address is not zero.
-        unsafe { StackPointer::new_unchecked(self.top() - self.class().bytes()) }
+        unsafe { StackPointer::new_unchecked(self.bounds().low) }
     }
 }
 
-/// A size class: all its stacks have 2^(shift) bytes.
+/// A size class: all its stacks have 2^(shift) bytes, and a guard besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Class(u8);
 
@@ -199,27 +214,9 @@ impl Class {
         MIN_BYTES << self.0
     }
 
-    /// How much of that is kept back for the end.
-    pub(crate) const fn reserve_bytes(self) -> usize {
-        let share = self.bytes() / 8;
-        let share = if share < RESERVE_MAX_BYTES { share } else { RESERVE_MAX_BYTES };
-        // Whole pages, and at least two of the smallest.
-        if share < 2 * GUARD_BYTES { 2 * GUARD_BYTES } else { share }
-    }
-
-    /// The guarded part of the stack whose highest address is `top`.
-    pub(crate) const fn guarded(self, top: usize) -> Guarded {
-        Guarded::new(top - self.bytes(), self.reserve_bytes())
-    }
-
-    /// Throws if somebody wrote over the end of a stack with a canary, whose highest address is
-    /// `top`.
-    #[cold]
-    pub(crate) fn check_canary(self, top: usize) {
-        // SAFETY: by the caller's word.
-        if !unsafe { guard::canary_lives(top - self.bytes()) } {
-            heist_core::throw!("check_canary: a stack of {} bytes overflowed", self.bytes());
-        }
+    /// What each takes of its slab.
+    const fn stride(self) -> usize {
+        self.bytes() + GUARD_BYTES
     }
 
     fn pool(self) -> &'static Lock<Pool> {
@@ -236,6 +233,8 @@ struct Pool {
     warm: List<Slot>,
     /// Their memory was given back.
     cold: List<Slot>,
+    /// Never used, because they could not be guarded.
+    unguarded: List<Slot>,
     /// The fewest warm stacks since the helper last looked: so many were not needed.
     idle_warm: u32,
     /// Bytes of its slabs.
@@ -252,6 +251,7 @@ static POOLS: [Lock<Pool>; N_CLASSES] = [const {
         Pool {
             warm: List::new(),
             cold: List::new(),
+            unguarded: List::new(),
             idle_warm: 0,
             mapped: 0,
             carve_low: 0,
@@ -269,14 +269,14 @@ impl Pool {
     }
 
     fn map_slab(&mut self, class: Class, bytes: usize) -> std::io::Result<()> {
-        let n = (bytes / class.bytes()).max(1);
+        let n = (bytes / class.stride()).max(1);
         let slots = memory::map(n * size_of::<Slot>())?;
-        let low = memory::map_stacks(n * class.bytes()).inspect_err(|_| {
+        let low = memory::map_stacks(n * class.stride()).inspect_err(|_| {
             // SAFETY: just mapped, not used.
             unsafe { memory::unmap(slots, n * size_of::<Slot>()) };
         })?;
-        MAPPED_BYTES.fetch_add((n * class.bytes()) as u64, Ordering::Relaxed);
-        self.mapped += n * class.bytes();
+        MAPPED_BYTES.fetch_add((n * class.stride()) as u64, Ordering::Relaxed);
+        self.mapped += n * class.stride();
         self.carve_low = low.as_ptr() as usize;
         self.carve_slot = slots.as_ptr() as usize;
         self.carve_left = n as u32;
@@ -295,16 +295,11 @@ impl Pool {
             let slot = self.carve_slot as *mut Slot;
             // SAFETY: inside the mapping of the slots, aligned, and never used before.
             unsafe {
-                slot.write(Slot {
-                    link: Link::new(),
-                    low: self.carve_low,
-                    class,
-                    canary: Cell::new(false),
-                });
+                slot.write(Slot { link: Link::new(), low: self.carve_low, class });
                 carved.push_back(NonNull::new_unchecked(slot));
             }
             self.carve_slot += size_of::<Slot>();
-            self.carve_low += class.bytes();
+            self.carve_low += class.stride();
             self.carve_left -= 1;
         }
         Ok(carved)
@@ -313,18 +308,12 @@ impl Pool {
 
 /// Takes one stack of `class`.
 pub(crate) fn take(class: Class) -> std::io::Result<Stack> {
-    let mut carved = {
-        let mut pool = class.pool().lock();
-        if let Some(slot) = pool.take() {
-            return Ok(Stack::of(slot));
-        }
-        pool.carve(class, 1)?
-    };
-    let Some(slot) = carved.pop_front() else {
-        heist_core::throw!("stack::take: a slab without stacks");
-    };
-    protect(slot);
-    Ok(Stack::of(slot))
+    let (found, fresh) = find(class, 1, 1)?;
+    let mut ready = if found.is_empty() { fresh.guard_all(class)? } else { found };
+    match ready.pop_front() {
+        Some(slot) => Ok(Stack::of(slot)),
+        None => heist_core::throw!("stack::take: none ready"),
+    }
 }
 
 /// Gives one stack back to its pool.
@@ -334,38 +323,70 @@ pub(crate) fn give(stack: Stack) {
     unsafe { pool.warm.push_front(stack.into_slot()) };
 }
 
-/// Puts the guards of new stacks in place, which were carved one after the other, and makes the
-/// first page of each resident.
-fn prepare_all(carved: List<Slot>) -> List<Slot> {
-    let Some(first) = carved.front() else { return carved };
-    let n = carved.len() as usize;
-    // SAFETY: slots are never unmapped.
-    let &Slot { low, class, .. } = unsafe { first.as_ref() };
-    let stride = class.bytes();
-    let len = GUARD_BYTES + class.reserve_bytes();
-    // SAFETY: the stacks are new and in use by nobody.
-    let guarded = unsafe { guard::install_all(Ranges { base: guard::at(low), len, stride, n }) };
-    let top_page = guard::at(low + stride - GUARD_BYTES);
-    memory::populate_all(Ranges { base: top_page, len: GUARD_BYTES, stride, n });
-    let mut done = List::new();
-    for (i, slot) in carved.enumerate() {
-        if i >= guarded {
-            protect(slot);
-        }
-        // SAFETY: just taken out of the list of new stacks.
-        unsafe { done.push_back(slot) };
+/// Up to `want` stacks that were used before, or, if there are none, up to `carve` that were not.
+fn find(class: Class, want: u32, carve: u32) -> std::io::Result<(List<Slot>, Fresh)> {
+    let mut found = List::new();
+    let mut pool = class.pool().lock();
+    while found.len() < want {
+        let Some(slot) = pool.take() else { break };
+        // SAFETY: just taken out of the pool, so valid and in no list.
+        unsafe { found.push_back(slot) };
     }
-    done
+    let fresh = if !found.is_empty() {
+        Fresh::Scattered(List::new())
+    } else if pool.unguarded.is_empty() {
+        Fresh::InARow(pool.carve(class, carve)?)
+    } else {
+        Fresh::Scattered(pool.unguarded.split_front(1))
+    };
+    Ok((found, fresh))
 }
 
-/// Puts the guard of a new stack in place.
-fn protect(slot: NonNull<Slot>) {
+/// Stacks without guards.
+enum Fresh {
+    /// One behind the other, never seen before.
+    InARow(List<Slot>),
+    Scattered(List<Slot>),
+}
+
+impl Fresh {
+    /// Puts their guards in place. Those for which that is refused go back to their pool; an error, if it is
+    /// refused for all. System calls: not under the pool's lock.
+    fn guard_all(self, class: Class) -> std::io::Result<List<Slot>> {
+        let (slots, done) = match self {
+            Self::InARow(slots) => prepare_row(slots),
+            Self::Scattered(slots) => (slots, 0),
+        };
+        let (mut ready, mut refused) = (List::new(), List::new());
+        for (i, slot) in slots.enumerate() {
+            // SAFETY: slots are never unmapped; the stack is new and in use by nobody.
+            let guarded = i < done
+                || refused.is_empty() && unsafe { guard::install(guard::at(slot.as_ref().low)) };
+            let list = if guarded { &mut ready } else { &mut refused };
+            // SAFETY: just taken out of the list of new stacks.
+            unsafe { list.push_back(slot) };
+        }
+        if !refused.is_empty() {
+            class.pool().lock().unguarded.append(&mut refused);
+        }
+        if ready.is_empty() { Err(std::io::ErrorKind::OutOfMemory.into()) } else { Ok(ready) }
+    }
+}
+
+/// Guards new stacks that lie one behind the other in one system call, if that is possible, and makes the first
+/// page of each resident. Answers how many are guarded.
+fn prepare_row(row: List<Slot>) -> (List<Slot>, usize) {
+    let Some(first) = row.front() else { return (row, 0) };
+    let n = row.len() as usize;
     // SAFETY: slots are never unmapped.
-    let slot = unsafe { slot.as_ref() };
-    let len = GUARD_BYTES + slot.class.reserve_bytes();
-    // SAFETY: the stack is new and in use by nobody.
-    let guarded = unsafe { guard::install(guard::at(slot.low), len) };
-    slot.canary.set(!guarded);
+    let &Slot { low, class, .. } = unsafe { first.as_ref() };
+    let stride = class.stride();
+    let guards = Ranges { base: guard::at(low), len: GUARD_BYTES, stride, n };
+    // SAFETY: the stacks are new and in use by nobody.
+    let guarded = unsafe { guard::install_all(guards) };
+    let top_page = guard::at(low + stride - PAGE_MAX_BYTES);
+    memory::populate_all(Ranges { base: top_page, len: PAGE_MAX_BYTES, stride, n });
+    (row, guarded)
 }
 
 /// The stacks of the default class that a P keeps at hand.
@@ -413,25 +434,14 @@ impl StackCache {
 
     #[cold]
     fn refill(&mut self) -> std::io::Result<()> {
-        let mut found = List::new();
-        let mut carved = List::new();
-        {
-            let mut pool = self.class.pool().lock();
-            while found.len() < REFILL_MAX {
-                let Some(slot) = pool.take() else { break };
-                // SAFETY: just taken out of the pool, so valid and in no list.
-                unsafe { found.push_back(slot) };
-            }
-            if found.is_empty() {
-                carved = pool.carve(self.class, self.carve)?;
-                self.carve = (2 * self.carve).min(REFILL_MAX);
-            }
-        }
-        // Guards take system calls: not under the lock.
-        for slot in prepare_all(carved) {
-            self.keep(slot);
-        }
-        for slot in found {
+        let (found, fresh) = find(self.class, REFILL_MAX, self.carve)?;
+        let ready = if found.is_empty() {
+            self.carve = (2 * self.carve).min(REFILL_MAX);
+            fresh.guard_all(self.class)?
+        } else {
+            found
+        };
+        for slot in ready {
             self.keep(slot);
         }
         Ok(())
@@ -478,11 +488,8 @@ pub(crate) fn scavenge() -> (u64, bool) {
             idle
         };
         let usable = idle.iter().map(|slot| {
-            let guarded = GUARD_BYTES + slot.class.reserve_bytes();
             returned += slot.class.bytes() as u64;
-            // SAFETY: a mapped address is not zero.
-            let low = unsafe { NonNull::new_unchecked((slot.low + guarded) as *mut u8) };
-            (low, slot.class.bytes() - guarded)
+            (guard::at(slot.low + GUARD_BYTES), slot.class.bytes())
         });
         // SAFETY: a free stack's memory is in use by nobody.
         unsafe { memory::discard_all(usable) };

@@ -1,11 +1,10 @@
 //! Switching between an M's scheduler and a goroutine: the only user of corosensei.
 
-use super::guard::GUARD_BYTES;
 use super::layout;
-use super::stack::{Head, Stack};
+use super::stack::{Bounds, Head, Stack};
 use crate::gmp::shown::ShownPointer;
 use crate::gmp::{G, M};
-use crate::sys::memory::prefetch_for_write;
+use crate::sys::memory::{PAGE_MAX_BYTES, prefetch_for_write};
 use crate::sys::registers::stack_pointer;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use heist_core::sync::Ordering;
@@ -191,6 +190,13 @@ impl Coro {
     /// The highest address of the stack of a goroutine that has started, zero before.
     pub(crate) fn stack_top(&self) -> usize {
         // The yielder is among the first words of the stack, whose top is at a page boundary.
-        self.yielder.get().addr().next_multiple_of(GUARD_BYTES)
+        self.yielder.get().addr().next_multiple_of(PAGE_MAX_BYTES)
+    }
+
+    /// Where the stack of a goroutine is that runs.
+    pub(crate) fn stack_bounds(&self) -> Option<Bounds> {
+        let top = self.stack_top();
+        // SAFETY: a goroutine that runs is on a stack of ours.
+        (top != 0).then(|| unsafe { Bounds::of_top(top) })
     }
 }

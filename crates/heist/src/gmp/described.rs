@@ -3,6 +3,7 @@
 //! GO: the goroutine headers of traceback.go.
 
 use super::G;
+use super::g::ABANDONED;
 use heist_core::status::Status;
 use std::fmt;
 
@@ -27,6 +28,7 @@ impl<'a> Described<'a> {
 
     fn name_of(gp: &G, status: Status) -> &'static str {
         match status {
+            _ if gp.has_flag(ABANDONED) => "abandoned: stack overflow",
             Status::Waiting => gp.wait_reason().text(),
             status => status.name(),
         }

@@ -69,7 +69,7 @@ pub(crate) enum Outcome {
     Cancelled,
     /// It called `exit_current`; nothing is held.
     Exited,
-    /// It ran out of stack and was unwound; nothing is held.
+    /// It ran out of stack and was abandoned; it never looks at its record again.
     Overflowed,
 }
 
@@ -129,19 +129,14 @@ const SAMPLED: u16 = 1 << 15;
 pub(crate) const CANCELLED: u32 = 1;
 /// The goroutine is unwinding towards its end on purpose.
 pub(crate) const EXITING: u32 = 2;
-
-/// It reached the reserve of its stack, which is open now.
-pub(crate) const RESERVE_OPEN: u32 = 16;
 /// It is of the latency class.
 pub(crate) const LATENCY: u32 = 256;
 /// It is of the idle class.
 pub(crate) const IDLE: u32 = 512;
 /// It was made to begin with a later wake-up, and nobody has seen it yet.
 pub(crate) const UNBORN: u32 = 128;
-/// Its stack has a canary instead of a guard page.
-pub(crate) const CANARY: u32 = 8;
-/// It reached the reserve inside the runtime: it panics when it leaves.
-pub(crate) const OVERFLOWED: u32 = 32;
+/// It ran out of stack and is frozen where it was; see `sched::abandon`.
+pub(crate) const ABANDONED: u32 = 8;
 /// It computed for a whole slice without entering the runtime, and has not entered it since sysmon
 /// saw that: a hint.
 pub(crate) const HOG: u32 = 64;
@@ -317,8 +312,7 @@ impl G {
 
     /// Whether it may be stopped by force here.
     pub(crate) fn may_be_forced(&self) -> bool {
-        // An open reserve means that the fault handler has changed its stack.
-        !self.has_flag(RESERVE_OPEN) && self.started.get() < 2 * STARTED
+        self.started.get() < 2 * STARTED
     }
 
     /// One more guard against being stopped by force. False: there are too many. For the goroutine

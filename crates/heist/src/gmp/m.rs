@@ -131,8 +131,6 @@ pub(crate) struct M {
     pub(crate) request: Cell<Request>,
     /// The thread pointer of its thread.
     pub(crate) thread: Cell<usize>,
-    /// A return address that was replaced, or zero; see `coro::overflow`.
-    pub(crate) detour: Cell<usize>,
     /// Where the goroutine that it resumed last had addresses of thread-locals; see `tls_report`.
     pub(crate) moved: [Cell<usize>; MOVED_MAX],
     pub(crate) spinning: ShownFlag,
@@ -150,6 +148,8 @@ pub(crate) struct M {
     pub(crate) n_bindings: Cell<u32>,
     /// Its goroutine ended bound to it: the thread ends too.
     pub(crate) ends: Cell<bool>,
+    /// Its goroutine was abandoned: the thread sleeps for ever.
+    pub(crate) abandoned: ShownFlag,
     /// What the waker hands over.
     pub(crate) next_p: Cell<*const P>,
     pub(crate) wake_spinning: Cell<bool>,
@@ -196,7 +196,6 @@ impl M {
             cur: AtomicPtr::new(null_mut()),
             request: Cell::new(Request::Exit),
             thread: Cell::new(0),
-            detour: Cell::new(0),
             moved: [const { Cell::new(0) }; MOVED_MAX],
             spinning: ShownFlag::new(false),
             spins_since_ns: Cell::new(0),
@@ -207,6 +206,7 @@ impl M {
             bound_g: ShownPointer::null(),
             n_bindings: Cell::new(0),
             ends: Cell::new(false),
+            abandoned: ShownFlag::new(false),
             next_p: Cell::new(null()),
             wake_spinning: Cell::new(false),
             stopped_p: Cell::new(null()),

@@ -154,7 +154,7 @@ impl Metrics {
         add(
             "/heist/goroutines/overflowed:goroutines",
             Counter,
-            "Goroutines ended by a stack overflow.",
+            "Goroutines abandoned, with their threads, after a stack overflow.",
             totals.overflowed,
         );
         add(

@@ -66,7 +66,7 @@ shard! {
     finished,
     /// Goroutines that ended by a panic.
     panicked,
-    /// Goroutines that ended by a stack overflow.
+    /// Goroutines that were abandoned after a stack overflow.
     overflowed,
     /// Times a goroutine was run, from spawn or from a wake-up.
     executed,

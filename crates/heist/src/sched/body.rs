@@ -5,7 +5,6 @@
 
 use super::cancel::{Ending, Why};
 use super::{PanicPolicy, Sched};
-use crate::coro::overflow::StackOverflow;
 use crate::current::{self, InRuntime};
 use crate::gmp::g::{self, Extras, Outcome, Vtable};
 use crate::gmp::{G, M};
@@ -33,17 +32,8 @@ pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
     let outcome = run_closure(g);
     g.outcome.set(outcome);
     // Before anybody can take the outcome away.
-    match outcome {
-        Outcome::Panicked => on_panic(g),
-        Outcome::Overflowed => {
-            sched_of(g).stats.overflowed.add_shared(1);
-            // It was reported when it happened.
-            if sched_of(g).config.on_panic == PanicPolicy::Abort {
-                stderr::report(format_args!("fatal error: stack overflow\n"));
-                stderr::exit_now(2);
-            }
-        }
-        _ => {}
+    if outcome == Outcome::Panicked {
+        on_panic(g);
     }
     match g.join.finish() {
         Finished::Published => {}
@@ -133,7 +123,6 @@ fn run_closure(g: &G) -> Outcome {
                 Why::Cancelled => Outcome::Cancelled,
                 Why::Exited => Outcome::Exited,
             },
-            Err(payload) if payload.is::<StackOverflow>() => Outcome::Overflowed,
             Err(payload) => {
                 // SAFETY: the closure is gone and there is no result, so the payload is free; a
                 // box of two words fits.

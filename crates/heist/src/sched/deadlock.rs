@@ -54,7 +54,8 @@ impl Sched {
         let mut runners = self.stayers.load(Ordering::Relaxed);
         pool::for_each(|gp| {
             if self.is_mine(gp) && !gp.has_flag(g::UNBORN) {
-                if gp.status.get() == Status::Waiting {
+                // An abandoned one waits for ever too, and with it whoever waits in `run` for it.
+                if gp.status.get() == Status::Waiting || gp.has_flag(g::ABANDONED) {
                     n_waiting += 1;
                     runners += u32::from(gp.has_flag(g::AWAITED));
                 } else {

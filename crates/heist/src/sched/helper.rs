@@ -350,7 +350,12 @@ impl Helper {
     }
 
     fn leave(self) {
-        for thread in self.threads.into_iter().flatten() {
+        let mut threads = self.threads;
+        for m in self.sched.all_ms.iter().filter(|m| m.abandoned.get()) {
+            // It never ends. A guest has no thread here.
+            threads.get_mut(m.id as usize).map(Option::take);
+        }
+        for thread in threads.into_iter().flatten() {
             // A panic in an M has ended the process.
             let _ = thread.join();
         }

@@ -1,15 +1,14 @@
 //! Leaving the runtime when somebody wants something of the goroutine.
 
 use super::{bound, park};
-use crate::coro::overflow;
 use crate::current::InRuntime;
 use crate::gmp::M;
 use crate::tls_report;
-use heist_core::m_word::{MOVED, OVERFLOW, PART, PREEMPT, Place, STOP};
+use heist_core::m_word::{MOVED, PART, PREEMPT, Place, STOP};
 use std::ptr::NonNull;
 
 /// Goes back to user code by the long way: lets others run first if that was asked for, waits if the
-/// world stops, gives its P away if it is going to block, and raises the panic of a stack that ran out inside the runtime.
+/// world stops, and gives its P away if it is going to block.
 #[cold]
 #[inline(never)]
 pub(crate) fn with_attention(m: NonNull<M>) {
@@ -35,7 +34,6 @@ pub(crate) fn with_attention(m: NonNull<M>) {
     if here.word.attention() & PART != 0 {
         here.sched().part(here);
     }
-    let overflowed = here.word.attention() & OVERFLOW != 0;
     let moved = here.word.attention() & MOVED != 0;
     if moved {
         here.word.clear_attention(MOVED);
@@ -43,8 +41,5 @@ pub(crate) fn with_attention(m: NonNull<M>) {
     here.word.leave(Place::User);
     if moved {
         tls_report::note();
-    }
-    if overflowed {
-        overflow::after_runtime();
     }
 }

@@ -12,6 +12,7 @@
 //! the allocator's lock, and whoever waits for that with a P in hand waits for ever. What needs
 //! any of it goes to the helper thread.
 
+pub(crate) mod abandon;
 pub(crate) mod bell;
 pub(crate) mod body;
 pub(crate) mod bound;
@@ -28,6 +29,7 @@ pub(crate) mod latency;
 pub(crate) mod leave;
 pub(crate) mod linger;
 pub(crate) mod moves;
+pub(crate) mod overflow;
 pub(crate) mod park;
 pub(crate) mod poll;
 pub(crate) mod procs;
@@ -109,6 +111,7 @@ pub(crate) struct Config {
     pub(crate) max_threads: u32,
     pub(crate) steal: StealPolicy,
     pub(crate) on_panic: PanicPolicy,
+    pub(crate) on_overflow: overflow::OverflowPolicy,
     pub(crate) shutdown_timeout: std::time::Duration,
     /// How long a goroutine may run while others wait.
     pub(crate) quantum_ns: u64,

@@ -85,7 +85,7 @@ fn execute(m: &M, next: Next) {
         m.sched().record_latency(m, number);
     }
     loop {
-        let special = gp.has_flag(g::OVERFLOWED | g::IDLE | g::CANARY | g::BLOCKS);
+        let special = gp.has_flag(g::IDLE | g::BLOCKS);
         if special {
             before_special(m, gp);
         }
@@ -94,9 +94,9 @@ fn execute(m: &M, next: Next) {
         let switched = unsafe { gp.coro.resume(NonNull::from(m)) };
         m.cur.store(null_mut(), Ordering::Relaxed);
         if special {
-            after_special(m, gp, switched);
+            after_special(m, gp);
         }
-        m.word.clear_attention(m_word::PREEMPT | m_word::OVERFLOW | m_word::PART | m_word::MOVED);
+        m.word.clear_attention(m_word::PREEMPT | m_word::PART | m_word::MOVED);
         match (switched, m.request.get()) {
             (Switched::Returned, _) => return finish(m, next.gp),
             (Switched::Suspended, Request::Yield) => return requeue(m, next.gp),
@@ -125,9 +125,6 @@ fn execute(m: &M, next: Next) {
 /// What few goroutines need before they run.
 #[cold]
 fn before_special(m: &M, gp: &G) {
-    if gp.has_flag(g::OVERFLOWED) {
-        m.word.call_attention(m_word::OVERFLOW);
-    }
     if gp.has_flag(g::BLOCKS) {
         m.word.call_attention(m_word::PART);
     }
@@ -138,12 +135,9 @@ fn before_special(m: &M, gp: &G) {
 
 /// And when they come back.
 #[cold]
-fn after_special(m: &M, gp: &G, switched: Switched) {
+fn after_special(m: &M, gp: &G) {
     if gp.has_flag(g::IDLE) {
         m.sched().idle_running.fetch_sub(1, Ordering::Relaxed);
-    }
-    if gp.has_flag(g::CANARY) && switched == Switched::Suspended {
-        m.sched().stack_class(gp).check_canary(gp.coro.stack_top());
     }
 }
 
@@ -163,9 +157,6 @@ fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
         return false;
     };
     pp.stats.stacks_attached.bump();
-    if stack.has_canary() {
-        g.set_flag(g::CANARY);
-    }
     if sched.habits.expects(g.kind()) {
         g.set_flag(g::BLOCKS);
     }
@@ -257,9 +248,6 @@ fn finish(m: &M, gp: NonNull<G>) {
     // SAFETY: it returned, and its stack was not taken yet.
     let stack = unsafe { g.coro.take_stack() };
     pp.stats.stacks_detached.bump();
-    if g.has_flag(g::RESERVE_OPEN | g::CANARY) {
-        stack.clean_up(g.coro.stack_top());
-    }
     // SAFETY: this M holds its P, and no other reference to its data is alive.
     let cache = unsafe { &mut pp.local().stacks };
     if stack.class() == cache.class() {

@@ -1,10 +1,11 @@
 //! Address space: mapping it, guarding it, giving pages back.
 
+use super::thread;
 use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// `MADV_GUARD_INSTALL` of Linux 6.13; the libc crate does not name it everywhere.
 const MADV_GUARD_INSTALL: libc::c_int = 102;
-const MADV_GUARD_REMOVE: libc::c_int = 103;
 
 /// The largest page this architecture can have.
 pub(crate) const PAGE_MAX_BYTES: usize =
@@ -64,13 +65,47 @@ pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
     unsafe { libc::munmap(base.as_ptr().cast(), len) };
 }
 
-/// Makes a page fault on touch, without a mapping of its own. False on kernels before 6.13.
+/// Whether a guard was installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Installed {
+    Yes,
+    /// The kernel has no memory for it now.
+    NoMemory,
+    /// The kernel cannot do it: it is older than 6.13, or the memory is locked.
+    Unknown,
+}
+
+/// Makes pages fault on touch, without a mapping of their own.
 ///
 /// # Safety
 /// Nothing in the range is in use.
-pub(crate) unsafe fn guard_install(base: NonNull<u8>, len: usize) -> bool {
+pub(crate) unsafe fn guard_install(base: NonNull<u8>, len: usize) -> Installed {
     // SAFETY: by the caller's promise.
-    unsafe { libc::madvise(base.as_ptr().cast(), len, MADV_GUARD_INSTALL) == 0 }
+    match unsafe { libc::madvise(base.as_ptr().cast(), len, MADV_GUARD_INSTALL) } {
+        0 => Installed::Yes,
+        // SAFETY: the address of this thread's own number.
+        _ if unsafe { *libc::__errno_location() } == libc::ENOMEM => Installed::NoMemory,
+        _ => Installed::Unknown,
+    }
+}
+
+/// How many mappings a process can have.
+pub(crate) fn max_mappings() -> usize {
+    /// What the kernel has unless told otherwise.
+    const USUAL: usize = 65530;
+    /// Zero: not asked yet.
+    static MAX: AtomicUsize = AtomicUsize::new(0);
+    let known = MAX.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let mut text = [0; 32];
+    let asked = thread::read_start(c"/proc/sys/vm/max_map_count".as_ptr(), &mut text);
+    let asked = asked.and_then(|n| std::str::from_utf8(text.get(..n)?).ok()?.trim().parse().ok());
+    let max = asked.unwrap_or(USUAL);
+    MAX.store(max, Ordering::Relaxed);
+    max
 }
 
 /// Most ranges advised on in one call.
@@ -137,26 +172,7 @@ fn this_process() -> Option<libc::c_int> {
     libc::c_int::try_from(fd).ok().filter(|&fd| fd >= 0)
 }
 
-/// Undoes [`guard_install`].
-///
-/// # Safety
-/// The range is guarded and its owner wants to use it.
-pub(crate) unsafe fn guard_remove(base: NonNull<u8>, len: usize) -> bool {
-    // SAFETY: by the caller's promise.
-    unsafe { libc::madvise(base.as_ptr().cast(), len, MADV_GUARD_REMOVE) == 0 }
-}
-
-/// Undoes [`guard_protect`].
-///
-/// # Safety
-/// The range is guarded and its owner wants to use it.
-pub(crate) unsafe fn guard_unprotect(base: NonNull<u8>, len: usize) -> bool {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: by the caller's promise.
-    unsafe { libc::mprotect(base.as_ptr().cast(), len, access) == 0 }
-}
-
-/// Makes a page fault on touch by splitting the mapping. False if there are too many mappings.
+/// Makes pages fault on touch by splitting the mapping. False if there are too many mappings.
 ///
 /// # Safety
 /// Nothing in the range is in use.

@@ -21,6 +21,7 @@ pub(crate) mod signal;
 pub(crate) mod slot;
 pub(crate) mod stderr;
 pub(crate) mod stopwatch;
+pub(crate) mod symbols;
 pub(crate) mod thread;
 pub(crate) mod thread_state;
 pub(crate) mod timer_fd;

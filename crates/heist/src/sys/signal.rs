@@ -1,16 +1,16 @@
-//! Signals: the handler for memory faults, and the registers it may change.
+//! Signals: the handlers of memory faults and of preemption.
 
-use super::unwind::{self, RaisePoint};
+use super::symbols;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// A memory fault, while its handler runs.
 pub(crate) struct Fault<'a> {
     /// The address that was touched.
     pub(crate) address: usize,
-    context: &'a mut libc::ucontext_t,
+    context: &'a libc::ucontext_t,
 }
 
 impl Fault<'_> {
@@ -25,73 +25,10 @@ impl Fault<'_> {
     pub(crate) fn instruction(&self) -> usize {
         self.context.uc_mcontext.pc as usize
     }
-
-    /// The stack pointer at the fault.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn stack_pointer(&self) -> usize {
-        self.context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize
-    }
-
-    /// The stack pointer at the fault.
-    #[cfg(target_arch = "aarch64")]
-    pub(crate) fn stack_pointer(&self) -> usize {
-        self.context.uc_mcontext.sp as usize
-    }
-
-    /// Makes the thread go on at `instruction` when the handler returns.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn jump_to(&mut self, instruction: usize) {
-        self.context.uc_mcontext.gregs[libc::REG_RIP as usize] = instruction as i64;
-    }
-
-    /// Makes the thread go on at `instruction` when the handler returns.
-    #[cfg(target_arch = "aarch64")]
-    pub(crate) fn jump_to(&mut self, instruction: usize) {
-        self.context.uc_mcontext.pc = instruction as u64;
-    }
-
-    /// Makes the fault look as if it had happened at `point`, for the unwinder.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn move_to(&mut self, point: &RaisePoint) {
-        use libc::{REG_R12, REG_R13, REG_R14, REG_R15, REG_RBP, REG_RBX, REG_RIP, REG_RSP};
-        let registers = &mut self.context.uc_mcontext.gregs;
-        registers[REG_RIP as usize] = point.instruction as i64;
-        registers[REG_RSP as usize] = point.stack as i64;
-        let kept = [REG_RBX, REG_RBP, REG_R12, REG_R13, REG_R14, REG_R15];
-        for (register, value) in kept.into_iter().zip(point.kept) {
-            registers[register as usize] = value as i64;
-        }
-    }
-
-    /// Makes the fault look as if it had happened at `point`, for the unwinder.
-    #[cfg(target_arch = "aarch64")]
-    pub(crate) fn move_to(&mut self, point: &RaisePoint) {
-        let registers = &mut self.context.uc_mcontext;
-        registers.pc = point.instruction as u64;
-        registers.sp = point.stack as u64;
-        for (register, value) in unwind::KEPT.into_iter().zip(point.kept) {
-            registers.regs[register as usize] = value as u64;
-        }
-    }
 }
 
-/// What a handler wants done about a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It is somebody else's.
-    NotOurs,
-    /// It is dealt with: run the instruction again.
-    Resume,
-    /// Unwind from where the context says, out of the handler.
-    Raise,
-}
-
-/// What handles a fault, and what is called, not to return, to raise a panic.
-#[derive(Clone, Copy)]
-pub(crate) struct FaultHandler {
-    pub(crate) judge: fn(&mut Fault<'_>) -> Verdict,
-    pub(crate) raise: fn() -> !,
-}
+/// What handles a fault: it does not return, unless the fault is somebody else's.
+pub(crate) type FaultHandler = fn(&Fault<'_>);
 
 static FAULT_HANDLER: OnceLock<FaultHandler> = OnceLock::new();
 static BEFORE_US: OnceLock<[libc::sigaction; 2]> = OnceLock::new();
@@ -103,16 +40,16 @@ pub(crate) fn install_fault_handler(handler: FaultHandler) {
     if FAULT_HANDLER.set(handler).is_err() {
         return;
     }
-    unwind::prepare();
+    symbols::prepare();
     // Who was there must be known before ours can run.
     BEFORE_US.get_or_init(|| FAULTS.map(current_action));
     for signal in FAULTS {
         // SAFETY: all zero is a valid sigaction; every field that matters is set below.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_fault as *const () as usize;
-        // Nothing is blocked while it runs, so nothing must be unblocked when a panic leaves it.
+        // Not blocked while it runs: a fault of the handler itself comes to the handler.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-        // SAFETY: `action` is complete, and `on_fault` is async-signal-safe until it raises.
+        // SAFETY: `action` is complete, and `on_fault` is async-signal-safe.
         unsafe { libc::sigaction(signal, &raw const action, null_mut()) };
     }
 }
@@ -313,27 +250,55 @@ fn current_action(signal: libc::c_int) -> libc::sigaction {
     }
 }
 
-/// The kernel calls this. A panic may leave it: the unwinder knows signal frames and goes on with
-/// the registers in the context, which the handler has set to a place that expects a panic.
-extern "C-unwind" fn on_fault(
+/// The kernel calls this.
+extern "C" fn on_fault(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the kernel passes valid pointers to both for a handler with SA_SIGINFO.
-    let mut fault = unsafe {
-        Fault {
-            address: (*info).si_addr() as usize,
-            context: &mut *context.cast::<libc::ucontext_t>(),
-        }
-    };
-    let Some(handler) = FAULT_HANDLER.get() else {
-        return pass_on(signal, info, context);
-    };
-    match (handler.judge)(&mut fault) {
-        Verdict::NotOurs => pass_on(signal, info, context),
-        Verdict::Resume => {}
-        Verdict::Raise => (handler.raise)(),
+    if let Some(handler) = FAULT_HANDLER.get() {
+        // SAFETY: the kernel passes valid pointers to both for a handler with SA_SIGINFO.
+        let fault = unsafe {
+            Fault {
+                address: (*info).si_addr() as usize,
+                context: &*context.cast::<libc::ucontext_t>(),
+            }
+        };
+        handler(&fault);
+    }
+    pass_on(signal, info, context);
+}
+
+/// The calling thread, which never goes on, handles no signals any more but faults.
+pub(crate) fn block_all() {
+    let mut all = empty_set();
+    // SAFETY: `all` is a set.
+    unsafe { libc::sigfillset(&raw mut all) };
+    for fault in FAULTS {
+        // SAFETY: as above, and the number is one of a signal.
+        unsafe { libc::sigdelset(&raw mut all, fault) };
+    }
+    Blocked::change(libc::SIG_BLOCK, &all);
+}
+
+/// Ends the process with `code` after so many seconds, whatever the calling thread then does. For a thread that
+/// is about to end it anyway, and may hang meanwhile: SIGALRM has no other use afterwards.
+pub(crate) fn end_process_after(seconds: libc::c_uint, code: libc::c_int) {
+    static CODE: AtomicI32 = AtomicI32::new(0);
+    extern "C" fn on_alarm(_: libc::c_int) {
+        super::stderr::exit_now(CODE.load(Ordering::Relaxed));
+    }
+    CODE.store(code, Ordering::Relaxed);
+    // SAFETY: all zero is a valid sigaction; the handler is async-signal-safe; `alarm` is a set.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_alarm as *const () as usize;
+        action.sa_flags = libc::SA_ONSTACK;
+        libc::sigaction(libc::SIGALRM, &raw const action, null_mut());
+        let mut alarm = empty_set();
+        libc::sigaddset(&raw mut alarm, libc::SIGALRM);
+        Blocked::change(libc::SIG_UNBLOCK, &alarm);
+        libc::alarm(seconds);
     }
 }
 

@@ -1,7 +1,9 @@
 //! OS threads.
 
-use super::{fd, memory};
-use std::ptr::{NonNull, from_ref};
+use super::fd;
+use super::memory::{self, Installed};
+use std::ptr::{NonNull, from_ref, null_mut};
+use std::time::Duration;
 
 /// The stack of an M: the scheduler and signal handlers are all that runs there.
 const M_STACK_BYTES: usize = 256 << 10;
@@ -206,7 +208,7 @@ impl Drop for StatFile {
 }
 
 /// Reads the beginning of a file, whose path ends with a zero byte.
-fn read_start(path: *const libc::c_char, text: &mut [u8]) -> Option<usize> {
+pub(super) fn read_start(path: *const libc::c_char, text: &mut [u8]) -> Option<usize> {
     // SAFETY: the path ends with a zero byte; `text` is valid for its length; the descriptor is
     // closed again.
     let n = unsafe {
@@ -236,8 +238,25 @@ pub(crate) fn interrupt(tid: u32) {
     }
 }
 
+/// Lets the calling thread do nothing any more.
+pub(crate) fn sleep_for_ever() -> ! {
+    loop {
+        nap(Duration::from_hours(1));
+    }
+}
+
+/// Lets the calling thread sleep, at the most for so long: a signal ends it early.
+pub(crate) fn nap(pause: Duration) {
+    let time = libc::timespec {
+        tv_sec: pause.as_secs() as libc::time_t,
+        tv_nsec: pause.subsec_nanos().into(),
+    };
+    // SAFETY: `time` is valid, and what is left of it is not asked for.
+    unsafe { libc::nanosleep(&raw const time, null_mut()) };
+}
+
 /// The stack on which signal handlers of this thread run. A goroutine's stack may be exhausted
-/// when they are needed.
+/// when they are needed. Below it is a guard.
 #[derive(Debug)]
 pub(crate) struct AltStack {
     base: NonNull<u8>,
@@ -247,19 +266,33 @@ pub(crate) struct AltStack {
 
 /// Room for a handler, for the unwinder and for a report.
 const ALT_STACK_BYTES: usize = 64 << 10;
+/// The guard below it.
+const ALT_GUARD_BYTES: usize = memory::PAGE_MAX_BYTES;
+const ALT_MAPPED_BYTES: usize = ALT_GUARD_BYTES + ALT_STACK_BYTES;
 
 impl AltStack {
     /// Maps one and makes it the calling thread's.
     pub(crate) fn install() -> std::io::Result<Self> {
-        let base = memory::map(ALT_STACK_BYTES)?;
-        let stack =
-            libc::stack_t { ss_sp: base.as_ptr().cast(), ss_flags: 0, ss_size: ALT_STACK_BYTES };
+        let base = memory::map(ALT_MAPPED_BYTES)?;
+        // SAFETY: just mapped, not used.
+        let guarded = unsafe {
+            memory::guard_install(base, ALT_GUARD_BYTES) == Installed::Yes
+                || memory::guard_protect(base, ALT_GUARD_BYTES)
+        };
+        let stack = libc::stack_t {
+            ss_sp: base.as_ptr().wrapping_add(ALT_GUARD_BYTES).cast(),
+            ss_flags: 0,
+            ss_size: ALT_STACK_BYTES,
+        };
         let mut before = stack;
         // SAFETY: `stack` describes memory that stays mapped until this value is dropped.
-        if unsafe { libc::sigaltstack(&raw const stack, &raw mut before) } != 0 {
-            return Err(std::io::Error::last_os_error());
+        if guarded && unsafe { libc::sigaltstack(&raw const stack, &raw mut before) } == 0 {
+            return Ok(Self { base, before });
         }
-        Ok(Self { base, before })
+        let error = std::io::Error::last_os_error();
+        // SAFETY: mapped above, and not used.
+        unsafe { memory::unmap(base, ALT_MAPPED_BYTES) };
+        Err(error)
     }
 }
 
@@ -269,7 +302,7 @@ impl Drop for AltStack {
         // uses the memory; what it had before is its own still.
         unsafe {
             libc::sigaltstack(&raw const self.before, std::ptr::null_mut());
-            memory::unmap(self.base, ALT_STACK_BYTES);
+            memory::unmap(self.base, ALT_MAPPED_BYTES);
         }
     }
 }

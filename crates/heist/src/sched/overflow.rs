@@ -1,0 +1,188 @@
+//! A goroutine that runs out of stack: the report, and what becomes of the process.
+//!
+//! Below a stack lies its guard. Touching it raises SIGSEGV, whose handler runs on the M's alternate stack. The
+//! overflow is not turned into a panic: frames whose callees cannot unwind have no landing pads, so their
+//! destructors would be skipped, and safe code relies on those. The process ends with the report, or, where the
+//! runtime was built with [`OverflowPolicy::Abandon`], the goroutine stays where it is for good.
+//!
+//! # What the handler may do
+//! The interrupted code may hold any lock of user code. The handler makes system calls, walks the stack and
+//! writes to standard error; nothing of that allocates. The first lines are written before the walk, which on
+//! old systems takes the loader's lock; if the process is to end anyway, an alarm ends it if the walk hangs.
+
+use super::abandon::abandon;
+use crate::coro::stack::Bounds;
+use crate::current;
+use crate::gmp::{G, M};
+use crate::sys::signal::{self, Fault};
+use crate::sys::symbols::{Symbols, own_code};
+use crate::sys::unwind::{self, Frames};
+use crate::sys::{stderr, thread};
+use heist_core::sync::{AtomicU32, Ordering};
+use std::fmt;
+use std::time::Duration;
+
+/// What to do when a goroutine overflows its stack.
+///
+/// # Examples
+/// ```no_run
+/// use heist::{OverflowPolicy, Runtime};
+///
+/// let rt = unsafe { Runtime::builder().overflow_policy(OverflowPolicy::Abandon).build() }?;
+/// rt.run(|| {
+///     fn deep(n: u64) -> u64 {
+///         deep(n + 1) + n
+///     }
+///     let error = heist::go(|| deep(0)).join().unwrap_err();
+///     assert!(error.is_stack_overflow());
+/// });
+/// # Ok::<(), heist::BuildError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OverflowPolicy {
+    /// The process ends with a report and exit code 2, as in Go.
+    #[default]
+    Exit,
+    /// The goroutine is abandoned, after the same report; the others go on.
+    ///
+    /// It is frozen where it is. It is never resumed and never unwound, so no destructor runs: its locks stay
+    /// held, what it borrowed stays borrowed, and a [`scope`](crate::scope()) or a
+    /// [`Runtime::run`](crate::Runtime::run) that waits for it does not return. Its stack and its thread are
+    /// kept until the process ends. Its [`JoinHandle`](crate::JoinHandle) gives an error for which
+    /// [`is_stack_overflow`](crate::JoinError::is_stack_overflow) is true, and dumps go on listing it.
+    ///
+    /// The process still ends if the overflow happens inside the runtime, while the goroutine panics, or with
+    /// a function of another library among the callers: such a function may hold the allocator's lock or the
+    /// loader's.
+    Abandon,
+}
+
+/// The thread that reports at the moment, or zero.
+static REPORTER: AtomicU32 = AtomicU32::new(0);
+/// How long a report may take of a process that ends.
+const REPORT_MAX_SECONDS: u32 = 10;
+/// How long to wait for the report of another thread before looking again.
+const TURN_PERIOD: Duration = Duration::from_millis(1);
+
+/// Handles a memory fault. Returns if it is no overflow of a goroutine's stack.
+pub(crate) fn on_fault(fault: &Fault<'_>) {
+    if REPORTER.load(Ordering::Relaxed) == thread::id() {
+        stderr::report(format_args!("fatal error: another fault during the report\n"));
+        stderr::exit_now(2);
+    }
+    // SAFETY: the M of the calling thread is alive.
+    let Some(m) = (unsafe { current::m().as_ref() }) else { return };
+    let Some(gp) = m.current() else { return };
+    let Some(stack) = gp.coro.stack_bounds() else { return };
+    if stack.guard().contains(&fault.address) {
+        handle(m, gp, stack, fault);
+    }
+}
+
+fn handle(m: &M, gp: &G, stack: Bounds, fault: &Fault<'_>) -> ! {
+    // This thread never goes on.
+    signal::block_all();
+    await_turn();
+    report(m, gp, stack);
+    let alone = m.sched().config.on_overflow == OverflowPolicy::Abandon;
+    if !alone || !m.is_in_user() || std::thread::panicking() {
+        signal::end_process_after(REPORT_MAX_SECONDS, 2);
+        let why = if !alone {
+            ""
+        } else if m.is_in_user() {
+            ": it cannot be abandoned while it panics"
+        } else {
+            ": it cannot be abandoned inside the runtime"
+        };
+        stderr::report(format_args!("fatal error: stack overflow{why}\n"));
+        report_frames(&walk(stack, fault));
+        stderr::exit_now(2);
+    }
+    let frames = walk(stack, fault);
+    report_frames(&frames);
+    if frames.has_foreign || !frames.is_complete {
+        stderr::report(format_args!(
+            "fatal error: stack overflow: it cannot be abandoned inside a foreign library, which may hold a lock\n"
+        ));
+        stderr::exit_now(2);
+    }
+    stderr::report(format_args!(
+        "\tgoroutine {} is abandoned: it keeps its locks, its stack and M{}, and whatever waits for it, other than its \
+         handle, waits for ever\n",
+        gp.id.get(),
+        m.id,
+    ));
+    // ORDERING: Release pairs with `await_turn`: reports come out one after the other.
+    REPORTER.store(0, Ordering::Release);
+    abandon(m, gp)
+}
+
+/// One report at a time. If the other one ends the process, this thread never comes back.
+fn await_turn() {
+    let own = thread::id();
+    // ORDERING: Acquire: see `handle`.
+    while REPORTER.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        thread::nap(TURN_PERIOD);
+    }
+}
+
+fn walk(stack: Bounds, fault: &Fault<'_>) -> Frames {
+    unwind::walk(fault.instruction(), &|address| stack.contains(address))
+}
+
+fn report(m: &M, gp: &G, stack: Bounds) {
+    stderr::report(format_args!(
+        "heist: goroutine {}{} overflowed its stack of {} bytes\n\tspawned at {} by goroutine {}, \
+         running on M{}\n\tgive it more with goroutine::Builder::stack_size, all of them with \
+         Builder::stack_size or HEIST_STACK_SIZE, or run what recurses in heist::with_stack\n",
+        gp.id.get(),
+        Named(gp.name()),
+        stack.usable_bytes(),
+        Site(gp.spawn_site()),
+        gp.parent_id.get(),
+        m.id,
+    ));
+}
+
+fn report_frames(frames: &Frames) {
+    let symbols = Symbols::open();
+    let show = |address| {
+        let Some(code) = own_code().filter(|code| code.contains(address)) else {
+            return stderr::report(format_args!("\t{address:#x} in another library\n"));
+        };
+        let in_file = code.address_in_file(address);
+        match symbols.as_ref().and_then(|symbols| symbols.name_of(address)) {
+            Some(name) => stderr::report(format_args!("\t{in_file:#x} {name}\n")),
+            None => stderr::report(format_args!("\t{in_file:#x}\n")),
+        }
+    };
+    stderr::report(format_args!("frames, the innermost first:\n"));
+    frames.innermost().for_each(show);
+    if frames.n_between() > 0 {
+        stderr::report(format_args!("\t... {} more ...\n", frames.n_between()));
+    }
+    frames.outermost().for_each(show);
+    if !frames.is_complete {
+        stderr::report(format_args!("\t(the rest of the stack cannot be walked)\n"));
+    }
+}
+
+struct Named<'a>(Option<&'a str>);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |name| write!(f, " ({name})"))
+    }
+}
+
+struct Site(Option<&'static std::panic::Location<'static>>);
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(site) => write!(f, "{site}"),
+            None => f.write_str("an unknown place"),
+        }
+    }
+}
