@@ -5,13 +5,13 @@
 //! cannot see through, where there is one (`sys::slot`), and else a call that is never inlined: each
 //! finds the address anew.
 
+use crate::coro::extra::Extra;
 use crate::gmp::{G, M};
 use crate::sched::{Sched, leave};
 use crate::sys::membarrier::no_fence;
 #[cfg(target_arch = "x86_64")]
 use crate::sys::slot;
 use heist_core::m_word::Place;
-#[cfg(debug_assertions)]
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -32,6 +32,22 @@ mod slot {
     pub(super) fn set(pointer: *const ()) {
         CURRENT.set(pointer);
     }
+}
+
+thread_local! {
+    static EXTRA: Cell<*const Extra<'static>> = const { Cell::new(std::ptr::null()) };
+}
+
+/// The innermost larger stack that code of this thread is on, or null. Its user stays on the thread.
+#[inline(never)]
+pub(crate) fn extra() -> *const Extra<'static> {
+    EXTRA.get()
+}
+
+/// Changes that.
+#[inline(never)]
+pub(crate) fn set_extra(extra: *const Extra<'static>) {
+    EXTRA.set(extra);
 }
 
 #[cfg(debug_assertions)]

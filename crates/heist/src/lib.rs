@@ -53,7 +53,7 @@ mod tls_report;
 pub use builder::{BuildError, Builder};
 pub use goroutine::{
     JoinError, JoinHandle, NoPreempt, OsThreadGuard, current_id, dump_goroutines, exit_current, go,
-    lock_os_thread, no_preempt, num_goroutines, try_go, yield_now,
+    lock_os_thread, no_preempt, num_goroutines, try_go, with_stack, yield_now,
 };
 #[doc(inline)]
 pub use heist_core::policy::FractionalQuota;

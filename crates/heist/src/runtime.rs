@@ -42,7 +42,7 @@ impl Runtime {
     pub(crate) fn start(config: Config) -> std::io::Result<Self> {
         throw::install();
         panic_report::install();
-        signal::install_fault_handler(overflow::on_fault);
+        overflow::install();
         signal::install_interrupt_handler(preempt::signal::on_interrupt);
         membarrier::prepare();
         stopwatch::prepare();

@@ -14,12 +14,14 @@ mod join;
 mod no_preempt;
 mod os_thread;
 mod payload;
+mod with_stack;
 
 pub use builder::{Builder, SpawnError};
 pub use class::Class;
 pub use join::{JoinError, JoinHandle};
 pub use no_preempt::{NoPreempt, no_preempt};
 pub use os_thread::{OsThreadGuard, lock_os_thread};
+pub use with_stack::with_stack;
 
 pub use crate::snapshot::Group;
 

@@ -11,6 +11,7 @@
 //! old systems takes the loader's lock; if the process is to end anyway, an alarm ends it if the walk hangs.
 
 use super::abandon::abandon;
+use crate::coro::extra;
 use crate::coro::stack::Bounds;
 use crate::current;
 use crate::gmp::{G, M};
@@ -72,12 +73,41 @@ pub(crate) fn on_fault(fault: &Fault<'_>) {
         stderr::exit_now(2);
     }
     // SAFETY: the M of the calling thread is alive.
-    let Some(m) = (unsafe { current::m().as_ref() }) else { return };
-    let Some(gp) = m.current() else { return };
-    let Some(stack) = gp.coro.stack_bounds() else { return };
-    if stack.guard().contains(&fault.address) {
-        handle(m, gp, stack, fault);
+    let m = unsafe { current::m().as_ref() };
+    let gp = m.and_then(M::current);
+    let Some(stack) = stacks_of(gp).find(|stack| stack.guard().contains(&fault.address)) else {
+        return;
+    };
+    match m.zip(gp) {
+        Some((m, gp)) => handle(m, gp, stack, fault),
+        None => handle_thread(stack, fault),
     }
+}
+
+/// Puts the handler in place.
+pub(crate) fn install() {
+    signal::install_fault_handler(on_fault);
+}
+
+/// The stacks of ours that a goroutine, or the calling thread if it runs none, is on.
+fn stacks_of(gp: Option<&G>) -> impl Iterator<Item = Bounds> {
+    extra::stacks_of(gp).chain(gp.and_then(|gp| gp.coro.stack_bounds()))
+}
+
+/// A plain thread has overflowed the stack that `with_stack` gave it.
+fn handle_thread(stack: Bounds, fault: &Fault<'_>) -> ! {
+    signal::block_all();
+    await_turn();
+    stderr::report(format_args!(
+        "heist: a thread overflowed its stack of {} bytes\n\tgive it more with heist::with_stack\n",
+        stack.usable_bytes(),
+    ));
+    signal::end_process_after(REPORT_MAX_SECONDS, 2);
+    stderr::report(format_args!("fatal error: stack overflow\n"));
+    let mut frames = unwind::walk(fault.instruction(), &|_| true);
+    frames.is_complete = true;
+    report_frames(&frames);
+    stderr::exit_now(2)
 }
 
 fn handle(m: &M, gp: &G, stack: Bounds, fault: &Fault<'_>) -> ! {
@@ -96,10 +126,10 @@ fn handle(m: &M, gp: &G, stack: Bounds, fault: &Fault<'_>) -> ! {
             ": it cannot be abandoned inside the runtime"
         };
         stderr::report(format_args!("fatal error: stack overflow{why}\n"));
-        report_frames(&walk(stack, fault));
+        report_frames(&walk(gp, fault));
         stderr::exit_now(2);
     }
-    let frames = walk(stack, fault);
+    let frames = walk(gp, fault);
     report_frames(&frames);
     if frames.has_foreign || !frames.is_complete {
         stderr::report(format_args!(
@@ -127,8 +157,9 @@ fn await_turn() {
     }
 }
 
-fn walk(stack: Bounds, fault: &Fault<'_>) -> Frames {
-    unwind::walk(fault.instruction(), &|address| stack.contains(address))
+fn walk(gp: &G, fault: &Fault<'_>) -> Frames {
+    let is_on_stack = |address: usize| stacks_of(Some(gp)).any(|stack| stack.contains(address));
+    unwind::walk(fault.instruction(), &is_on_stack)
 }
 
 fn report(m: &M, gp: &G, stack: Bounds) {

@@ -1,0 +1,74 @@
+//! A stack to which running code switches for the time of one call.
+//!
+//! The switch is in place: goroutine, thread, thread-locals and cancellation stay what they are. While it lasts a
+//! goroutine is bound to its thread, so what is on the stack needs no description but in that thread, where the
+//! fault handler looks: a chain of [`Extra`]s, each in a frame of the stack that its caller came from.
+
+use super::stack::{Bounds, Stack};
+use crate::current;
+use crate::gmp::G;
+use corosensei::stack::{Stack as CoroStack, StackPointer};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::from_ref;
+
+/// A larger stack in use.
+pub(crate) struct Extra<'a> {
+    stack: &'a Stack,
+    /// The goroutine that uses it, or null for a plain thread.
+    owner: *const G,
+    /// That of the call around this one.
+    outer: *const Extra<'a>,
+}
+
+impl<'a> Extra<'a> {
+    /// The use of `stack` by the caller, which is `owner` and stays on its thread.
+    pub(crate) fn new(stack: &'a Stack, owner: Option<&G>) -> Self {
+        let owner = owner.map_or(std::ptr::null(), from_ref);
+        Self { stack, owner, outer: current::extra().cast() }
+    }
+
+    /// Runs `f` on the stack. A panic comes back as an error: it cannot unwind through the switch.
+    pub(crate) fn call<R>(&self, f: impl FnOnce() -> R) -> std::thread::Result<R> {
+        struct Unlink(*const Extra<'static>);
+        impl Drop for Unlink {
+            fn drop(&mut self) {
+                current::set_extra(self.0);
+            }
+        }
+        let _unlink = Unlink(self.outer.cast());
+        current::set_extra(from_ref(self).cast());
+        corosensei::on_stack(Borrowed(self.stack), || catch_unwind(AssertUnwindSafe(f)))
+    }
+}
+
+/// The larger stacks that `owner`, or the calling thread if it runs none, is on, the innermost first.
+pub(crate) fn stacks_of(owner: Option<&G>) -> impl Iterator<Item = Bounds> {
+    let owner = owner.map_or(std::ptr::null(), from_ref);
+    // SAFETY: null, or in a frame that lies further out than the caller's, on a thread that runs nothing else.
+    let first = unsafe { current::extra().as_ref() };
+    // SAFETY: as above.
+    let chain = std::iter::successors(first, |extra| unsafe { extra.outer.as_ref() });
+    chain.filter(move |extra| std::ptr::eq(extra.owner, owner)).map(|extra| extra.stack.bounds())
+}
+
+/// How many bytes the caller, which is `owner`, has left on the stack it is on. None on one that is not ours.
+pub(crate) fn room(owner: Option<&G>) -> Option<usize> {
+    let here = from_ref(&owner).addr();
+    let own = owner.and_then(|gp| gp.coro.stack_bounds());
+    let mut stacks = stacks_of(owner).chain(own);
+    stacks.find(|stack| stack.contains(here)).map(|stack| here.saturating_sub(stack.guard().end))
+}
+
+/// A stack that somebody else gives back.
+struct Borrowed<'a>(&'a Stack);
+
+// SAFETY: as that of the stack.
+unsafe impl CoroStack for Borrowed<'_> {
+    fn base(&self) -> StackPointer {
+        self.0.base()
+    }
+
+    fn limit(&self) -> StackPointer {
+        self.0.limit()
+    }
+}

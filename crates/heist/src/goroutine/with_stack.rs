@@ -1,0 +1,96 @@
+//! Running one function on a larger stack.
+
+use super::lock_os_thread;
+use crate::coro::extra::{self, Extra};
+use crate::coro::stack::{self, Class, Stack};
+use crate::current;
+use crate::sched::overflow;
+use crate::sys::thread::AltStack;
+use std::panic::resume_unwind;
+
+/// Runs `f` on a stack of at least `bytes`, up to 1 GiB, and comes back.
+///
+/// For what recurses deeper than other code of the same goroutine: parsers, serialisers, SQL expressions, drops of
+/// long lists, debug builds. If there is that much room on the current stack, `f` runs there. Otherwise it runs on
+/// a larger one, of twice as much or more, in the same goroutine and on the same thread: ids, thread-locals, panics
+/// and cancellation are as if it had been called. It works on plain threads too.
+///
+/// A goroutine that parks in `f` stays on its thread, as by [`lock_os_thread`](crate::lock_os_thread): every such
+/// wait costs two thread switches more.
+///
+/// # Panics
+/// If `f` does, with the same payload; if `bytes` is more than 1 GiB; if there is no memory for the stack.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// fn depth(text: &[u8]) -> usize {
+///     match text {
+///         [b'(', inside @ ..] => 1 + heist::with_stack(64 << 10, || depth(inside)),
+///         _ => 0,
+///     }
+/// }
+/// // Grows as it goes: each call looks whether there is room.
+/// assert_eq!(depth(&[b'('; 50_000]), 50_000);
+/// // Or once, around the whole.
+/// fn count(n: u64) -> u64 {
+///     if n == 0 { 0 } else { 1 + count(n - 1) }
+/// }
+/// assert_eq!(heist::with_stack(512 << 20, || count(100_000)), 100_000);
+/// # });
+/// ```
+#[track_caller]
+pub fn with_stack<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
+    let owner = current::goroutine();
+    let room = extra::room(owner);
+    if room.is_some_and(|room| room >= bytes) {
+        return f();
+    }
+    assert!(
+        bytes <= stack::MAX_BYTES,
+        "heist::with_stack: {bytes} bytes are more than the most, {}",
+        stack::MAX_BYTES
+    );
+    // A plain thread has no M, which has a signal stack that is large enough.
+    let _alt_stack = (owner.is_none() && room.is_none()).then(|| {
+        overflow::install();
+        AltStack::install()
+    });
+    let _on_thread = lock_os_thread();
+    let taken = Taken::new(bytes);
+    let Some(stack) = &taken.0 else {
+        panic!("heist::with_stack: no memory for a stack of {bytes} bytes");
+    };
+    let result = Extra::new(stack, owner).call(f);
+    drop(taken);
+    result.unwrap_or_else(|payload| resume_unwind(payload))
+}
+
+/// The least that is worth a move.
+const LEAST_BYTES: usize = 1 << 20;
+
+/// A stack that goes back to its pool.
+struct Taken(Option<Stack>);
+
+impl Taken {
+    /// One with more than twice as much, if possible: so a recursion that asks at every level moves now and then
+    /// only. What is not touched costs nothing.
+    fn new(bytes: usize) -> Self {
+        let class = Class::for_bytes((2 * bytes).clamp(LEAST_BYTES, stack::MAX_BYTES));
+        let _rt = current::enter();
+        Self(class.and_then(|class| stack::take(class).ok()))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let rt = current::enter();
+        if let Some(stack) = self.0.take() {
+            stack::give(stack);
+        }
+        if let Some(rt) = &rt {
+            rt.sched().helper.ask_to_scavenge();
+        }
+    }
+}
