@@ -189,3 +189,40 @@ fn overlapping_dumps_bear_goroutines_that_come_and_go() {
         });
     }
 }
+
+/// SP-05: the header of a goroutine that user code locked to its thread says so, as long as it is: while
+/// it waits, and not when it was only stopped or has let go.
+#[test]
+fn a_dump_says_which_goroutines_are_locked_to_a_thread() {
+    let header = |dump: &str, id: &str| {
+        let start = format!("goroutine {id} [");
+        let line = dump.lines().find(|line| line.starts_with(&start));
+        line.expect("it is there").to_owned()
+    };
+    matrix::each(|_, rt| {
+        rt.run(|| {
+            let own = heist::current_id().unwrap().to_string();
+            let of_own = || header(&dump_goroutines(), &own);
+            assert_eq!(of_own(), format!("goroutine {own} [running]:"));
+            let (outer, inner) = (heist::lock_os_thread(), heist::lock_os_thread());
+            assert_eq!(of_own(), format!("goroutine {own} [running, locked to thread]:"));
+            drop(outer);
+            assert_eq!(of_own(), format!("goroutine {own} [running, locked to thread]:"));
+            drop(inner);
+            assert_eq!(of_own(), format!("goroutine {own} [running]:"));
+
+            let gate = WaitGroup::new();
+            gate.add(1);
+            let held = gate.clone();
+            let waits = Builder::new().os_thread().spawn(move || held.wait()).unwrap();
+            let id = waits.id().to_string();
+            let parked = format!("goroutine {id} [sync.WaitGroup.Wait, locked to thread]:");
+            while header(&dump_goroutines(), &id) != parked {
+                yield_now();
+            }
+            gate.done();
+            waits.join().unwrap();
+        });
+        rt.run_here(|| assert!(dump_goroutines().contains("[running, locked to thread]:")));
+    });
+}

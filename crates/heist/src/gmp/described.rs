@@ -3,12 +3,12 @@
 //! GO: the goroutine headers of traceback.go.
 
 use super::G;
-use super::g::ABANDONED;
+use super::g::{self, ABANDONED};
 use heist_core::status::Status;
 use std::fmt;
 
-/// One goroutine in Go's words: `goroutine 7 [sync.WaitGroup.Wait, 2 minutes]:` and who made it
-/// where.
+/// One goroutine in Go's words: `goroutine 7 [sync.WaitGroup.Wait, 2 minutes, locked to thread]:`
+/// and who made it where.
 pub(crate) struct Described<'a> {
     gp: &'a G,
     /// Minutes of its runtime.
@@ -43,6 +43,9 @@ impl fmt::Display for Described<'_> {
         let minutes = gp.waited_minutes(self.minute);
         if status == Status::Waiting && minutes >= 1 {
             write!(f, ", {minutes} minutes")?;
+        }
+        if gp.has_flag(g::LOCKED) {
+            f.write_str(", locked to thread")?;
         }
         writeln!(f, "]:")?;
         if let Some(site) = gp.spawn_site() {

@@ -145,6 +145,8 @@ pub(crate) const HOG: u32 = 64;
 pub(crate) const BLOCKS: u32 = 1024;
 /// A plain thread does nothing but wait for its end.
 pub(crate) const AWAITED: u32 = 2048;
+/// User code locked it to its thread.
+pub(crate) const LOCKED: u32 = 4096;
 /// It waits in a destructor while it unwinds: a second unwinding would end the process, so this
 /// wait cannot be cancelled.
 pub(crate) const UNCANCELLABLE: u32 = 4;

@@ -146,6 +146,8 @@ pub(crate) struct M {
     pub(crate) bound_g: ShownPointer<G>,
     /// How many reasons there are for that; see `sched::bound`.
     pub(crate) n_bindings: Cell<u32>,
+    /// How many of them are locks by user code.
+    pub(crate) n_locks: Cell<u32>,
     /// Its goroutine ended bound to it: the thread ends too.
     pub(crate) ends: Cell<bool>,
     /// Its goroutine was abandoned: the thread sleeps for ever.
@@ -205,6 +207,7 @@ impl M {
             id,
             bound_g: ShownPointer::null(),
             n_bindings: Cell::new(0),
+            n_locks: Cell::new(0),
             ends: Cell::new(false),
             abandoned: ShownFlag::new(false),
             next_p: Cell::new(null()),
@@ -232,6 +235,7 @@ impl M {
         self.word.clear_attention(u32::MAX);
         self.bound_g.set(null());
         self.n_bindings.set(0);
+        self.n_locks.set(0);
         self.ends.set(false);
         self.new_timer_ns.set(NEVER);
         self.stopped_p.set(null());

@@ -38,7 +38,7 @@ pub fn lock_os_thread() -> OsThreadGuard {
         return OsThreadGuard { locked: None, _not_send: PhantomData };
     };
     let gp = rt.goroutine();
-    bound::bind(rt.m(), gp);
+    bound::lock(rt.m(), gp);
     OsThreadGuard { locked: Some((gp, gp.id.get())), _not_send: PhantomData }
 }
 
@@ -60,7 +60,7 @@ impl Drop for OsThreadGuard {
             && std::ptr::eq(rt.goroutine(), gp)
             && gp.id.get() == id
         {
-            bound::unbind(rt.m(), gp);
+            bound::unlock(rt.m(), gp);
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
     let g = unsafe { gp.as_ref() };
     // SAFETY: extras live as long as the goroutine.
     if unsafe { g.extras.get().as_ref() }.is_some_and(|extras| extras.os_thread) {
-        super::bound::bind(rt.m(), g);
+        super::bound::lock(rt.m(), g);
     }
     drop(rt);
     let outcome = run_closure(g);

@@ -20,7 +20,7 @@
 use super::Sched;
 use super::find_runnable::{Found, Next};
 use super::wake::Start;
-use crate::gmp::{G, M, P};
+use crate::gmp::{G, M, P, g};
 use heist_core::policy::sysmon::{HandOff, Offer, hand_off};
 use heist_core::timer_heap::NEVER;
 use std::ptr::{NonNull, null};
@@ -51,6 +51,27 @@ pub(crate) fn unbind(m: &M, gp: &G) {
     if n == 0 {
         gp.bound_m.set(null());
         m.bound_g.set(null());
+    }
+}
+
+/// User code locks a goroutine to the M it runs on: a reason that a dump names.
+#[doc(alias = "LockOSThread")]
+pub(crate) fn lock(m: &M, gp: &G) {
+    bind(m, gp);
+    m.n_locks.set(m.n_locks.get() + 1);
+    gp.set_flag(g::LOCKED);
+}
+
+/// Takes one lock away.
+#[doc(alias = "UnlockOSThread")]
+pub(crate) fn unlock(m: &M, gp: &G) {
+    unbind(m, gp);
+    let Some(n) = m.n_locks.get().checked_sub(1) else {
+        heist_core::throw!("unlock: M{} is not locked", m.id);
+    };
+    m.n_locks.set(n);
+    if n == 0 {
+        gp.clear_flag(g::LOCKED);
     }
 }
 

@@ -101,7 +101,7 @@ pub(crate) fn spawn_from_outside(
     let g = unsafe { gp.as_ref() };
     sched.maybe_sample_outside(n, g);
     if let Some(m) = m {
-        bound::bind(m, g);
+        bound::lock(m, g);
     }
     sched.stats.global_put.add_shared(1);
     // SAFETY: runnable, new, in no queue.
