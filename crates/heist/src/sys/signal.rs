@@ -150,11 +150,15 @@ extern "C" fn on_interrupt(
     // SAFETY: the kernel passes a valid context for a handler with SA_SIGINFO.
     let interrupted = Interrupted { context: unsafe { &*context.cast() } };
     // SAFETY: the kernel passes valid information for a handler with SA_SIGINFO.
-    if is_marked(unsafe { &*info }) {
-        if let Some(handler) = INTERRUPT_HANDLER.get() {
-            handler(&interrupted);
-        }
-    } else if let Some(before) = INTERRUPT_BEFORE_US.get() {
+    let whose = whose(unsafe { &*info });
+    if whose != Whose::Theirs
+        && let Some(handler) = INTERRUPT_HANDLER.get()
+    {
+        handler(&interrupted);
+    }
+    if whose != Whose::Ours
+        && let Some(before) = INTERRUPT_BEFORE_US.get()
+    {
         let handler = before.sa_sigaction;
         // Ignored by default: there is nobody to pass it on to.
         if handler != libc::SIG_DFL && handler != libc::SIG_IGN {
@@ -202,22 +206,34 @@ pub(crate) fn marked() -> Marked {
 /// Set when a signal of ours could not be sent with its mark.
 static WITHOUT_MARKS: AtomicBool = AtomicBool::new(false);
 
-/// From now on what a thread of this process sends to another counts as ours.
+/// From now on what a thread of this process sends to another may be ours.
 pub(crate) fn go_without_marks() {
     WITHOUT_MARKS.store(true, Ordering::Relaxed);
 }
 
-/// Whether it is one of ours.
-fn is_marked(info: &libc::siginfo_t) -> bool {
+/// Who sent a signal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Ours,
+    /// It has no mark, and ours have none any more. Both handlers see it: ours does nothing unless its M was
+    /// asked to stop, and a handler of this signal must bear one that means nothing, because the kernel
+    /// makes one of several.
+    Either,
+    Theirs,
+}
+
+/// Whose it is.
+fn whose(info: &libc::siginfo_t) -> Whose {
     // SAFETY: signals with these codes carry the sender, and the first a value; the other call only answers a
     // question.
     unsafe {
-        let marked = match info.si_code {
-            libc::SI_QUEUE => std::ptr::eq(info.si_value().sival_ptr.cast(), &raw const MARK),
-            libc::SI_TKILL => WITHOUT_MARKS.load(Ordering::Relaxed),
-            _ => false,
-        };
-        marked && info.si_pid() == libc::getpid()
+        let is_marked = || std::ptr::eq(info.si_value().sival_ptr.cast(), &raw const MARK);
+        match info.si_code {
+            libc::SI_QUEUE | libc::SI_TKILL if info.si_pid() != libc::getpid() => Whose::Theirs,
+            libc::SI_QUEUE if is_marked() => Whose::Ours,
+            libc::SI_TKILL if WITHOUT_MARKS.load(Ordering::Relaxed) => Whose::Either,
+            _ => Whose::Theirs,
+        }
     }
 }
 

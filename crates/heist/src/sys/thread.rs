@@ -230,8 +230,10 @@ pub(crate) fn interrupt(tid: u32) {
     unsafe {
         let (own, signal) = (libc::getpid(), super::signal::PREEMPT);
         let call = libc::SYS_rt_tgsigqueueinfo;
-        if libc::syscall(call, own, tid, signal, &raw const info) != 0 {
-            // A sandbox may forbid it.
+        let refused = libc::syscall(call, own, tid, signal, &raw const info) != 0;
+        // A thread that has ended needs no signal.
+        if refused && std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH) {
+            // A sandbox may forbid it, or too many signals are queued.
             super::signal::go_without_marks();
             libc::syscall(libc::SYS_tgkill, own, tid, signal);
         }
