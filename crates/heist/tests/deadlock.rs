@@ -195,6 +195,20 @@ const SCENES: &[(&str, fn())] = &[
             rx.recv_timeout(Duration::MAX).unwrap();
         });
     }),
+    ("the_farthest_timer", || {
+        extern "C" fn leave(_: libc::c_int) {
+            // SAFETY: it may be called in a handler.
+            unsafe { libc::_exit(7) };
+        }
+        // SAFETY: the handler ends the process and does nothing else.
+        unsafe {
+            libc::signal(libc::SIGALRM, leave as extern "C" fn(libc::c_int) as libc::sighandler_t);
+            libc::alarm(1);
+        }
+        run(2, || {
+            heist::time::Timer::new(Duration::MAX).receiver().recv().unwrap();
+        });
+    }),
     ("caught", || {
         run(1, || {
             let caught = std::panic::catch_unwind(|| stuck().wait());
@@ -455,6 +469,7 @@ fn a_pending_timer_is_hope() {
     lives("sleeper");
     lives("pending_function");
     lives("the_longest_sleep");
+    lives("the_farthest_timer");
     dies("sleeper_that_does_not_help");
 }
 

@@ -8,6 +8,7 @@ use heist::time::{Ticker, Timer};
 use heist::{go, select};
 use std::panic::catch_unwind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
@@ -369,5 +370,55 @@ fn moments_are_exact() {
         assert!(timer.reset_at(now + 2 * MS));
         assert_eq!(timer.receiver().recv(), Ok(now + 2 * MS));
         assert!(!timer.reset_at(past) && timer.stop());
+    });
+}
+
+/// TM-12: the farthest moment is a moment: a timer that waits for it is set, stopping it says so, and it can
+/// be set to an earlier one.
+#[test]
+fn the_farthest_timer_is_set() {
+    matrix::run(|| {
+        let timer = Timer::new(Duration::MAX);
+        assert_eq!(timer.receiver().recv_timeout(MS), Err(RecvTimeoutError::Timeout));
+        assert!(timer.stop() && !timer.stop());
+        assert!(!timer.reset(Duration::MAX), "it was stopped");
+        assert!(timer.reset(Duration::MAX) && timer.reset(MS));
+        timer.receiver().recv().unwrap();
+        assert!(!timer.stop());
+    });
+}
+
+/// A timer has one clock. The goroutine that makes it may lose its CPU at any moment, between two looks at
+/// the clock too: what the timer says of the time is right afterwards.
+#[test]
+fn timers_of_preempted_goroutines_tell_the_right_time() {
+    const SLACK: Duration = Duration::from_micros(1);
+    let rt = matrix::start(heist::Runtime::builder().procs(2).quantum(MS));
+    rt.run(|| {
+        let over = Arc::new(AtomicBool::new(false));
+        let hogs: Vec<_> = (0..6)
+            .map(|_| {
+                let over = Arc::clone(&over);
+                go(move || while !over.load(Ordering::Relaxed) {})
+            })
+            .collect();
+        let makers: Vec<_> = (0..2)
+            .map(|_| {
+                go(|| {
+                    let until = Instant::now() + 1500 * MS;
+                    while Instant::now() < until {
+                        let timer = Timer::new(HOUR);
+                        let before = Instant::now();
+                        timer.reset(Duration::ZERO);
+                        let due = timer.receiver().try_recv().unwrap();
+                        assert!(due + SLACK >= before, "{:?} early", before - due);
+                    }
+                })
+            })
+            .collect();
+        let made: Vec<_> = makers.into_iter().map(|maker| maker.join()).collect();
+        over.store(true, Ordering::Relaxed);
+        hogs.into_iter().for_each(|hog| hog.join().unwrap());
+        made.into_iter().for_each(|made| made.unwrap());
     });
 }

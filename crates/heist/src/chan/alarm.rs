@@ -21,6 +21,7 @@ use crate::sched::cancel::{self, Why};
 use crate::sched::park;
 use crate::sys::clock;
 use crate::sys::lock::Lock;
+use crate::time::{deadline_after, deadline_at};
 use heist_core::lock_rank::Rank;
 use heist_core::timer_heap::NEVER;
 use std::sync::Arc;
@@ -30,57 +31,29 @@ use std::time::{Duration, Instant};
 /// When there is a message.
 pub(crate) struct Alarm {
     pub(super) queues: Lock<Queues>,
-    /// The next moment, in the scheduler's time.
+    /// The next moment, in the scheduler's time; `NEVER` if none is set.
     when_ns: AtomicU64,
     /// From one moment to the next; zero if there is only one.
     period_ns: AtomicU64,
-    began: Began,
-}
-
-/// The same moment by both clocks.
-#[derive(Clone, Copy)]
-struct Began(Instant, u64);
-
-impl Began {
-    /// A moment in the scheduler's time. Never early: this clock was read after that one.
-    fn in_ns(self, moment: Instant) -> u64 {
-        let Self(began, began_ns) = self;
-        match moment.checked_duration_since(began) {
-            Some(later) => began_ns.saturating_add(in_ns(later)),
-            None => began_ns.saturating_sub(in_ns(began.duration_since(moment))),
-        }
-    }
-
-    /// The reverse.
-    fn moment(self, when_ns: u64) -> Instant {
-        let Self(began, began_ns) = self;
-        if when_ns < began_ns {
-            let earlier = Duration::from_nanos(began_ns - when_ns);
-            return began.checked_sub(earlier).unwrap_or(began);
-        }
-        began + Duration::from_nanos(when_ns - began_ns)
-    }
 }
 
 impl Alarm {
     /// An alarm in `delay`, and then every `period` unless that is zero.
     pub(crate) fn new(delay: Duration, period: Duration) -> Arc<Self> {
-        Self::build(period, |began| began.1.saturating_add(in_ns(delay)))
+        Self::build(deadline_after(delay), period)
     }
 
     /// An alarm at that moment.
     pub(crate) fn at(moment: Instant) -> Arc<Self> {
-        Self::build(Duration::ZERO, |began| began.in_ns(moment))
+        Self::build(deadline_at(moment), Duration::ZERO)
     }
 
-    fn build(period: Duration, when_ns: impl FnOnce(Began) -> u64) -> Arc<Self> {
+    fn build(when_ns: u64, period: Duration) -> Arc<Self> {
         let queues = Queues { receivers: WaitQueue::new(), senders: WaitQueue::new() };
-        let began = Began(Instant::now(), clock::now_ns());
         Arc::new(Self {
             queues: Lock::new(Rank::WaitQueue, queues),
-            when_ns: AtomicU64::new(when_ns(began)),
+            when_ns: AtomicU64::new(when_ns),
             period_ns: AtomicU64::new(in_ns(period)),
-            began,
         })
     }
 
@@ -122,7 +95,7 @@ impl Alarm {
         }
         drop(queues);
         drop(rt);
-        due.then(|| self.began.moment(when_ns))
+        due.then(|| clock::instant_of(when_ns))
     }
 
     /// Takes the message when there is one. None if the time is over before that.
@@ -178,17 +151,16 @@ impl Alarm {
     /// Sets the moment to `delay` from now, or to never, and the period. True if there was one: the
     /// old message is not received any more.
     pub(crate) fn set(&self, delay: Option<Duration>, period: Duration) -> bool {
-        self.set_with(period, || {
-            delay.map_or(NEVER, |delay| clock::now_ns().saturating_add(in_ns(delay)))
-        })
+        self.set_to(period, || delay.map_or(NEVER, deadline_after))
     }
 
     /// The same with the moment itself, and without a period.
     pub(crate) fn set_at(&self, moment: Instant) -> bool {
-        self.set_with(Duration::ZERO, || self.began.in_ns(moment))
+        let when_ns = deadline_at(moment);
+        self.set_to(Duration::ZERO, || when_ns)
     }
 
-    fn set_with(&self, period: Duration, when_ns: impl FnOnce() -> u64) -> bool {
+    fn set_to(&self, period: Duration, when_ns: impl FnOnce() -> u64) -> bool {
         let rt: Option<InRuntime> = current::enter();
         let mut queues = self.queues.lock();
         let old_ns = self.when_ns();
@@ -202,18 +174,19 @@ impl Alarm {
     }
 }
 
-/// The far future is never.
+/// A period that does not fit is the longest that does.
 fn in_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(NEVER)
 }
 
-/// The next moment after one that is over. Those that were missed are dropped.
+/// The next moment after one that is over. Those that were missed are dropped. However far it is, it is a
+/// moment: who waits for it waits for something that happens.
 fn after(when_ns: u64, period_ns: u64, now_ns: u64) -> u64 {
     if period_ns == 0 {
         return NEVER;
     }
     let late_ns = now_ns.saturating_sub(when_ns);
-    when_ns.saturating_add(period_ns.saturating_mul(1 + late_ns / period_ns))
+    when_ns.saturating_add(period_ns.saturating_mul(1 + late_ns / period_ns)).min(NEVER - 1)
 }
 
 /// TM-29: missed ticks are dropped, the rhythm is kept; a period without end saturates.
@@ -224,5 +197,5 @@ fn missed_ticks_are_dropped() {
     assert_eq!(after(100, 10, 110), 120);
     assert_eq!(after(100, 10, 157), 160);
     assert_eq!(after(100, 0, 157), NEVER);
-    assert_eq!(after(100, u64::MAX - 5, 100), NEVER);
+    assert_eq!(after(100, u64::MAX - 5, 100), NEVER - 1);
 }

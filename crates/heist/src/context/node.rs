@@ -20,7 +20,7 @@ use super::error::{Cause, ContextError};
 use super::func::Func;
 use crate::chan::{self, Receiver, Sender};
 use crate::sync::Mutex;
-use crate::time::{AfterFunc, try_after_func};
+use crate::time::{AfterFunc, try_at};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -152,12 +152,11 @@ impl Node {
     /// Cancels the node at `deadline`.
     fn watch(node: &Arc<Self>, deadline: Instant, cause: Option<Cause>) {
         let expiry = Expiry { node: Arc::downgrade(node), cause };
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if deadline <= Instant::now() {
             return expiry.expire();
         }
         let mut kept = OnRuntime { deadline, expiry: Some(expiry) };
-        let timer = try_after_func(left, move || {
+        let timer = try_at(deadline, move || {
             if let Some(expiry) = kept.expiry.take() {
                 expiry.expire();
             }

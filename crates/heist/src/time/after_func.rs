@@ -4,12 +4,12 @@
 //! record with the closure, without a stack, parked until its time. Waking it is all the clock has
 //! to do, and stopping it in time is claiming it first.
 
-use super::deadline_after;
+use super::{deadline_after, deadline_at};
 use crate::goroutine::{self, JoinHandle};
 use heist_core::status::Ticket;
 use std::fmt;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Runs `f` on a goroutine of its own after `duration`, unless it is stopped before.
 ///
@@ -45,13 +45,13 @@ where
     }
 }
 
-/// The same, but where there is no runtime, or none that takes it, `f` is dropped.
+/// The same at a moment, but where there is no runtime, or none that takes it, `f` is dropped.
 #[track_caller]
-pub(crate) fn try_after_func<F>(duration: Duration, f: F) -> Option<AfterFunc>
+pub(crate) fn try_at<F>(moment: Instant, f: F) -> Option<AfterFunc>
 where
     F: FnOnce() + Send + 'static,
 {
-    let spawned = goroutine::spawn_later(f, Location::caller(), deadline_after(duration));
+    let spawned = goroutine::spawn_later(f, Location::caller(), deadline_at(moment));
     spawned.ok().map(|(handle, ticket)| AfterFunc { handle, ticket })
 }
 

@@ -37,7 +37,7 @@ mod ticker;
 mod timer;
 pub(crate) mod timers;
 
-pub(crate) use after_func::try_after_func;
+pub(crate) use after_func::try_at;
 
 pub use after_func::{AfterFunc, after_func};
 pub use sleep::{sleep, sleep_until};
@@ -55,7 +55,7 @@ pub(crate) fn deadline_after(duration: Duration) -> u64 {
     clock::now_ns().saturating_add(ns).min(NEVER - 1)
 }
 
-/// A moment in the scheduler's time. Never early: this clock is read after that one.
+/// A moment in the scheduler's time. Never early.
 pub(crate) fn deadline_at(deadline: Instant) -> u64 {
-    deadline_after(deadline.saturating_duration_since(Instant::now()))
+    clock::ns_of(deadline).min(NEVER - 1)
 }
