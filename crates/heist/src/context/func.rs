@@ -21,13 +21,8 @@ pub(super) struct Func {
 impl Func {
     fn new(body: Body) -> Self {
         let home = current::goroutine().map(|gp| {
-            let sched = gp.sched.get();
-            // SAFETY: a goroutine's runtime is alive and lives in an `Arc`; this takes one more
-            // share.
-            unsafe {
-                Arc::increment_strong_count(sched);
-                Arc::from_raw(sched)
-            }
+            // SAFETY: the calling goroutine's runtime outlives it.
+            unsafe { &*gp.sched.get() }.share()
         });
         Self { body: Mutex::new(Some(body)), home }
     }
@@ -36,10 +31,24 @@ impl Func {
         self.body.lock_shielded().take()
     }
 
-    /// Runs it on a goroutine of its own, unless it was stopped.
-    pub(super) fn start(&self) {
-        let Some(body) = self.take() else { return };
-        match &self.home {
+    /// Takes it to be started: from now on it cannot be stopped. None if it was.
+    pub(super) fn take_due(func: Arc<Self>) -> Option<Due> {
+        let body = func.take()?;
+        Some(Due { func, body })
+    }
+}
+
+/// A function whose time has come.
+pub(super) struct Due {
+    func: Arc<Func>,
+    body: Body,
+}
+
+impl Due {
+    /// Runs it on a goroutine of its own.
+    pub(super) fn start(self) {
+        let Self { func, body } = self;
+        match &func.home {
             // A runtime that has shut down runs nothing any more: the body is dropped.
             Some(home) => {
                 let site = Location::caller();

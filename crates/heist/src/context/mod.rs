@@ -382,6 +382,9 @@ impl RefUnwindSafe for Canceller {}
 
 impl Canceller {
     /// Cancels the context and everything below it.
+    ///
+    /// When this returns, the context and all contexts below it have ended and their functions can no longer
+    /// be stopped, also if it was another one who cancelled, or a deadline that has just come.
     pub fn cancel(&self) {
         Node::cancel(&self.node, ContextError::Canceled, None);
     }

@@ -10,6 +10,18 @@
 //! whoever sees an error and not `ENDED` waits for the lock, and then the channel is closed. So error,
 //! cause and channel are always seen together.
 //!
+//! # Walks
+//! One goroutine ends a node and with it gets its children, so it has to end them too: a walk. Another one
+//! that comes meanwhile finds the node ended, and what is below perhaps not yet. It must not return before
+//! that is so, and waits for the walk: a mutex that the walker holds, and that every node with children
+//! which it ended remembers.
+//!
+//! No two walks wait for each other. A walk that ends nodes waits only for walks that began below it: it
+//! reaches a node through the one above, and that was ended by itself. A walk that finds its first node
+//! ended ends nothing, so nobody waits for it. While a walk is held nothing of the user's runs: functions
+//! are taken and not started, and whatever may be the last share of something is kept until the walk is
+//! over. So a function, or a destructor, that cancels the same tree again does not wait for itself.
+//!
 //! # Ordering
 //! `phase` is stored with Release after what it announces, and read with Acquire.
 //!
@@ -17,7 +29,7 @@
 
 use super::deadlines::{self, Ticket};
 use super::error::{Cause, ContextError};
-use super::func::Func;
+use super::func::{Due, Func};
 use crate::chan::{self, Receiver, Sender};
 use crate::sync::Mutex;
 use crate::time::{AfterFunc, try_at};
@@ -48,6 +60,21 @@ struct State {
     /// Made when somebody asks for it.
     done: Option<(Sender<Infallible>, Receiver<Infallible>)>,
     timer: Option<Timer>,
+    /// Who ended it and walks, or has walked, over what was below. None if nothing was.
+    walk: Option<Arc<Walk>>,
+}
+
+/// Held by who ends everything below a node, until that is done.
+type Walk = Mutex<()>;
+
+/// What a walk found and leaves for its end, when the user's code may run.
+#[derive(Default)]
+struct Found {
+    functions: Vec<Due>,
+    timers: Vec<Timer>,
+    /// Walks below this one.
+    walks: Vec<Arc<Walk>>,
+    nodes: Vec<Arc<Node>>,
 }
 
 /// Who sees to the deadline.
@@ -132,6 +159,7 @@ impl Node {
                 n_children: 0,
                 done: None,
                 timer: None,
+                walk: None,
             }),
         });
         if let Some(parent) = parent {
@@ -200,7 +228,7 @@ impl Node {
     pub(super) fn add_func(&self, func: Arc<Func>) -> Option<u64> {
         let id = self.add(Child::Func(Arc::clone(&func)));
         if id.is_none() {
-            func.start();
+            Func::take_due(func).into_iter().for_each(Due::start);
         }
         id
     }
@@ -219,24 +247,44 @@ impl Node {
         }
     }
 
-    /// Cancels a node and everything below it. The first one who does decides how and why.
+    /// Cancels a node and everything below it. The first one who does decides how and why. When this
+    /// returns everything below has ended, whoever did it.
     pub(super) fn cancel(node: &Arc<Self>, error: ContextError, cause: Option<Cause>) {
+        let walk = Arc::new(Walk::new(()));
+        let held = walk.lock_shielded();
+        let mut found = Found::default();
         let mut below = vec![Arc::clone(node)];
         while let Some(node) = below.pop() {
-            for child in node.end(error, cause.clone()).into_values() {
+            for child in node.end(error, &cause, &walk, &mut found).into_values() {
                 match child {
                     Child::Node(child) => below.extend(child.upgrade()),
-                    Child::Func(func) => func.start(),
+                    Child::Func(func) => found.functions.extend(Func::take_due(func)),
                 }
             }
+            found.nodes.push(node);
         }
+        for other in &found.walks {
+            drop(other.lock_shielded());
+        }
+        drop(held);
+        // From here on the user's code may run.
+        found.functions.into_iter().for_each(Due::start);
+        found.timers.into_iter().for_each(Timer::stop);
         node.leave_parent();
     }
 
-    /// Ends this node, and gives the children away.
-    fn end(&self, error: ContextError, cause: Option<Cause>) -> BTreeMap<u64, Child> {
+    /// Ends this node, and gives the children away. If it has ended, there are none, but perhaps a walk over
+    /// those that were.
+    fn end(
+        &self,
+        error: ContextError,
+        cause: &Option<Cause>,
+        walk: &Arc<Walk>,
+        found: &mut Found,
+    ) -> BTreeMap<u64, Child> {
         let mut state = self.state.lock_shielded();
-        if self.ended.set(Ended { error, cause }).is_err() {
+        if self.ended.set(Ended { error, cause: cause.clone() }).is_err() {
+            found.walks.extend(state.walk.clone());
             return BTreeMap::new();
         }
         self.phase.store(ENDING, Ordering::Release);
@@ -245,11 +293,10 @@ impl Node {
         }
         self.phase.store(ENDED, Ordering::Release);
         let children = std::mem::take(&mut state.children);
-        let timer = state.timer.take();
-        drop(state);
-        if let Some(timer) = timer {
-            timer.stop();
+        if !children.is_empty() {
+            state.walk = Some(Arc::clone(walk));
         }
+        found.timers.extend(state.timer.take());
         children
     }
 
