@@ -20,6 +20,7 @@
 //! | [`status`] | the life of a goroutine as checked transitions |
 //! | [`m_word`] | whether an M is in the runtime or in user code, and who has its P |
 //! | [`note`] | one-shot sleep and wake-up of a thread |
+//! | [`endings`] | how the thread that waits for the last goroutine learns that one has ended |
 //! | [`fd_lock`] | who uses a descriptor, one reader and one writer at a time, and its end |
 //! | [`readiness`] | a direction of a descriptor: events remembered, and who waits for one |
 //! | [`join`] | the hand-over of a goroutine's result |
@@ -38,6 +39,7 @@
 #![warn(missing_docs)]
 
 pub mod buffer;
+pub mod endings;
 pub mod fd_lock;
 pub mod global_queue;
 pub mod habits;

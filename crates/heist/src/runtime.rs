@@ -10,7 +10,7 @@ use crate::sched::guest::Guest;
 use crate::sched::helper::Helper;
 use crate::sched::shutdown::Closed;
 use crate::sched::sysmon::Sysmon;
-use crate::sched::{Config, Sched, overflow};
+use crate::sched::{Config, Sched, overflow, syscall};
 use crate::scope;
 use crate::sys::thread_state::ThreadStates;
 use crate::sys::{membarrier, signal, stderr, stopwatch, thread};
@@ -48,7 +48,7 @@ impl Runtime {
         stopwatch::prepare();
         layout::learn()?;
         let name = format!("{}-helper", config.name);
-        let sched = Arc::new(Sched::new(config)?);
+        let sched = Sched::start(config)?;
         let helper = Helper::new(Arc::clone(&sched));
         let helper = thread::spawn(name, move || helper.run())?;
         let watched = Arc::clone(&sched);
@@ -311,17 +311,8 @@ fn resume(error: JoinError) -> ! {
     }
 }
 
-impl Drop for Runtime {
-    fn drop(&mut self) {
-        if let Some(gp) = current::goroutine()
-            && std::ptr::eq(gp.sched.get(), &*self.sched)
-        {
-            eprintln!(
-                "heist: a Runtime was dropped by one of its own goroutines, which cannot wait \
-                     for itself; it is left running"
-            );
-            return;
-        }
+impl Runtime {
+    fn close(&mut self) {
         let closed = self.sched.shut_down();
         if let Some(sysmon) = self.sysmon.take() {
             // It does not panic; if it did, the process has been told.
@@ -338,6 +329,23 @@ impl Drop for Runtime {
         {
             eprint!("{report}");
         }
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if let Some(gp) = current::goroutine()
+            && std::ptr::eq(gp.sched.get(), &*self.sched)
+        {
+            eprintln!(
+                "heist: a Runtime was dropped by one of its own goroutines, which cannot wait \
+                     for itself; it is left running"
+            );
+            return;
+        }
+        // A goroutine of another runtime blocks its thread here, and takes locks of this one, with which it must
+        // not be stopped.
+        syscall::blocking(|| self.close());
     }
 }
 
@@ -398,11 +406,8 @@ impl Handle {
     #[must_use]
     pub fn current() -> Option<Self> {
         let sched = current::goroutine()?.sched.get();
-        // SAFETY: a goroutine's runtime is alive and lives in an `Arc`; this takes one more share.
-        unsafe {
-            Arc::increment_strong_count(sched);
-            Some(Self { sched: Arc::from_raw(sched) })
-        }
+        // SAFETY: the calling goroutine's runtime outlives it.
+        Some(Self { sched: unsafe { &*sched }.share() })
     }
 
     /// Runs `f` on a new goroutine.

@@ -52,6 +52,7 @@ const LAYERS: &[(&str, u8)] = &[
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("current", "sched::Sched", "names the type of the scheduler it hands out, calls nothing"),
     ("current", "sched::leave", "the long way back to user code, which may yield"),
+    ("time::timers", "sched::Sched", "a timer names the runtime it is of, calls nothing"),
     ("gmp", "sched::Sched", "an M names the type of the scheduler it belongs to, calls nothing"),
     (
         "sys::lock",

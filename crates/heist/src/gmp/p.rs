@@ -7,6 +7,7 @@ use super::g::WaitReason;
 use super::yielded::Yielded;
 use super::{G, M, pool};
 use crate::coro::stack::{Class, StackCache};
+use crate::current;
 use crate::metrics::latency::Latencies;
 use crate::metrics::shard::{Counter, Shard};
 use crate::time::timers::Timers;
@@ -40,6 +41,8 @@ pub(crate) struct Local {
 impl Drop for Local {
     /// Stacks and records belong to the process: what the P kept goes back.
     fn drop(&mut self) {
+        // The last share of a runtime may be dropped by a goroutine of another one.
+        let _rt = current::enter();
         self.give_back();
     }
 }

@@ -30,6 +30,9 @@ struct SlabHeader {
     _pad: [u8; 176],
 }
 
+/// Looks at records for which the lock is held.
+const LOOKS_HELD: usize = 128;
+
 const PER_SLAB: usize = (SLAB_BYTES - size_of::<SlabHeader>()) / size_of::<G>();
 
 /// All slabs, newest first.
@@ -146,6 +149,28 @@ fn carve(shared: &mut Shared) -> std::io::Result<NonNull<G>> {
     }
 }
 
+/// Calls `look` while no record goes from one runtime to another: a record that is of a runtime, alive or
+/// on the free list of a P, stays with it. A record changes its runtime through the shared pool only.
+pub(crate) fn hold<T>(look: impl FnOnce() -> T) -> T {
+    let _shared = SHARED.lock();
+    look()
+}
+
+/// As [`for_each`], with a [`hold`] around each look; short ones in a row share it.
+pub(crate) fn for_each_held(mut look: impl FnMut(&G)) {
+    let mut held = None;
+    let mut n = 0_usize;
+    for_each(|gp| {
+        if n.is_multiple_of(LOOKS_HELD) {
+            // Others may come in between.
+            held = None;
+        }
+        n += 1;
+        let _ = held.get_or_insert_with(|| SHARED.lock());
+        look(gp);
+    });
+}
+
 /// Calls `look` with every record that was ever used, dead ones included.
 pub(crate) fn for_each(mut look: impl FnMut(&G)) {
     let mut slab = SLABS.load(Ordering::Acquire);
@@ -156,5 +181,31 @@ pub(crate) fn for_each(mut look: impl FnMut(&G)) {
             look(unsafe { &*slab.add(1).cast::<G>().add(i) });
         }
         slab = header.next;
+    }
+}
+
+/// A record goes from one runtime to another through the shared pool, so that nothing that holds the pool
+/// sees it change sides: not onto the free list of a P, though its handle is released there.
+#[test]
+fn a_record_changes_its_runtime_in_the_shared_pool() {
+    // SAFETY: the goroutines keep nothing across a park that is bound to a thread.
+    let start = || unsafe { crate::Runtime::builder().procs(1).build() }.expect("it starts");
+    let (home, other) = (start(), start());
+    for _ in 0..100 {
+        let handle = home.handle().spawn(|| ());
+        let gp = handle.record();
+        // It has ended and left its stack: the handle is the last to release the record.
+        while home.sched().n_live() != 0 {
+            std::thread::yield_now();
+        }
+        other.run(move || {
+            handle.join().expect("it returned");
+            let rt = crate::current::enter().expect("a goroutine");
+            // SAFETY: in the runtime, so this M holds its P; the reference ends at once.
+            let front = unsafe { rt.m().p().local() }.free_gs.front();
+            let kept = front.is_some_and(|front| front.addr().get() == gp);
+            drop(rt);
+            assert!(!kept, "the record is on the list of another runtime");
+        });
     }
 }

@@ -74,6 +74,12 @@ impl<T> JoinHandle<T> {
         unsafe { self.gp.as_ref() }
     }
 
+    /// The address of its record.
+    #[cfg(test)]
+    pub(crate) fn record(&self) -> usize {
+        self.gp.addr().get()
+    }
+
     /// Waits for the goroutine to end and returns what its closure returned.
     ///
     /// A goroutine parks meanwhile, a plain thread sleeps.
@@ -119,9 +125,7 @@ impl<T> JoinHandle<T> {
         if !g.status.claim(ticket) {
             return false;
         }
-        if let Some(rt) = rt
-            && std::ptr::eq(rt.sched(), g.sched.get())
-        {
+        if rt.as_ref().is_some_and(|rt| std::ptr::eq(rt.sched(), g.sched.get())) {
             drop(rt);
             body::end_unborn(g);
             return true;
@@ -132,7 +136,7 @@ impl<T> JoinHandle<T> {
         // SAFETY: a goroutine's runtime outlives it; it was just claimed.
         unsafe {
             (*g.sched.get()).bear_one(g);
-            park::ready_from_outside(&*g.sched.get(), self.gp);
+            park::ready_anywhere(rt.as_ref(), self.gp);
         }
         true
     }
@@ -252,9 +256,12 @@ impl<T> JoinHandle<T> {
 
 /// Gives back the record of a goroutine that everybody is done with.
 fn recycle(gp: NonNull<G>) {
+    // SAFETY: records are never unmapped.
+    let home = unsafe { gp.as_ref() }.sched.get();
     match current::enter() {
-        Some(rt) => schedule::recycle(rt.m(), gp),
-        None => pool::give_one(gp),
+        Some(rt) if std::ptr::eq(rt.sched(), home) => schedule::recycle(rt.m(), gp),
+        // Records change their runtime in the shared pool only; see `pool::hold`.
+        _rt => pool::give_one(gp),
     }
 }
 

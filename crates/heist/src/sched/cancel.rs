@@ -102,7 +102,7 @@ fn check_slow(rt: InRuntime, gp: &G) -> InRuntime {
 pub(crate) fn cancel(rt: Option<&InRuntime>, gp: &G) {
     mark(gp);
     heavy_fence();
-    wake_marked(rt, gp);
+    wake_marked(rt, gp, None);
 }
 
 /// The first half of [`cancel`]: the next park of the goroutine unwinds it. Before the second half
@@ -111,14 +111,18 @@ pub(crate) fn mark(gp: &G) {
     gp.set_flag(g::CANCELLED);
 }
 
-/// The second half of [`cancel`]: wakes it if it waits.
-pub(crate) fn wake_marked(rt: Option<&InRuntime>, gp: &G) {
+/// The second half of [`cancel`]: wakes it if it is marked and waits. If `home` is given, only if it is a
+/// goroutine of that runtime: the record may be another's by now.
+pub(crate) fn wake_marked(rt: Option<&InRuntime>, gp: &G, home: Option<&Sched>) {
     // The goroutine began to wait before it looks at the flag; this set the flag before it looks
-    // at the wait, with the heavy fence between. One of the two sees the other.
-    let Some(ticket) = gp.status.waiting() else {
-        return;
+    // at the wait, with the heavy fence between. One of the two sees the other. The claim is of the wait in
+    // which all of this was so.
+    let is_meant = || {
+        gp.is_cancelled()
+            && !gp.has_flag(g::UNCANCELLABLE)
+            && home.is_none_or(|home| std::ptr::eq(gp.sched.get(), home))
     };
-    if !gp.has_flag(g::UNCANCELLABLE) && gp.status.claim(ticket) {
+    if gp.status.claim_if(is_meant) {
         gp.woken.set(Woken::Cancelled);
         // SAFETY: a goroutine's runtime outlives it.
         unsafe { &*gp.sched.get() }.bear_one(gp);

@@ -59,6 +59,7 @@ use crate::metrics::shard::{Shard, Totals};
 use crate::sys::lock::Lock;
 use crate::sys::{clock, stderr};
 use crossbeam_utils::CachePadded;
+use heist_core::endings::Endings;
 use heist_core::global_queue::{GlobalLen, GlobalQueue};
 use heist_core::habits::Habits;
 use heist_core::idle::{IdleProcs, IdleView};
@@ -75,6 +76,7 @@ use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
 use heist_core::watch::Watch;
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
+use std::sync::Weak;
 
 /// What to do when a goroutine panics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -207,10 +209,10 @@ pub(crate) struct Sched {
     pub(crate) idle_running: AtomicU32,
     /// How many goroutines wait for the memory of a stack.
     pub(crate) n_stackless: AtomicU32,
-    /// Counts goroutines that end while somebody waits for the last one, who sleeps on it.
-    pub(crate) endings: AtomicU32,
-    /// Whether somebody does.
-    pub(crate) endings_watched: AtomicU32,
+    /// Tells the thread that waits for the last goroutine.
+    pub(crate) endings: Endings,
+    /// Itself, for those that need a share: see `Sched::share`.
+    this: Weak<Self>,
     /// Goroutine ids handed out so far.
     ids: CachePadded<AtomicU64>,
     /// Counts what happens without a P.
@@ -273,8 +275,8 @@ impl Sched {
             unborn: AtomicU64::new(0),
             idle_running: AtomicU32::new(0),
             n_stackless: AtomicU32::new(0),
-            endings: AtomicU32::new(0),
-            endings_watched: AtomicU32::new(0),
+            endings: Endings::new(),
+            this: Weak::new(),
             phase: AtomicU32::new(Phase::Running as u32),
             started_ns: clock::now_ns(),
             minute: AtomicU32::new(0),

@@ -6,15 +6,15 @@
 //!    threads with it.
 //! 3. The Ms leave, the helper joins them.
 
-use super::{Phase, Sched, cancel};
+use super::{Config, Phase, Sched, cancel};
 use crate::gmp::described::Described;
-use crate::gmp::{G, pool};
+use crate::gmp::pool;
 use crate::sys::futex::Kernel;
-use crate::sys::membarrier::heavy_fence;
+use crate::sys::membarrier::{heavy_fence, light_fence};
 use crate::sys::stderr;
-use heist_core::note::Futex;
 use heist_core::sync::Ordering;
 use std::ptr::null;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Most goroutines named in the report of those that did not end.
@@ -30,29 +30,47 @@ pub(crate) enum Closed {
     Leaked,
 }
 
+/// # What keeps a scheduler alive
+/// Its threads, its `Runtime` and every `Handle` have a share of it. A goroutine has none: a live one is
+/// counted, and the shutdown waits until none is left, so its `sched` is valid for as long as it lives. If
+/// the shutdown does not wait any longer, one share is never given back. A record whose goroutine has ended
+/// keeps an address that is compared and never followed.
 impl Sched {
+    /// The scheduler of a new runtime, in the place where it stays.
+    pub(crate) fn start(config: Config) -> std::io::Result<Arc<Self>> {
+        let mut sched = Self::new(config)?;
+        Ok(Arc::new_cyclic(|this| {
+            sched.this = Weak::clone(this);
+            sched
+        }))
+    }
+
+    /// One more share. For who knows that it is alive: a goroutine of it, or the thread that shuts it down.
+    pub(crate) fn share(&self) -> Arc<Self> {
+        let Some(shared) = self.this.upgrade() else {
+            heist_core::throw!("Sched::share: the scheduler is gone");
+        };
+        shared
+    }
+
     /// Ends all goroutines and stops the Ms.
     pub(crate) fn shut_down(&self) -> Closed {
         self.set_phase(Phase::Closing);
         self.watch_endings();
-        let each_of_mine = |f: fn(&G)| {
-            pool::for_each(|gp| {
-                if self.is_mine(gp) {
-                    f(gp);
-                }
-            });
-        };
-        each_of_mine(cancel::mark);
-        heavy_fence();
-        each_of_mine(|gp| {
-            // One that was made meanwhile sees to itself.
-            if gp.is_cancelled() {
-                cancel::wake_marked(None, gp);
+        // A record that is this runtime's stays so for as long as the look takes.
+        pool::for_each_held(|gp| {
+            if self.is_mine(gp) {
+                cancel::mark(gp);
             }
         });
+        heavy_fence();
+        // One that was made meanwhile sees to itself.
+        pool::for_each(|gp| cancel::wake_marked(None, gp, Some(self)));
         let closed = self.wait_for_the_last(Some(self.config.shutdown_timeout));
         if closed == Closed::Leaked {
             self.report_leaked();
+            // Whatever is left behind can still be woken, by anybody and at any time: it keeps its scheduler.
+            std::mem::forget(self.share());
         }
         self.stop_ms();
         self.wait_for_outsiders();
@@ -64,9 +82,7 @@ impl Sched {
 
     /// From now on every end of a goroutine is told to who waits for the last.
     fn watch_endings(&self) {
-        // ORDERING: SeqCst pairs with `after_finish`: an end that is not told was counted before.
-        self.endings_watched.store(1, Ordering::SeqCst);
-        heist_core::sync::fence(Ordering::SeqCst);
+        self.endings.watch(heavy_fence);
     }
 
     /// Waits until no goroutine lives, however long that takes.
@@ -79,9 +95,7 @@ impl Sched {
         // What is too far away to be a moment is never.
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
-            // ORDERING: Acquire pairs with `after_finish`: if the count did not move, the last end
-            // has been seen.
-            let seen = self.endings.load(Ordering::Acquire);
+            let seen = self.endings.seen();
             // The unborn first: one that is born between the two looks is seen by the second.
             // ORDERING: Acquire: see `bear_one`.
             if self.unborn.load(Ordering::Acquire) == 0 && self.n_live() == 0 {
@@ -91,7 +105,7 @@ impl Sched {
             if left.is_some_and(|left| left.is_zero()) {
                 return Closed::Leaked;
             }
-            Kernel.wait(&self.endings, seen, left);
+            self.endings.sleep(&Kernel, seen, left);
         }
     }
 
@@ -102,12 +116,7 @@ impl Sched {
             self.release_stacks();
             self.retry_stackless();
         }
-        // ORDERING: see `watch_endings`.
-        if self.endings_watched.load(Ordering::SeqCst) != 0 {
-            // ORDERING: see `wait_for_the_last`.
-            self.endings.fetch_add(1, Ordering::Release);
-            Kernel.wake(&self.endings);
-        }
+        self.endings.tell(&Kernel, light_fence);
     }
 
     /// Waits for those who woke the last goroutines from outside and have not got over it: for moments.

@@ -10,6 +10,7 @@ use crate::current::{self, InRuntime};
 use crate::gmp::g::{self, Extras, Outcome, Vtable};
 use crate::gmp::{G, M, pool};
 use crate::sched::park;
+use crate::sys::membarrier::heavy_fence;
 use heist_core::policy;
 use heist_core::status::{Status, StatusWord, Ticket};
 use heist_core::sync::Ordering;
@@ -224,14 +225,23 @@ impl Sched {
     #[inline]
     fn after_spawn(&self, gp: NonNull<G>) {
         if self.phase() != Phase::Running {
-            // SAFETY: records are never unmapped. The goroutine may have ended and its record may
-            // serve another by now, which is then cancelled in a runtime that ends anyway, or is
-            // of another runtime: so look.
-            let g = unsafe { gp.as_ref() };
-            if std::ptr::eq(g.sched.get(), self) {
-                g.set_flag(g::CANCELLED);
-            }
+            self.cancel_late(gp);
         }
+    }
+
+    /// Cancels a goroutine that may have ended meanwhile. Its record may serve another by now: one of this
+    /// runtime, which ends anyway, or one of another, which is left alone.
+    #[cold]
+    fn cancel_late(&self, gp: NonNull<G>) {
+        // SAFETY: records are never unmapped.
+        let g = unsafe { gp.as_ref() };
+        pool::hold(|| {
+            if self.is_mine(g) {
+                super::cancel::mark(g);
+            }
+        });
+        heavy_fence();
+        super::cancel::wake_marked(None, g, Some(self));
     }
 
     /// Keeps a goroutine that found no memory for a stack until one is free.

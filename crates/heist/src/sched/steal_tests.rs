@@ -124,7 +124,7 @@ fn add_due_timer(sched: &Sched, p: u32, gp: &G) {
     // One that has been due for long is sysmon's.
     let now_ns = clock::now_ns();
     gp.set_due(now_ns);
-    assert!(sched.p(p).timers.add(now_ns, NonNull::from(gp)), "there is memory");
+    assert!(sched.p(p).timers.add(now_ns, NonNull::from(gp), sched), "there is memory");
 }
 
 /// One search among the others by the calling goroutine's M, and how many visits it took.

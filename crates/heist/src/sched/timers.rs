@@ -32,7 +32,7 @@ impl Sched {
     /// Runs what is due at some P. True if that woke somebody.
     pub(crate) fn run_timers_of(&self, m: &M, pp: &P) -> bool {
         let mut woken = List::new();
-        pp.timers.run_due(clock::now_ns(), &mut woken);
+        pp.timers.run_due(clock::now_ns(), self, &mut woken);
         let any = !woken.is_empty();
         self.queue_woken(m, woken);
         any
@@ -42,7 +42,7 @@ impl Sched {
     pub(crate) fn run_all_timers(&self, woken: &mut List<G>) {
         let now = clock::now_ns();
         for pp in self.ps_with_timers() {
-            pp.timers.run_due(now, woken);
+            pp.timers.run_due(now, self, woken);
         }
     }
 
@@ -50,7 +50,7 @@ impl Sched {
     pub(crate) fn add_timer(&self, m: &M, when: u64, gp: NonNull<G>) {
         let timers = &m.p().timers;
         let first = when < timers.earliest();
-        if !timers.add(when, gp) {
+        if !timers.add(when, gp, self) {
             heist_core::throw!("add_timer: the system has no memory for another timer");
         }
         m.p().stats.timers.bump();
@@ -88,7 +88,7 @@ impl Sched {
 
     /// When the first timer of all Ps is due.
     pub(crate) fn earliest_timer(&self) -> u64 {
-        self.ps_with_timers().map(|pp| pp.timers.earliest_live()).min().unwrap_or(NEVER)
+        self.ps_with_timers().map(|pp| pp.timers.earliest_live(self)).min().unwrap_or(NEVER)
     }
 
     /// The same, without a look at whose wait is over.

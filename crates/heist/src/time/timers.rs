@@ -5,7 +5,9 @@
 //! an entry is due and the goroutine waits until that very time, the entry claims it like any other
 //! waker; if not, somebody was faster, and the entry does nothing. Records of goroutines are never
 //! unmapped, so an entry may outlive its wait, and nobody has to take it out. It may then meet a
-//! later wait until the same time: that is due as well.
+//! later wait until the same time: that is due as well, if it is of the same runtime. A record may serve
+//! another runtime by then, whose goroutines this one must not touch, so whose it is is part of the look.
+//! The claim holds only if the wait did not end since the look (`StatusWord::claim_if`).
 //!
 //! The goroutine is entered by the scheduler after it began to wait. Entered earlier, a timer that
 //! is due at once would find nobody waiting, and be lost.
@@ -19,6 +21,7 @@
 
 use crate::gmp::G;
 use crate::gmp::g::Woken;
+use crate::sched::Sched;
 use crate::sys::lock::Lock;
 use crate::sys::memory::Pages;
 use heist_core::list::List;
@@ -37,10 +40,16 @@ impl Sleeper {
         unsafe { self.0.as_ref() }
     }
 
-    /// Claims the goroutine, if nobody was faster, and appends it to `woken`.
-    fn wake(&self, when: u64, woken: &mut List<G>) {
+    /// Whether the goroutine, if it waits, waits in this runtime until `when`.
+    fn is_meant(&self, when: u64, home: *const Sched) -> bool {
         let g = self.g();
-        if g.status.claim_if(|| g.due() == when) {
+        g.due() == when && std::ptr::eq(g.sched.get(), home)
+    }
+
+    /// Claims the goroutine, if nobody was faster, and appends it to `woken`.
+    fn wake(&self, when: u64, home: *const Sched, woken: &mut List<G>) {
+        let g = self.g();
+        if g.status.claim_if(|| self.is_meant(when, home)) {
             g.woken.set(Woken::TimedOut);
             g.prefetch_stack();
             // SAFETY: just claimed, so it is in no queue.
@@ -50,9 +59,8 @@ impl Sleeper {
 }
 
 /// Whether the wait of an entry is over. It is made after the commit of its wait.
-fn is_stale(entry: &Entry<Sleeper>) -> bool {
-    let g = entry.what.g();
-    g.status.waiting().is_none() || g.due() != entry.when
+fn is_stale(entry: &Entry<Sleeper>, home: *const Sched) -> bool {
+    entry.what.g().status.waiting().is_none() || !entry.what.is_meant(entry.when, home)
 }
 
 // SAFETY: a sleeper is an address; the goroutine is used only after a claim.
@@ -91,10 +99,10 @@ impl Timers {
 
     /// Adds a timer for a goroutine that began to wait until `when`. False if there is no memory.
     #[must_use]
-    pub(crate) fn add(&self, when: u64, gp: NonNull<G>) -> bool {
+    pub(crate) fn add(&self, when: u64, gp: NonNull<G>, home: *const Sched) -> bool {
         let mut heap = self.heap.lock();
         if heap.wants_cleaning() {
-            heap.clean(is_stale);
+            heap.clean(|entry| is_stale(entry, home));
         }
         let added = heap.push(Entry { when, what: Sleeper(gp) });
         self.publish(&heap);
@@ -120,7 +128,7 @@ impl Timers {
 
     /// Wakes whose time has come: claims them and appends them to `woken`. They are runnable, in no
     /// queue, and the caller's to queue.
-    pub(crate) fn run_due(&self, now: u64, woken: &mut List<G>) {
+    pub(crate) fn run_due(&self, now: u64, home: *const Sched, woken: &mut List<G>) {
         if self.earliest() > now {
             return;
         }
@@ -136,7 +144,7 @@ impl Timers {
                 n += 1;
             }
             for entry in due[..n].iter().flatten() {
-                entry.what.wake(entry.when, woken);
+                entry.what.wake(entry.when, home, woken);
             }
             if n < DUE_AT_ONCE {
                 break;
@@ -146,12 +154,12 @@ impl Timers {
     }
 
     /// When the first timer of a wait that is not over is due.
-    pub(crate) fn earliest_live(&self) -> u64 {
+    pub(crate) fn earliest_live(&self, home: *const Sched) -> u64 {
         if self.earliest() == NEVER {
             return NEVER;
         }
         let mut heap = self.heap.lock();
-        let earliest = heap.earliest_live(is_stale);
+        let earliest = heap.earliest_live(|entry| is_stale(entry, home));
         self.publish(&heap);
         earliest
     }

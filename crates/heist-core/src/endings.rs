@@ -1,0 +1,82 @@
+//! `Endings`: how the thread that waits for the last goroutine learns that one has ended.
+//!
+//! Goroutines that end are counted where they end, by plain stores, because that is frequent. The wait for
+//! the last one is rare: so nobody is told of an end until somebody says that it watches.
+//!
+//! # The protocol
+//! A goroutine ends:
+//! 1. it counts itself as ended, by any store,
+//! 2. light fence,
+//! 3. reads `watched`; if that is set, it raises `count` and wakes the watcher.
+//!
+//! The watcher:
+//! 1. sets `watched`, once,
+//! 2. heavy fence,
+//! 3. again and again: reads `count`, adds up who lives, and if that is not zero sleeps while `count` is
+//!    what it read.
+//!
+//! # Why the last end is not missed
+//! The heavy fence acts as a full fence of both threads (see `m_word` for the pair). Either the store of
+//! an end came before it, and the watcher adds it up; or the read of `watched` comes after it, sees the
+//! watcher, and raises `count`. If the watcher read `count` before that, it does not sleep, or is woken; if
+//! it read the raised one, Acquire, it sees the store that came before the raise, which is Release. Without
+//! the fence of the ending side both can miss each other, and the watcher sleeps for good. The model
+//! `loom_endings` runs it, with full fences.
+
+use crate::note::Futex;
+use crate::sync::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// What a watcher has seen of the endings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen(u32);
+
+/// The endings of goroutines, for one watcher.
+#[derive(Debug)]
+pub struct Endings {
+    count: AtomicU32,
+    watched: AtomicU32,
+}
+
+impl Endings {
+    /// Nobody watches.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { count: AtomicU32::new(0), watched: AtomicU32::new(0) }
+    }
+
+    /// From now on every end is told.
+    pub fn watch(&self, heavy_fence: impl FnOnce()) {
+        self.watched.store(1, Ordering::Relaxed);
+        heavy_fence();
+    }
+
+    /// What has been told so far: to be asked before the living are added up.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        // ORDERING: Acquire pairs with `tell`: who has seen the count sees the end it tells of.
+        Seen(self.count.load(Ordering::Acquire))
+    }
+
+    /// Sleeps until another end is told than those that were seen, or for so long. May return early.
+    pub fn sleep(&self, futex: &impl Futex, seen: Seen, timeout: Option<Duration>) {
+        futex.wait(&self.count, seen.0, timeout);
+    }
+
+    /// Something has ended, and was counted before this.
+    #[inline]
+    pub fn tell(&self, futex: &impl Futex, light_fence: impl FnOnce()) {
+        light_fence();
+        if self.watched.load(Ordering::Relaxed) != 0 {
+            // ORDERING: Release: see `seen`.
+            self.count.fetch_add(1, Ordering::Release);
+            futex.wake(&self.count);
+        }
+    }
+}
+
+impl Default for Endings {
+    fn default() -> Self {
+        Self::new()
+    }
+}
