@@ -24,6 +24,8 @@ use std::sync::Arc;
 ///
 /// Dropping it ends its goroutines: those that are parked, or park later, are unwound so that
 /// their destructors run. It waits for that, for a bounded time, and reports what it leaves behind.
+/// In a program that is built with `panic = "abort"` nothing can be unwound: it waits until all that are left
+/// are parked, and leaves those behind.
 ///
 /// Several runtimes may live in one process; their goroutines may use each other's channels and
 /// handles.

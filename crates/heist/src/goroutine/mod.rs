@@ -190,13 +190,41 @@ pub fn current_id() -> Option<GoroutineId> {
     current::goroutine().map(|gp| GoroutineId(gp.id.get()))
 }
 
+/// Whether the calling goroutine was cancelled, or its runtime shuts down. False on a plain thread.
+///
+/// Its next park ends it, so most goroutines need not ask. One that computes for long and does not park can,
+/// and so can every goroutine of a program that is built with `panic = "abort"`, where nothing is unwound.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().procs(2).build() }.unwrap();
+/// # rt.run(|| {
+/// let computes = heist::go(|| {
+///     let mut rounds = 0_u64;
+///     while !heist::goroutine::is_cancelled() {
+///         rounds += 1;
+///     }
+///     rounds
+/// });
+/// heist::yield_now();
+/// computes.cancel();
+/// // It ended by itself, or before it began.
+/// assert!(computes.join().map_or_else(|error| error.is_cancelled(), |_| true));
+/// # });
+/// ```
+#[must_use]
+pub fn is_cancelled() -> bool {
+    cancel::will_be()
+}
+
 /// Ends the calling goroutine here: its stack is unwound and its destructors run.
 ///
 /// Code in between cannot keep it alive: catching the unwinding and dropping what was caught goes
 /// on with it. Whoever joins it gets [`JoinError::is_exited`].
 ///
 /// # Panics
-/// On a plain thread, and while the goroutine is panicking already.
+/// On a plain thread, and while the goroutine is panicking already. A program that is built with
+/// `panic = "abort"` cannot unwind: there the process ends with a message and exit code 2.
 ///
 /// # Examples
 /// ```

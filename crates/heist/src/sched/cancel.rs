@@ -3,14 +3,25 @@
 //! Both unwind the goroutine, so that destructors run. The payload of that unwinding cannot be
 //! swallowed: code that catches it and drops it starts the unwinding again, and code that keeps it
 //! is stopped at its next park.
+//!
+//! # Without unwinding
+//! A program that is built with `panic = "abort"` cannot unwind anything: beginning it would end the process.
+//! There a mark is only a mark. It is seen by a goroutine that has not begun, which is dropped with its
+//! closure, and by who asks [`goroutine::is_cancelled`](crate::goroutine::is_cancelled); a goroutine that
+//! waits goes on waiting, and a shutdown leaves it where it is.
 
 use crate::current::{self, InRuntime};
 use crate::gmp::G;
-use crate::gmp::g::{self, Woken};
+use crate::gmp::g::{self, WaitReason, Woken};
+use crate::gmp::m::Seal;
 use crate::sched::park;
 use crate::sched::{Phase, Sched};
 use crate::sys::membarrier::heavy_fence;
+use crate::sys::stderr;
 use std::ptr::NonNull;
+
+/// Whether goroutines can be unwound.
+pub(crate) const CAN_UNWIND: bool = cfg!(panic = "unwind");
 
 /// Why a goroutine unwinds on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +71,45 @@ fn who_runs() -> Option<(u64, *const Sched)> {
 
 /// Unwinds the calling goroutine to its end, in user code.
 pub(crate) fn unwind(why: Why) -> ! {
+    if !CAN_UNWIND {
+        stay(why);
+    }
     if let Some(gp) = current::goroutine() {
         gp.set_flag(g::EXITING);
     }
     begin(why)
+}
+
+/// What is left to a goroutine that ends and cannot be unwound.
+#[cold]
+fn stay(why: Why) -> ! {
+    if why == Why::Exited {
+        stderr::report(format_args!(
+            "fatal error: heist::exit_current: a program that is built with panic = \"abort\" cannot unwind \
+             a goroutine\n"
+        ));
+        stderr::exit_now(2);
+    }
+    // Its runtime shuts down and leaves it behind.
+    loop {
+        match current::enter() {
+            // SAFETY: there is nothing to commit, and nobody wakes it.
+            Some(rt) => drop(unsafe {
+                park::park(rt, WaitReason::SelectNoCases, Seal::Open, forever, std::ptr::null_mut())
+            }),
+            None => std::thread::park(),
+        }
+    }
+}
+
+unsafe fn forever(_: NonNull<G>, _: *mut ()) -> bool {
+    true
+}
+
+/// Whether a goroutine that begins to wait is not to: it was cancelled, and can be unwound.
+#[inline]
+pub(crate) fn forbids_waiting(gp: &G) -> bool {
+    CAN_UNWIND && gp.is_cancelled() && !gp.has_flag(g::UNCANCELLABLE)
 }
 
 /// Whether the calling goroutine was cancelled, or will be because its runtime shuts down.
@@ -79,7 +125,7 @@ pub(crate) fn will_be() -> bool {
 #[inline]
 pub(crate) fn check(rt: InRuntime) -> InRuntime {
     let gp = rt.goroutine();
-    if gp.has_flag(g::CANCELLED | g::EXITING) {
+    if CAN_UNWIND && gp.has_flag(g::CANCELLED | g::EXITING) {
         return check_slow(rt, gp);
     }
     rt
@@ -120,6 +166,8 @@ pub(crate) fn wake_marked(rt: Option<&InRuntime>, gp: &G, home: Option<&Sched>) 
     let is_meant = || {
         gp.is_cancelled()
             && !gp.has_flag(g::UNCANCELLABLE)
+            // One that has not begun needs no unwinding.
+            && (CAN_UNWIND || gp.has_flag(g::UNBORN))
             && home.is_none_or(|home| std::ptr::eq(gp.sched.get(), home))
     };
     if gp.status.claim_if(is_meant) {

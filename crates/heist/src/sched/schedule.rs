@@ -3,7 +3,7 @@
 //! GO: proc.go schedule, execute, park_m, gosched_m, goyield_m, goexit0.
 
 use super::find_runnable::{Next, Slice};
-use super::{body, moves, park};
+use super::{body, cancel, moves, park};
 use crate::coro::stack;
 use crate::coro::switch::Switched;
 use crate::current;
@@ -224,8 +224,7 @@ unsafe fn commit_park(m: &M, gp: NonNull<G>, commit: Commit, arg: *mut (), seal:
     if seal == Seal::Sealed {
         g.status.unseal(ticket);
     }
-    let cancelled = g.has_flag(g::CANCELLED) && !g.has_flag(g::UNCANCELLABLE);
-    if committed && !cancelled {
+    if committed && !cancel::forbids_waiting(g) {
         return Parked::Yes;
     }
     if !g.status.claim(ticket) {

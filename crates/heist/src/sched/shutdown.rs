@@ -5,6 +5,9 @@
 //! 2. Wait until all have ended, for a bounded time. What does not end is reported and leaked, its
 //!    threads with it.
 //! 3. The Ms leave, the helper joins them.
+//!
+//! With `panic = "abort"` nothing is unwound. Then it waits only until every goroutine that is left is
+//! parked, and those are left behind without a word, as Go leaves its goroutines when `main` returns.
 
 use super::{Config, Phase, Sched, cancel};
 use crate::gmp::described::Described;
@@ -12,6 +15,7 @@ use crate::gmp::pool;
 use crate::sys::futex::Kernel;
 use crate::sys::membarrier::{heavy_fence, light_fence};
 use crate::sys::stderr;
+use heist_core::status::Status;
 use heist_core::sync::Ordering;
 use std::ptr::null;
 use std::sync::{Arc, Weak};
@@ -19,6 +23,9 @@ use std::time::{Duration, Instant};
 
 /// Most goroutines named in the report of those that did not end.
 const REPORT_MAX: usize = 20;
+
+/// How often to look whether all goroutines wait that cannot be unwound.
+const LOOK_PERIOD: Duration = Duration::from_millis(1);
 
 /// Whether everything of the runtime is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +35,8 @@ pub(crate) enum Closed {
     Clean,
     /// Some goroutines run on: leave their threads alone.
     Leaked,
+    /// Those that are left wait and cannot be unwound: as above, and as it must be.
+    Parked,
 }
 
 /// # What keeps a scheduler alive
@@ -67,8 +76,11 @@ impl Sched {
         // One that was made meanwhile sees to itself.
         pool::for_each(|gp| cancel::wake_marked(None, gp, Some(self)));
         let closed = self.wait_for_the_last(Some(self.config.shutdown_timeout));
-        if closed == Closed::Leaked {
+        let asked = self.config.trace.is_some();
+        if closed == Closed::Leaked || (closed == Closed::Parked && asked) {
             self.report_leaked();
+        }
+        if closed != Closed::Clean {
             // Whatever is left behind can still be woken, by anybody and at any time: it keeps its scheduler.
             std::mem::forget(self.share());
         }
@@ -101,12 +113,26 @@ impl Sched {
             if self.unborn.load(Ordering::Acquire) == 0 && self.n_live() == 0 {
                 return Closed::Clean;
             }
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let mut left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return Closed::Leaked;
             }
+            if !cancel::CAN_UNWIND && limit.is_some() {
+                if self.all_wait() {
+                    return Closed::Parked;
+                }
+                // Nobody tells of a goroutine that begins to wait.
+                left = Some(left.unwrap_or(LOOK_PERIOD).min(LOOK_PERIOD));
+            }
             self.endings.sleep(&Kernel, seen, left);
         }
+    }
+
+    /// Whether every goroutine that is left waits for something.
+    fn all_wait(&self) -> bool {
+        let mut all = true;
+        pool::for_each(|gp| all &= !self.is_mine(gp) || gp.status.get() == Status::Waiting);
+        all
     }
 
     /// A goroutine has ended: the closer may wait for it, or somebody for its stack.
