@@ -79,7 +79,7 @@ const LIVE: &str = "/sched/goroutines:goroutines";
 fn a_stale_timer_meets_no_goroutine_of_another_runtime() {
     within(PATIENCE, "stale timer", || {
         let (first, second) = (start("first", 1), start("second", 2));
-        let period = Duration::from_millis(700);
+        let period = Duration::from_millis(1500);
         let ticks = chan::tick(period);
         // Something of the first sleeps all the time, so that it looks at its timers.
         let ended = Arc::new(AtomicBool::new(false));
@@ -101,6 +101,10 @@ fn a_stale_timer_meets_no_goroutine_of_another_runtime() {
         // The records go to the pool with their timers still in the heap.
         let (all, other) = chan::bounded::<()>(0);
         let early: Vec<_> = (0..3000).map(|_| wait_for_tick(&first, &ticks, &other)).collect();
+        eventually("all of them wait", || {
+            let waiting = first.census().into_iter().filter(|group| group.state == "select");
+            waiting.map(|group| group.count).sum::<usize>() >= early.len() - 1
+        });
         drop(all);
         early.into_iter().for_each(|early| drop(early.join().unwrap()));
         // And come back in the other runtime.

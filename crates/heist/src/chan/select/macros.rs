@@ -36,8 +36,17 @@ impl From<Choice> for Preference {
 pub struct Inside<'a>(&'a mut Option<InRuntime>);
 
 /// Tries each of `N` cases once, in the order that the choice asks for.
+///
+/// ```compile_fail,E0133
+/// use heist::chan::select_parts::{Choice, try_once};
+/// try_once::<1>(Choice::Any, |_, _| panic!("the user's code inside the runtime"));
+/// ```
+///
+/// # Safety
+/// `attempt` runs inside the runtime. All it does is to call one of [`try_recv`] and [`try_send`] with the place
+/// that it was given and a result that is None.
 #[inline]
-pub fn try_once<const N: usize>(
+pub unsafe fn try_once<const N: usize>(
     choice: Choice,
     mut attempt: impl FnMut(usize, Inside<'_>) -> bool,
 ) -> bool {
@@ -288,9 +297,7 @@ macro_rules! __select_choose {
     // No items here, which the timeout would see: only names of variables are hygienic.
     ($choice:ident $default:tt [$({$kind:ident $kept:ident $end:ident ($($message:ident)?)})*]) => {{
         let choice = $crate::chan::select_parts::Choice::$choice;
-        let done = $crate::chan::select_parts::try_once::<{
-            <[&::core::primitive::str]>::len(&[$(::core::stringify!($kind)),*])
-        }>(choice, |_which, _inside| {
+        let attempt = |_which, _inside: $crate::chan::select_parts::Inside<'_>| {
             let mut _case = 0;
             $(
                 if _which == _case {
@@ -299,7 +306,13 @@ macro_rules! __select_choose {
                 _case += 1;
             )*
             false
-        });
+        };
+        // SAFETY: it is one of the two attempts, and nothing of the user's: that was evaluated before.
+        let done = unsafe {
+            $crate::chan::select_parts::try_once::<{
+                <[&::core::primitive::str]>::len(&[$(::core::stringify!($kind)),*])
+            }>(choice, attempt)
+        };
         if !done {
             $(let mut $end = $crate::__select_case!($kind $end ($($message)?));)*
             $crate::__select_wait!($default choice [$($end.handle()),*]);
