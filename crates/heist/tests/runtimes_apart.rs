@@ -5,10 +5,10 @@ mod unmapping;
 
 use heist::chan::{self, Receiver};
 use heist::sync::WaitGroup;
-use heist::{Runtime, go, select, time, yield_now};
+use heist::{JoinHandle, Runtime, go, select, time, yield_now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use unmapping::{eventually, within};
 
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -78,9 +78,12 @@ const LIVE: &str = "/sched/goroutines:goroutines";
 #[test]
 fn a_stale_timer_meets_no_goroutine_of_another_runtime() {
     within(PATIENCE, "stale timer", || {
-        let (first, second) = (start("first", 1), start("second", 2));
+        let first = start("first", 1);
+        // It does not look at its own timers while its processor is busy.
+        let builder = Runtime::builder().name("second").procs(1);
+        let second = start_with(builder.exact_quantum(AN_HOUR).wake_up_bound(AN_HOUR));
         let period = Duration::from_millis(1500);
-        let ticks = chan::tick(period);
+        let (ticks, moment) = (chan::tick(period), Instant::now() + period);
         // Something of the first sleeps all the time, so that it looks at its timers.
         let ended = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&ended);
@@ -101,16 +104,15 @@ fn a_stale_timer_meets_no_goroutine_of_another_runtime() {
         // The records go to the pool with their timers still in the heap.
         let (all, other) = chan::bounded::<()>(0);
         let early: Vec<_> = (0..3000).map(|_| wait_for_tick(&first, &ticks, &other)).collect();
-        eventually("all of them wait", || {
-            let waiting = first.census().into_iter().filter(|group| group.state == "select");
-            waiting.map(|group| group.count).sum::<usize>() >= early.len() - 1
-        });
+        all_wait(&first, &early);
         drop(all);
         early.into_iter().for_each(|early| drop(early.join().unwrap()));
         // And come back in the other runtime.
         let (all, other) = chan::bounded::<()>(0);
         let late: Vec<_> = (0..3000).map(|_| wait_for_tick(&second, &ticks, &other)).collect();
-        chan::after(2 * period).recv().unwrap();
+        all_wait(&second, &late);
+        let busy = second.handle().spawn(move || while Instant::now() < moment + period / 4 {});
+        busy.join().unwrap();
         drop(all);
         for late in late {
             let (_, names) = late.join().unwrap();
@@ -118,6 +120,16 @@ fn a_stale_timer_meets_no_goroutine_of_another_runtime() {
         }
         ended.store(true, Ordering::Relaxed);
         heart.join().unwrap();
+    });
+}
+
+/// Waits until all wait at a select, but for those that a tick has ended.
+fn all_wait<T>(rt: &Runtime, goroutines: &[JoinHandle<T>]) {
+    eventually("all of them wait", || {
+        let waiting = rt.census().into_iter().filter(|group| group.state == "select");
+        let waiting: usize = waiting.map(|group| group.count).sum();
+        let ended = goroutines.iter().filter(|goroutine| goroutine.is_finished()).count();
+        waiting + ended >= goroutines.len()
     });
 }
 
