@@ -325,7 +325,7 @@ fn missing_promise(attribute: Attribute) -> String {
          lock, a join, a sleep, a yield). So no thread-local borrow, no Rc out of one, and no\n\
          other !Send value may live on a goroutine's stack across a park.\n\
          \n\
-         Write #[{name}(unsafe)] to promise that; see docs/SAFETY.md."
+         Write #[{name}(unsafe)] to promise that; see heist::docs::safety (docs/SAFETY.md)."
     )
 }
 

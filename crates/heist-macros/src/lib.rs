@@ -27,7 +27,7 @@ use crate::expand::Attribute;
 /// }
 /// ```
 ///
-/// The word `unsafe` is the promise of docs/SAFETY.md: a goroutine can move to another OS thread
+/// The word `unsafe` is the promise of `heist::docs::safety`: a goroutine can move to another OS thread
 /// at every park point, so no thread-local borrow, no `Rc` out of one and no other `!Send` value
 /// lives on a goroutine's stack across a park.
 ///

@@ -68,7 +68,7 @@ impl Error for BuildError {
 /// `HEIST_STEAL_POLICY` (`go` or `gentle`) and `HEIST_DEBUG` (a comma-separated list:
 /// `quantum=DURATION`, such as `500us` or `10ms`, is how long a goroutine may run while others wait;
 /// `schedtrace=MS` prints a line about the scheduler every so many milliseconds, with
-/// `scheddetail=1` also one for each processor, thread and goroutine, see `docs/OPERATING.md`;
+/// `scheddetail=1` also one for each processor, thread and goroutine, see [`docs::operating`](crate::docs::operating);
 /// `containermaxprocs=0` leaves the CPU quota of the control group out of the default number of
 /// processors, and `updatemaxprocs=0` does not look at that default again;
 /// `tlsreport` prints, when the runtime ends, where goroutines that moved to another thread had an
@@ -356,8 +356,8 @@ impl Builder {
     /// A goroutine may come back from a park on another thread. The caller promises that no code
     /// run on this runtime's goroutines keeps something that is bound to its thread across a park:
     /// a reference to a thread-local, an `Rc` out of one, a guard that must be released on the
-    /// thread that took it, or any other value that is not `Send`. `docs/SAFETY.md` shows what
-    /// that means in practice.
+    /// thread that took it, or any other value that is not `Send`. [`docs::safety`](crate::docs::safety)
+    /// shows what that means in practice.
     pub unsafe fn build(self) -> Result<Runtime, BuildError> {
         Runtime::start(self.with_environment()?.check()?).map_err(BuildError::System)
     }

@@ -14,8 +14,11 @@
 //! ```
 //!
 //! Starting a runtime is the one `unsafe` act: a goroutine may move to another thread when it
-//! parks, and the compiler cannot check what it keeps on its stack meanwhile. `docs/SAFETY.md`
+//! parks, and the compiler cannot check what it keeps on its stack meanwhile. [`docs::safety`]
 //! states the promise. Everything else is safe.
+//!
+//! [`docs::guide`] has programs and tables for those who come from Go or from tokio, and
+//! [`docs::operating`] has the environment variables, the metrics and the dumps.
 //!
 //! With [`main`](macro@main) and [`test`](macro@test) a program or a test runs as a goroutine by
 //! itself.
@@ -26,6 +29,8 @@ pub mod chan;
 pub mod context;
 mod coro;
 mod current;
+#[cfg(doc)]
+pub mod docs;
 pub mod fs;
 mod gmp;
 pub mod goroutine;
@@ -111,8 +116,3 @@ pub mod policy {
 pub fn blocking<T>(f: impl FnOnce() -> T) -> T {
     sched::syscall::blocking(f)
 }
-
-/// Runs the programs of the guide.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/guide.md")]
-struct Guide;

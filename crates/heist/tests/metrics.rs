@@ -86,7 +86,7 @@ fn values_agree_with_each_other() {
 /// Every metric is explained to operators.
 #[test]
 fn every_metric_is_in_the_manual() {
-    let manual = include_str!("../../../docs/OPERATING.md");
+    let manual = include_str!("../docs/OPERATING.md");
     let metrics = matrix::plain(1).metrics();
     let histograms = metrics.histograms().map(|histogram| histogram.description);
     for described in metrics.iter().map(|metric| metric.description).chain(histograms) {

@@ -6,6 +6,7 @@
 mod commands;
 mod comments;
 mod layers;
+mod package;
 mod places;
 mod report;
 mod shape;
@@ -78,6 +79,21 @@ fn the_core_depends_on_no_system() {
     let path = "crates/heist-core/Cargo.toml";
     let text = fs::read_to_string(root().join(path)).expect("heist-core has a manifest");
     refuse(&places::check_core_manifest(&Source::new(path, &text)));
+}
+
+#[test]
+fn the_core_stays_behind_heist() {
+    refuse(&package::check_re_exports(&rust_files()));
+}
+
+#[test]
+fn readmes_of_packages_link_inside_them() {
+    for name in ["heist", "heist-core", "heist-macros"] {
+        let path = format!("crates/{name}/README.md");
+        let text = fs::read_to_string(root().join(&path)).expect("each package has a README");
+        let folder = root().join("crates").join(name);
+        refuse(&package::check_links(&Source::new(&path, &text), &folder));
+    }
 }
 
 #[test]
