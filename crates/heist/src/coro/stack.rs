@@ -15,7 +15,7 @@
 use super::guard::{self, GUARD_BYTES};
 use crate::gmp::G;
 use crate::sys::lock::Lock;
-use crate::sys::memory::{self, PAGE_MAX_BYTES, Ranges};
+use crate::sys::memory::{self, Ranges, page_bytes};
 use corosensei::stack::{Stack as CoroStack, StackPointer};
 use heist_core::list::{Link, Linked, List};
 use heist_core::lock_rank::Rank;
@@ -205,7 +205,8 @@ pub(crate) struct Class(u8);
 impl Class {
     /// The class whose stacks have at least `bytes`, or None if that is too much.
     pub(crate) fn for_bytes(bytes: usize) -> Option<Self> {
-        let bytes = bytes.max(MIN_BYTES).checked_next_power_of_two()?;
+        // Whole pages, which may be larger than the smallest stack.
+        let bytes = bytes.max(MIN_BYTES).max(page_bytes()).checked_next_power_of_two()?;
         (bytes <= MAX_BYTES).then(|| Self((bytes.trailing_zeros() - MIN_SHIFT) as u8))
     }
 
@@ -384,8 +385,8 @@ fn prepare_row(row: List<Slot>) -> (List<Slot>, usize) {
     let guards = Ranges { base: guard::at(low), len: GUARD_BYTES, stride, n };
     // SAFETY: the stacks are new and in use by nobody.
     let guarded = unsafe { guard::install_all(guards) };
-    let top_page = guard::at(low + stride - PAGE_MAX_BYTES);
-    memory::populate_all(Ranges { base: top_page, len: PAGE_MAX_BYTES, stride, n });
+    let top_page = guard::at(low + stride - page_bytes());
+    memory::populate_all(Ranges { base: top_page, len: page_bytes(), stride, n });
     (row, guarded)
 }
 

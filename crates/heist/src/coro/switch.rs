@@ -4,7 +4,7 @@ use super::layout;
 use super::stack::{Bounds, Head, Stack};
 use crate::gmp::shown::ShownPointer;
 use crate::gmp::{G, M};
-use crate::sys::memory::{PAGE_MAX_BYTES, prefetch_for_write};
+use crate::sys::memory::{PAGE_MIN_BYTES, prefetch_for_write};
 use crate::sys::registers::stack_pointer;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use heist_core::sync::Ordering;
@@ -190,7 +190,7 @@ impl Coro {
     /// The highest address of the stack of a goroutine that has started, zero before.
     pub(crate) fn stack_top(&self) -> usize {
         // The yielder is among the first words of the stack, whose top is at a page boundary.
-        self.yielder.get().addr().next_multiple_of(PAGE_MAX_BYTES)
+        self.yielder.get().addr().next_multiple_of(PAGE_MIN_BYTES)
     }
 
     /// Where the stack of a goroutine is that runs.

@@ -7,9 +7,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// `MADV_GUARD_INSTALL` of Linux 6.13; the libc crate does not name it everywhere.
 const MADV_GUARD_INSTALL: libc::c_int = 102;
 
-/// The largest page this architecture can have.
+/// The smallest page that the kernel can have. Every page boundary is a multiple of it.
+pub(crate) const PAGE_MIN_BYTES: usize = 4 << 10;
+
+/// The largest page that the kernel can have: a multiple of every other.
 pub(crate) const PAGE_MAX_BYTES: usize =
-    if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
+    if cfg!(target_arch = "x86_64") { PAGE_MIN_BYTES } else { 64 << 10 };
+
+/// The size of a page. aarch64 kernels have pages of 4, 16 or 64 KiB.
+#[inline]
+pub(crate) fn page_bytes() -> usize {
+    if cfg!(target_arch = "x86_64") {
+        return PAGE_MIN_BYTES;
+    }
+    static BYTES: AtomicUsize = AtomicUsize::new(0);
+    let known = BYTES.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    // SAFETY: takes no pointers. The C library has the answer since the start of the process.
+    let answer = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let bytes = usize::try_from(answer).unwrap_or(PAGE_MIN_BYTES).max(PAGE_MIN_BYTES);
+    BYTES.store(bytes, Ordering::Relaxed);
+    bytes
+}
 
 /// Asks the CPU for a cache line that is about to be written. A hint: the address may be any.
 #[inline]
@@ -19,8 +40,11 @@ pub(crate) fn prefetch_for_write(address: *const u8) {
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags));
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, preserves_flags));
+    }
 }
 
 /// Maps `len` bytes of zeroes that cost nothing until touched.
@@ -225,7 +249,7 @@ pub(crate) struct Pages<T> {
 unsafe impl<T: Send> Send for Pages<T> {}
 
 /// What an array keeps when it is empty, or nearly so.
-const PAGES_KEEP_BYTES: usize = 64 << 10;
+const PAGES_KEEP_BYTES: usize = 64 << 10; // A multiple of every page.
 
 impl<T: Copy> Pages<T> {
     /// An empty array, which costs nothing yet.
@@ -235,7 +259,7 @@ impl<T: Copy> Pages<T> {
 
     #[cold]
     fn grow(&mut self) -> bool {
-        let bytes = (2 * self.bytes).max(PAGE_MAX_BYTES);
+        let bytes = (2 * self.bytes).max(page_bytes());
         let moved = if self.bytes == 0 {
             map(bytes).ok()
         } else {
