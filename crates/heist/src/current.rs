@@ -1,38 +1,19 @@
 //! Which M this thread is: the only thread-local of the runtime.
 //!
 //! LLVM takes the address of a thread-local to be constant inside a function and would keep it across
-//! a park, after which the goroutine may be on another thread. So the getter is an instruction that LLVM
-//! cannot see through, where there is one (`sys::slot`), and else a call that is never inlined: each
-//! finds the address anew.
+//! a park, after which the goroutine may be on another thread. So the getter is made of instructions
+//! that LLVM cannot see through (`sys::slot`): each use finds the address anew. The variables of debug
+//! builds are behind functions that are never inlined.
 
 use crate::coro::extra::Extra;
 use crate::gmp::{G, M};
 use crate::sched::{Sched, leave};
 use crate::sys::membarrier::no_fence;
-#[cfg(target_arch = "x86_64")]
 use crate::sys::slot;
 use heist_core::m_word::Place;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-
-/// The pointer of each thread.
-#[cfg(not(target_arch = "x86_64"))]
-mod slot {
-    thread_local! {
-        static CURRENT: std::cell::Cell<*const ()> = const { std::cell::Cell::new(std::ptr::null()) };
-    }
-
-    #[inline(never)]
-    pub(super) fn get() -> *const () {
-        CURRENT.get()
-    }
-
-    #[inline(never)]
-    pub(super) fn set(pointer: *const ()) {
-        CURRENT.set(pointer);
-    }
-}
 
 thread_local! {
     static EXTRA: Cell<*const Extra<'static>> = const { Cell::new(std::ptr::null()) };

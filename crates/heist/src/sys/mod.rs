@@ -17,7 +17,6 @@ pub(crate) mod notify;
 pub(crate) mod poll;
 pub(crate) mod registers;
 pub(crate) mod signal;
-#[cfg(target_arch = "x86_64")]
 pub(crate) mod slot;
 pub(crate) mod stderr;
 pub(crate) mod stopwatch;

@@ -1,4 +1,4 @@
-//! One pointer of each thread, read by two instructions that LLVM cannot see through.
+//! One pointer of each thread, read by instructions that LLVM cannot see through.
 //!
 //! A thread-local of the language would do, but for one thing: LLVM takes its address to be constant
 //! inside a function, and a function that parks goes on another thread. So the getter had to be a call
@@ -44,11 +44,25 @@ pub(crate) fn get() -> *const () {
     let pointer;
     // SAFETY: reads the calling thread's own variable, which lives as long as the thread. Not `pure`: it
     // is read each time that this is executed.
+    #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
             concat!("mov {0}, qword ptr [rip + ", variable!(), "@GOTTPOFF]"),
             "mov {0}, qword ptr fs:[{0}]",
             out(reg) pointer,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            concat!("adrp {0}, :gottprel:", variable!()),
+            concat!("ldr {0}, [{0}, :gottprel_lo12:", variable!(), "]"),
+            "mrs {1}, tpidr_el0",
+            "ldr {0}, [{1}, {0}]",
+            out(reg) pointer,
+            out(reg) _,
             options(nostack, preserves_flags, readonly),
         );
     }
@@ -58,11 +72,26 @@ pub(crate) fn get() -> *const () {
 /// Sets it.
 pub(crate) fn set(pointer: *const ()) {
     // SAFETY: as in `get`; nothing else writes to this variable.
+    #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
             concat!("mov {1}, qword ptr [rip + ", variable!(), "@GOTTPOFF]"),
             "mov qword ptr fs:[{1}], {0}",
             in(reg) pointer,
+            out(reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            concat!("adrp {1}, :gottprel:", variable!()),
+            concat!("ldr {1}, [{1}, :gottprel_lo12:", variable!(), "]"),
+            "mrs {2}, tpidr_el0",
+            "str {0}, [{2}, {1}]",
+            in(reg) pointer,
+            out(reg) _,
             out(reg) _,
             options(nostack, preserves_flags),
         );
