@@ -8,7 +8,7 @@ mod matrix;
 
 use heist::sync::WaitGroup;
 use heist::{Runtime, go};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 const SCENE: &str = "HEIST_TEST_SCENE";
@@ -375,10 +375,17 @@ static BEFORE_MAIN: extern "C" fn() = play;
 
 fn watch(scene: &str) -> (Output, String, Duration) {
     let start = Instant::now();
-    let program = std::env::current_exe().expect("this program has a path");
-    let output = Command::new(program).env(SCENE, scene).output().expect("it starts again");
+    let output =
+        matrix::emulator::own_program().env(SCENE, scene).output().expect("it starts again");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     (output, text, start.elapsed())
+}
+
+#[track_caller]
+fn none_is_found() -> bool {
+    matrix::emulator::cannot_show(
+        "it does not tell how many threads there are, so no deadlock is found",
+    )
 }
 
 #[track_caller]
@@ -422,12 +429,18 @@ fn lives(scene: &str) {
 /// LT-10: threads that wait with their locked goroutines count as idle.
 #[test]
 fn locked_goroutines_block() {
+    if none_is_found() {
+        return;
+    }
     dies("locked");
 }
 
 /// DL-01: the only goroutine blocks for ever; on one P and on several.
 #[test]
 fn the_only_goroutine_blocks() {
+    if none_is_found() {
+        return;
+    }
     for scene in ["wait_group", "two_procs"] {
         let text = dies(scene);
         assert!(text.contains("goroutine 1 [sync.WaitGroup.Wait]:"), "{text}");
@@ -438,6 +451,9 @@ fn the_only_goroutine_blocks() {
 /// DL-05: everybody is named with what it waits for.
 #[test]
 fn everybody_is_named_with_a_reason() {
+    if none_is_found() {
+        return;
+    }
     let text = dies("join");
     assert!(text.contains("goroutine 1 [goroutine join]:"), "{text}");
     assert!(text.contains("[sync.WaitGroup.Wait]:\ncreated by goroutine 1\n"), "{text}");
@@ -459,6 +475,9 @@ fn everybody_is_named_with_a_reason() {
 /// The main goroutine has ended itself, and those it left behind wait for ever.
 #[test]
 fn those_that_main_left_behind_wait() {
+    if none_is_found() {
+        return;
+    }
     let text = dies("main_has_left");
     assert_eq!(text.matches("[sync.WaitGroup.Wait]:").count(), 1, "{text}");
 }
@@ -470,6 +489,9 @@ fn a_pending_timer_is_hope() {
     lives("pending_function");
     lives("the_longest_sleep");
     lives("the_farthest_timer");
+    if none_is_found() {
+        return;
+    }
     dies("sleeper_that_does_not_help");
 }
 
@@ -494,12 +516,18 @@ fn threads_on_their_way_are_no_deadlock() {
 #[test]
 fn main_stays_on_the_first_thread() {
     lives("first_thread");
+    if none_is_found() {
+        return;
+    }
     dies("first_thread_waits_for_ever");
 }
 
 /// DL-15: a fatal error is no panic: nobody catches it, and the exit code is 2.
 #[test]
 fn a_fatal_error_cannot_be_caught() {
+    if none_is_found() {
+        return;
+    }
     dies("caught");
 }
 
@@ -507,8 +535,11 @@ fn a_fatal_error_cannot_be_caught() {
 /// is none.
 #[test]
 fn signals_and_deadlocks_go_together() {
-    dies("signals_came_and_went");
     lives("a_signal_may_come");
+    if none_is_found() {
+        return;
+    }
+    dies("signals_came_and_went");
 }
 
 /// DL-14: whoever else could wake somebody keeps the detector silent.

@@ -96,12 +96,13 @@ fn a_sleeper_goes_in_front() {
         let sleeper = log.clone();
         let began = Instant::now();
         go(move || {
-            time::sleep(Duration::from_millis(1));
+            // Longer than a slow machine needs for the yield below.
+            time::sleep(Duration::from_millis(100));
             sleeper.add("sleeper");
         });
         yield_now();
         // Nobody looks at the clock but the scheduler of this processor, which this keeps busy.
-        spin_until("it is due", || began.elapsed() > Duration::from_millis(5));
+        spin_until("it is due", || began.elapsed() > Duration::from_millis(110));
         log.spawn("first");
         log.spawn("second");
         assert_eq!(queued(&rt), (2, 0));

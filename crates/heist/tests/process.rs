@@ -139,8 +139,10 @@ fn a_wait_may_be_cancelled() {
 fn errors_have_their_kinds() {
     matrix::each_of(&matrix::cases_with(&[1]), |_, rt| {
         rt.run(|| {
-            let error = Command::new("/no/such/program").spawn().expect_err("nothing there");
-            assert_eq!(error.kind(), ErrorKind::NotFound);
+            let spawned = Command::new("/no/such/program").spawn();
+            if spawned.is_err() || !matrix::emulator::cannot_show("its vfork is a fork") {
+                assert_eq!(spawned.expect_err("nothing there").kind(), ErrorKind::NotFound);
+            }
             let mut child = sh("exec sleep 1000").stdout(Stdio::piped()).spawn().expect("starts");
             let stdout = child.stdout.as_mut().expect("a pipe");
             stdout.set_read_deadline(Some(Instant::now())).expect("a deadline");

@@ -261,7 +261,11 @@ fn runtimes_leave_nothing_behind() {
         }
         matrix::eventually("their threads have ended", || child::own_threads() <= before.0);
         let grown = child::own_status("VmRSS").saturating_sub(before.1);
-        assert!(grown < 2 << 10, "{grown} KiB resident more");
+        let kept = "it keeps memory for each thread that ever was";
+        assert!(
+            grown < 2 << 10 || matrix::emulator::cannot_show(kept),
+            "{grown} KiB resident more"
+        );
         assert_eq!(mapped(), before.2, "stacks are lost");
     });
     ended.succeeded();

@@ -96,7 +96,8 @@ pub(crate) enum Installed {
     Yes,
     /// The kernel has no memory for it now.
     NoMemory,
-    /// The kernel cannot do it: it is older than 6.13, or the memory is locked.
+    /// The kernel cannot do it: it is older than 6.13, or the memory is locked. Or it says that it did and did
+    /// not: qemu-user ignores advices that it does not know.
     Unknown,
 }
 
@@ -107,11 +108,20 @@ pub(crate) enum Installed {
 pub(crate) unsafe fn guard_install(base: NonNull<u8>, len: usize) -> Installed {
     // SAFETY: by the caller's promise.
     match unsafe { libc::madvise(base.as_ptr().cast(), len, MADV_GUARD_INSTALL) } {
-        0 => Installed::Yes,
+        0 if faults(base) => Installed::Yes,
+        0 => Installed::Unknown,
         // SAFETY: the address of this thread's own number.
         _ if unsafe { *libc::__errno_location() } == libc::ENOMEM => Installed::NoMemory,
         _ => Installed::Unknown,
     }
+}
+
+/// Whether the kernel would fault on reading a byte that is mapped and in use by nobody.
+fn faults(address: NonNull<u8>) -> bool {
+    // SAFETY: the kernel only reads, and answers `EFAULT` if it cannot. What it reads is the name of a file:
+    // fresh memory is an empty name, which no file has.
+    let read = unsafe { libc::access(address.as_ptr().cast(), libc::F_OK) };
+    read != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
 }
 
 /// How many mappings a process can have.

@@ -130,14 +130,15 @@ pub(crate) fn is_asleep(tid: u32) -> bool {
     matches!(state(tid), Some(b'S' | b'D'))
 }
 
-/// How many threads this process has. No allocation: it is asked by sysmon.
+/// How many threads this process has, if the system tells: an emulator may say none. No allocation: it is
+/// asked by sysmon.
 pub(crate) fn count() -> Option<u32> {
     let mut text = [0u8; 512];
     let n = read_start(c"/proc/self/stat".as_ptr(), &mut text)?;
     // The name in parentheses may contain anything, so count from its end: the state is next.
     let from = text[..n].iter().rposition(|&byte| byte == b')')? + 2;
     let field = text[from..n].split(|&byte| byte == b' ').nth(17)?;
-    std::str::from_utf8(field).ok()?.parse().ok()
+    std::str::from_utf8(field).ok()?.parse().ok().filter(|&n| n > 0)
 }
 
 /// The state letter of a thread, as in `ps`. No allocation.

@@ -59,8 +59,7 @@ pub fn run_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnc
         drop(watchdog);
         std::process::exit(0);
     }
-    let program = std::env::current_exe().expect("a test knows its own program");
-    let mut command = Command::new(program);
+    let mut command = crate::matrix::emulator::own_program();
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ROLE, test);
     prepare(&mut command);
     let output = command.output().expect("the child starts");
@@ -70,21 +69,25 @@ pub fn run_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnc
 /// As [`run`], in a child that may have so many descriptors.
 pub fn run_with_descriptors(test: &str, n: u32, body: impl FnOnce()) -> Ended {
     let limited = |command: &mut Command| {
-        let program = command.get_program().to_owned();
-        let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
         let limit = format!("ulimit -S -n {n} && exec \"$0\" \"$@\"");
-        *command = Command::new("bash");
-        command.args(["-c", &limit]).arg(program).args(args).env(ROLE, test);
+        *command = by_shell(&limit, command);
+        command.env(ROLE, test);
     };
     run_with(test, limited, body)
+}
+
+/// A script that gets the words of a command as its own.
+fn by_shell(script: &str, command: &Command) -> Command {
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script]).arg(command.get_program()).args(command.get_args());
+    shell
 }
 
 /// A second process for the body of a test: the same test, which finds `value` in `variable`. It may
 /// have as many descriptors as the system allows. Its standard input is a pipe from the caller.
 pub fn partner(test: &str, variable: &str, value: &str) -> std::process::Child {
-    let program = std::env::current_exe().expect("a test knows its own program");
-    let mut command = Command::new("bash");
-    command.args(["-c", "ulimit -S -n $(ulimit -H -n) && exec \"$0\" \"$@\""]).arg(program);
+    let script = "ulimit -S -n $(ulimit -H -n) && exec \"$0\" \"$@\"";
+    let mut command = by_shell(script, &crate::matrix::emulator::own_program());
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
     command.env_remove(ROLE).env(variable, value).stdin(Stdio::piped());
     command.spawn().expect("the partner starts")

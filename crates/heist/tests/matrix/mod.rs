@@ -6,6 +6,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 
+pub mod emulator;
+
 use heist::{Builder, Runtime, StealPolicy, testing};
 use std::fmt;
 use std::io::Write;
@@ -24,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The same, with the time that stress tests are given.
 pub fn patience() -> Duration {
-    PATIENCE + stress_time().unwrap_or_default()
+    PATIENCE * emulator::slowness() + stress_time().unwrap_or_default()
 }
 
 /// One configuration.
