@@ -1,9 +1,11 @@
 //! heist-micro: the paths, and how many instructions each may take.
 
+mod contended;
 mod count;
 mod hand_over;
 mod limits;
 mod machine;
+mod sleeps;
 mod stalls;
 
 use std::process::ExitCode;
@@ -38,6 +40,17 @@ enum Command {
         #[arg(long)]
         only: Vec<stalls::Figure>,
     },
+    /// Measure a ticker beside goroutines that contend for a lock which heist does not know.
+    Locks {
+        /// How long each of the measurements takes.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+        secs: u64,
+        /// Take only these.
+        #[arg(long)]
+        only: Vec<contended::Load>,
+    },
+    /// Measure how exact short sleeps are, and what many of them cost.
+    Sleeps,
     /// Measure what the machine takes for what every path is made of, without heist.
     Machine,
     /// Walk all paths between marks, for the counter to see.
@@ -55,6 +68,14 @@ fn main() -> ExitCode {
         Command::Stalls { secs, only } => {
             warn_of_debug_build();
             stalls::measure(secs, &only)
+        }
+        Command::Locks { secs, only } => {
+            warn_of_debug_build();
+            contended::measure(secs, &only)
+        }
+        Command::Sleeps => {
+            warn_of_debug_build();
+            sleeps::measure()
         }
         Command::Machine => {
             warn_of_debug_build();

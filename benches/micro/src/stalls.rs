@@ -91,6 +91,21 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// CPU time that this process has used, threads that have ended included.
+pub fn process_cpu() -> Result<Duration, String> {
+    // SAFETY: all zeros is a value of it.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: it is written to.
+    if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
+        return Err("the kernel does not tell how much CPU time was used".to_owned());
+    }
+    let time = |t: libc::timeval| {
+        Duration::from_secs(t.tv_sec.unsigned_abs())
+            + Duration::from_micros(t.tv_usec.unsigned_abs())
+    };
+    Ok(time(usage.ru_utime) + time(usage.ru_stime))
+}
+
 /// CPU time that the threads of this process have used whose names contain `part`.
 fn cpu_time(part: &str) -> Result<Duration, String> {
     let wrong = |error: std::io::Error| format!("/proc/self/task: {error}");

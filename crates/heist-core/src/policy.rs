@@ -6,6 +6,7 @@
 //! GO: proc.go, runtime2.go.
 
 pub mod sysmon;
+pub mod timers;
 
 /// Slots in a P's ring, besides `run_next`. Loom explores four: the algorithm is the same and the
 /// interleavings stay countable.
@@ -93,26 +94,6 @@ pub const BLOCKED_LATELY_NS: u64 = 50_000_000;
 pub const NETWORK_LATE_NS: u64 = 10_000_000;
 /// Urgent goroutines a P runs before it looks at the others again.
 pub const URGENT_STREAK_MAX: u32 = 4;
-/// A wait for a timer that is shorter than this is short.
-pub const SHORT_WAIT_NS: u64 = 200_000;
-/// So many short waits in a row, and timers are dense.
-pub const SHORT_WAITS_MAX: u32 = 8;
-/// How long the wait for a dense timer lasts at least: setting an alarm and being woken by it costs
-/// more than most timers, so dense ones are run together.
-pub const DENSE_WAIT_NS: u64 = 1_000_000;
-
-/// Until when to wait for a timer that is due at `until`, after so many short waits in a row; and how
-/// many it is now.
-#[must_use]
-pub const fn wait_for_timer(now: u64, until: u64, short_waits: u32) -> (u64, u32) {
-    if until.saturating_sub(now) >= SHORT_WAIT_NS {
-        return (until, 0);
-    }
-    if short_waits < SHORT_WAITS_MAX {
-        return (until, short_waits + 1);
-    }
-    (now.saturating_add(DENSE_WAIT_NS), short_waits)
-}
 
 /// How many of so many stacks, which nobody needed for a second, have their memory given back: an eighth
 /// of many, all of few. A program that needs them every few seconds keeps most: to give a page back and

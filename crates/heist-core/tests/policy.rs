@@ -90,17 +90,44 @@ fn asking_keeps_the_cap() {
 /// A timer is waited for exactly, unless short waits come one after the other.
 #[test]
 fn dense_timers_are_run_together() {
-    use heist_core::policy::{DENSE_WAIT_NS, SHORT_WAIT_NS, SHORT_WAITS_MAX, wait_for_timer};
+    use heist_core::policy::timers::{
+        DENSE_WAIT_NS, FINE_WAIT_NS, Grain, SHORT_WAIT_NS, SHORT_WAITS_MAX, awake_at,
+    };
     let now = 1_000_000;
-    assert_eq!(wait_for_timer(now, now + SHORT_WAIT_NS, SHORT_WAITS_MAX), (now + SHORT_WAIT_NS, 0));
-    let mut count = 0;
-    for n in 1..=SHORT_WAITS_MAX {
-        let (until, after) = wait_for_timer(now, now + 1, count);
-        assert_eq!((until, after), (now + 1, n));
-        count = after;
+    let exact = |short_waits| Grain { dense: false, short_waits };
+    assert_eq!(Grain::of(now, now + SHORT_WAIT_NS, SHORT_WAITS_MAX), exact(0));
+    for n in 0..SHORT_WAITS_MAX {
+        assert_eq!(Grain::of(now, now + 1, n), exact(n + 1));
     }
-    assert_eq!(wait_for_timer(now, now + 1, count), (now + DENSE_WAIT_NS, count));
-    assert_eq!(wait_for_timer(now, u64::MAX, count), (u64::MAX, 0));
+    let dense = Grain { dense: true, short_waits: SHORT_WAITS_MAX };
+    assert_eq!(Grain::of(now, now + 1, SHORT_WAITS_MAX), dense);
+    assert_eq!(Grain::of(now, u64::MAX, SHORT_WAITS_MAX), exact(0));
+    assert_eq!([0, 1, 2, 9].map(|n| Grain::short_waits_after(5, n)), [0, 0, 5, 5]);
+
+    let long = |when| awake_at(now, when, 0);
+    assert_eq!(long(now + 1), now + DENSE_WAIT_NS);
+    assert_eq!(long(now + 2 * DENSE_WAIT_NS), now + 2 * DENSE_WAIT_NS);
+    assert_eq!(long(u64::MAX), u64::MAX);
+    let short = |when| awake_at(now, when, when);
+    assert_eq!(short(now + 1), now + FINE_WAIT_NS);
+    assert_eq!(short(now + FINE_WAIT_NS + 1), now + FINE_WAIT_NS + 1);
+}
+
+/// The end of a tiny sleep is awaited without an alarm; a timer of another that happens to be near is not.
+#[test]
+fn the_end_of_a_tiny_sleep_is_looked_for() {
+    use heist_core::policy::timers::{SHORT_SLEEP_NS, Sleep, TINY_SLEEP_NS, is_near};
+    let now = 1_000_000;
+    assert_eq!(Sleep::of(now, now - 1), Sleep::Tiny);
+    assert_eq!(Sleep::of(now, now + TINY_SLEEP_NS), Sleep::Tiny);
+    assert_eq!(Sleep::of(now, now + TINY_SLEEP_NS + 1), Sleep::Short);
+    assert_eq!(Sleep::of(now, now + SHORT_SLEEP_NS), Sleep::Short);
+    assert_eq!(Sleep::of(now, now + SHORT_SLEEP_NS + 1), Sleep::Long);
+    let near = now + TINY_SLEEP_NS;
+    assert!(is_near(now, near, near) && is_near(now, now - 1, near));
+    assert!(!is_near(now, near, near - 1), "nobody asked for a tiny time");
+    assert!(!is_near(now, near + 1, near + 1), "it is not near yet");
+    assert!(!is_near(now, u64::MAX, near));
 }
 
 /// SY-06: a contender for a lock looks four times, thirty pauses apart, and only if another P is

@@ -28,6 +28,53 @@ fn a_sleep_is_never_too_short() {
     });
 }
 
+/// Short sleeps in a row end soon, although the waits of dense timers are made longer.
+#[test]
+fn short_sleeps_in_a_row_end_soon() {
+    const N: u32 = 50;
+    matrix::run(|| {
+        for us in [1, 2, 10, 50, 150] {
+            let time = Duration::from_micros(us);
+            ends_within(N * (time + MS / 2), || (0..N).for_each(|_| sleep(time)));
+        }
+    });
+}
+
+/// A short sleep among many long ones, whose timers are dense, ends soon too.
+#[test]
+fn a_short_sleep_among_long_ones_ends_soon() {
+    const N: u32 = 20;
+    matrix::run(|| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let others = WaitGroup::new();
+        for i in 0..100 {
+            let stop = Arc::clone(&stop);
+            others.go(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    sleep(4 * MS + i * MS / 50);
+                }
+            });
+        }
+        ends_within(N * MS, || (0..N).for_each(|_| sleep(MS / 10)));
+        stop.store(true, Ordering::Relaxed);
+        others.wait();
+    });
+}
+
+/// Some round of many takes less than this: the machine may have other things to do.
+fn ends_within(time: Duration, round: impl Fn()) {
+    let mut took = Vec::new();
+    for _ in 0..40 {
+        let start = Instant::now();
+        round();
+        took.push(start.elapsed());
+        if start.elapsed() < time {
+            return;
+        }
+    }
+    panic!("not within {time:?}: {took:?}");
+}
+
 /// TM-10: nothing to wait for is no wait.
 #[test]
 fn a_sleep_of_nothing_returns_at_once() {

@@ -78,6 +78,9 @@ impl Sched {
             if near.is_some() {
                 return near;
             }
+            if let Some(next) = self.await_tiny_sleep(m) {
+                return Some(next);
+            }
             let mut found = if reserved { Found::Nothing } else { self.steal_work(m) };
             if matches!(found, Found::Nothing) && m.spinning.get() && !lingered {
                 lingered = true;

@@ -53,10 +53,7 @@ impl Sched {
             } else {
                 (0..PAUSES_PER_LOOK).for_each(|_| std::hint::spin_loop());
             }
-            if self.global_len().get() != 0
-                || self.stop.pending()
-                || self.all_ps().any(|pp| self.can_rob(pp))
-            {
+            if self.has_work_to_take() {
                 return Found::Retry;
             }
             if clock::now_ns() >= until {
@@ -64,6 +61,13 @@ impl Sched {
                 return if gives_way { Found::Retry } else { Found::Nothing };
             }
         }
+    }
+
+    /// Whether there is something else to do than to wait.
+    pub(super) fn has_work_to_take(&self) -> bool {
+        self.global_len().get() != 0
+            || self.stop.pending()
+            || self.all_ps().any(|pp| self.can_rob(pp))
     }
 
     /// Whether a P has something that this runtime's policy lets others take.

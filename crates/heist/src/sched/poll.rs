@@ -25,7 +25,7 @@ use crate::sys::clock;
 use crate::sys::futex::Kernel;
 use heist_core::list::List;
 use heist_core::note::Futex;
-use heist_core::policy;
+use heist_core::policy::timers::{self as rules, Grain};
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use heist_core::timer_heap::NEVER;
 
@@ -47,9 +47,9 @@ pub(crate) struct PollGate {
     /// Until when that one waits; zero: nobody waits.
     until_ns: AtomicU64,
     busy: AtomicU32,
-    /// Before this moment that one is not to be woken for a timer.
-    grain_ns: AtomicU64,
-    /// Short waits for a timer in a row. Belongs to who waits.
+    /// Since when that one waits, if timers are dense; else zero.
+    dense_since_ns: AtomicU64,
+    /// Short waits for a timer in a row. A hint.
     short_waits: AtomicU32,
 }
 
@@ -60,7 +60,7 @@ impl PollGate {
             last_ns: AtomicU64::new(clock::now_ns()),
             until_ns: AtomicU64::new(0),
             busy: AtomicU32::new(FREE),
-            grain_ns: AtomicU64::new(0),
+            dense_since_ns: AtomicU64::new(0),
             short_waits: AtomicU32::new(0),
         })
     }
@@ -77,6 +77,12 @@ impl PollGate {
     pub(super) fn until_ns(&self) -> u64 {
         // ORDERING: as everybody who looks whether it is too late.
         self.until_ns.load(Ordering::SeqCst)
+    }
+
+    /// Whether waits for timers were short lately: somebody may want to know which timers need not be exact.
+    #[inline]
+    pub(crate) fn waits_are_short(&self) -> bool {
+        self.short_waits.load(Ordering::Relaxed) != 0
     }
 
     /// Whether a goroutine waits for a descriptor.
@@ -132,7 +138,11 @@ impl Sched {
     /// Looks whether descriptors are ready, if nobody else is looking. The first that waited for one
     /// runs; only if there are more is somebody woken for them.
     pub(crate) fn poll_now(&self, m: &M) -> Option<Next> {
-        let woken = self.poll_without_waiting();
+        self.run_woken(m, self.poll_without_waiting())
+    }
+
+    /// Runs the first of what an M found that was looking for work, and queues the others.
+    pub(super) fn run_woken(&self, m: &M, woken: List<G>) -> Option<Next> {
         if woken.iter().any(G::is_classed) {
             // Who runs first, and where, its class decides.
             self.inject(m, woken);
@@ -194,14 +204,13 @@ impl Sched {
         let gate = &self.poll;
         let mut woken = List::new();
         gate.enter_to_wait();
-        let grain = self.timer_grain(until);
-        gate.grain_ns.store(grain, Ordering::Relaxed);
-        until = until.max(grain).min(at_most_until);
+        self.choose_grain(until);
+        until = self.awake_at(until).min(at_most_until);
         loop {
             // ORDERING: SeqCst, and the fence: see "Why no timer is missed".
             gate.until_ns.store(until, Ordering::SeqCst);
             fence(Ordering::SeqCst);
-            let again = self.earliest_timer_hint().max(grain).min(at_most_until);
+            let again = self.awake_at(self.earliest_timer_hint()).min(at_most_until);
             if again >= until {
                 break;
             }
@@ -223,18 +232,31 @@ impl Sched {
         // ORDERING: Release: the next one to wait finds `until_ns` cleared.
         gate.last_ns.store(clock::now_ns(), Ordering::Release);
         gate.poller.waiters_gone(delta);
+        let n_ready = woken.len();
         self.run_all_timers(&mut woken);
+        // The next one may wait already. It is a hint.
+        let short_waits = gate.short_waits.load(Ordering::Relaxed);
+        let short_waits = Grain::short_waits_after(short_waits, woken.len() - n_ready);
+        gate.short_waits.store(short_waits, Ordering::Relaxed);
         woken
     }
 
-    /// Before this moment no timer is waited for: if they are dense, several are run together.
-    fn timer_grain(&self, until: u64) -> u64 {
-        let short_waits = &self.poll.short_waits;
+    /// How exact the wait that begins is. For who is through the gate.
+    fn choose_grain(&self, until: u64) {
+        let gate = &self.poll;
         let now = clock::now_ns();
-        let before = short_waits.load(Ordering::Relaxed);
-        let (later, count) = policy::wait_for_timer(now, until, before);
-        short_waits.store(count, Ordering::Relaxed);
-        if later == until { 0 } else { later }
+        let grain = Grain::of(now, until, gate.short_waits.load(Ordering::Relaxed));
+        gate.short_waits.store(grain.short_waits, Ordering::Relaxed);
+        gate.dense_since_ns.store(if grain.dense { now } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// When the M that waits in the poller is to be awake for a timer.
+    fn awake_at(&self, when: u64) -> u64 {
+        // ORDERING: Relaxed: it is published with `until_ns`.
+        match self.poll.dense_since_ns.load(Ordering::Relaxed) {
+            0 => when,
+            since => rules::awake_at(since, when, self.short_sleep_until()),
+        }
     }
 
     /// Takes a P for what the poller brought, or leaves it to those who have one.
@@ -276,8 +298,7 @@ impl Sched {
             // Nobody, or somebody who has not looked at the timers yet.
             return self.poll.last_ns.load(Ordering::SeqCst) == 0;
         }
-        // ORDERING: Relaxed: it is published with `until_ns`.
-        if when.max(self.poll.grain_ns.load(Ordering::Relaxed)) < until {
+        if self.awake_at(when) < until {
             self.poll.poller.wake();
         }
         true

@@ -14,9 +14,11 @@
 //! GO: proc.go checkTimers, time.go wakeNetPoller; findRunnable.
 
 use super::Sched;
+use super::find_runnable::Next;
 use crate::gmp::{G, M, P};
 use crate::sys::clock;
 use heist_core::list::List;
+use heist_core::policy::timers as policy;
 use heist_core::timer_heap::NEVER;
 use std::ptr::NonNull;
 
@@ -38,6 +40,34 @@ impl Sched {
         any
     }
 
+    /// If a goroutine at the own P asked for a tiny sleep that is over soon, waits for that and runs it: an
+    /// alarm would take longer. Bounded by `policy::timers::TINY_SLEEP_NS`, and over when there is something
+    /// else to do.
+    #[inline]
+    pub(crate) fn await_tiny_sleep(&self, m: &M) -> Option<Next> {
+        let timers = &m.p().timers;
+        let when = timers.earliest();
+        if when <= timers.tiny_until() { self.await_near_timer(m, when) } else { None }
+    }
+
+    #[cold]
+    fn await_near_timer(&self, m: &M, when: u64) -> Option<Next> {
+        let timers = &m.p().timers;
+        let mut now = clock::now_ns();
+        if !policy::is_near(now, when, timers.tiny_until()) {
+            return None;
+        }
+        while now < when {
+            if self.has_work_to_take() {
+                return None;
+            }
+            now = clock::now_ns();
+        }
+        let mut woken = List::new();
+        timers.run_due(now, &mut woken);
+        self.run_woken(m, woken)
+    }
+
     /// Runs what is due anywhere, for an M that slept until then.
     pub(crate) fn run_all_timers(&self, woken: &mut List<G>) {
         let now = clock::now_ns();
@@ -50,6 +80,10 @@ impl Sched {
     pub(crate) fn add_timer(&self, m: &M, when: u64, gp: NonNull<G>) {
         let timers = &m.p().timers;
         let first = when < timers.earliest();
+        // Where this tells nobody anything, the clock is not read for it.
+        if first || self.poll.waits_are_short() {
+            timers.expect(policy::Sleep::of(clock::now_ns(), when), when);
+        }
         if !timers.add(when, gp, self) {
             heist_core::throw!("add_timer: the system has no memory for another timer");
         }
@@ -94,6 +128,11 @@ impl Sched {
     /// The same, without a look at whose wait is over.
     pub(crate) fn earliest_timer_hint(&self) -> u64 {
         self.ps_with_timers().map(|pp| pp.timers.earliest()).min().unwrap_or(NEVER)
+    }
+
+    /// Until when goroutines may sleep who asked for a short time.
+    pub(super) fn short_sleep_until(&self) -> u64 {
+        self.ps_with_timers().map(|pp| pp.timers.short_until()).max().unwrap_or(0)
     }
 
     fn ps_with_timers(&self) -> impl Iterator<Item = &P> {

@@ -26,6 +26,7 @@ use crate::sys::lock::Lock;
 use crate::sys::memory::Pages;
 use heist_core::list::List;
 use heist_core::lock_rank::Rank;
+use heist_core::policy::timers::Sleep;
 use heist_core::sync::{AtomicU64, Ordering};
 use heist_core::timer_heap::{Entry, NEVER, Siblings, TimerHeap};
 use std::ptr::NonNull;
@@ -78,18 +79,49 @@ const _: () = assert!(size_of::<Siblings<Sleeper>>() == 64);
 /// The timers of one P.
 pub(crate) struct Timers {
     heap: Lock<Heap, AtomicU64>,
+    /// Until when goroutines may sleep who asked for a short, and for a tiny time.
+    short_until: AtomicU64,
+    tiny_until: AtomicU64,
 }
 
 impl Timers {
     pub(crate) fn new() -> Self {
         let heap = TimerHeap::new(Pages::new());
-        Self { heap: Lock::with_beside(Rank::Timers, heap, AtomicU64::new(NEVER)) }
+        Self {
+            heap: Lock::with_beside(Rank::Timers, heap, AtomicU64::new(NEVER)),
+            short_until: AtomicU64::new(0),
+            tiny_until: AtomicU64::new(0),
+        }
     }
 
     /// When the first one is due; it may be of a wait that is over.
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
         self.heap.beside().load(Ordering::Relaxed)
+    }
+
+    /// Until when goroutines may sleep who asked for a short time and whose timers are here. A hint.
+    pub(crate) fn short_until(&self) -> u64 {
+        self.short_until.load(Ordering::Relaxed)
+    }
+
+    /// The same for a tiny time.
+    #[inline]
+    pub(crate) fn tiny_until(&self) -> u64 {
+        self.tiny_until.load(Ordering::Relaxed)
+    }
+
+    /// A goroutine begins to sleep until `when`. The holder of the P alone calls this.
+    pub(crate) fn expect(&self, sleep: Sleep, when: u64) {
+        let later = |than: &AtomicU64| {
+            than.store(when.max(than.load(Ordering::Relaxed)), Ordering::Relaxed);
+        };
+        if sleep <= Sleep::Short {
+            later(&self.short_until);
+        }
+        if sleep == Sleep::Tiny {
+            later(&self.tiny_until);
+        }
     }
 
     /// Entries, those of waits that are over included.
