@@ -13,7 +13,7 @@ use crate::sched::sysmon::Sysmon;
 use crate::sched::{Config, Sched, overflow, syscall};
 use crate::scope;
 use crate::sys::thread_state::ThreadStates;
-use crate::sys::{membarrier, signal, stderr, stopwatch, thread};
+use crate::sys::{limits, membarrier, signal, stderr, stopwatch, thread};
 use crate::throw;
 use crate::{panic_report, preempt, schedtrace, tls_report};
 use std::fmt;
@@ -50,9 +50,11 @@ impl Runtime {
         stopwatch::prepare();
         layout::learn()?;
         let name = format!("{}-helper", config.name);
-        let sched = Sched::start(config)?;
+        let no_descriptors = |error| limits::explain(&error, "descriptors for the poller");
+        let sched = Sched::start(config).map_err(no_descriptors)?;
         let helper = Helper::new(Arc::clone(&sched));
-        let helper = thread::spawn(name, move || helper.run())?;
+        let no_thread = |error| limits::explain(&error, "thread for the runtime");
+        let helper = thread::spawn(name, move || helper.run()).map_err(no_thread)?;
         let watched = Arc::clone(&sched);
         let name = format!("{}-sysmon", sched.config.name);
         let states = ThreadStates::new();
@@ -60,7 +62,7 @@ impl Runtime {
         let sysmon = thread::spawn(name, watch);
         let mut rt = Self { sched, helper: Some(helper), sysmon: None };
         // If it cannot be started, dropping the runtime stops the helper.
-        rt.sysmon = Some(sysmon?);
+        rt.sysmon = Some(sysmon.map_err(no_thread)?);
         Ok(rt)
     }
 

@@ -13,6 +13,7 @@
 //! ```
 
 mod cpu;
+mod degraded;
 mod histogram;
 pub(crate) mod latency;
 mod locks;
@@ -125,6 +126,9 @@ impl Metrics {
         );
         for (name, waited_ns) in locks::read() {
             add(name, Counter, "Time that threads have waited for such a lock.", waited_ns);
+        }
+        for (name, help, n) in degraded::read() {
+            add(name, Counter, help, n);
         }
         add("/sched/gomaxprocs:threads", Gauge, "Goroutines that can run at the same time.", procs);
         add("/sched/goroutines:goroutines", Gauge, "Goroutines that live.", live);

@@ -12,7 +12,7 @@ pub(crate) mod signal;
 use crate::gmp::M;
 use crate::sched::Sched;
 use crate::sys::thread;
-use crate::sys::thread_state::ThreadStates;
+use crate::sys::thread_state::{State, ThreadStates};
 use heist_core::m_word::PREEMPT;
 use heist_core::policy::FORCE_PERIOD_NS;
 
@@ -36,8 +36,9 @@ pub(crate) fn request(
         sched.helper.ask_for_spare();
         return false;
     }
-    // Not one that sleeps in a system call: it would be interrupted, and it uses no CPU.
-    let runs = states.is_running(m.tid());
+    // Not one that sleeps in a system call: it would be interrupted, and it uses no CPU. If that is not
+    // known, the goroutine is stopped wherever it is: otherwise one that computes might never be.
+    let runs = matches!(states.of_runner(m.tid()), State::Running | State::Unknown);
     if runs {
         *forced_ns = now;
         sched.stats.signals.add_shared(1);

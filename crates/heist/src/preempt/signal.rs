@@ -43,9 +43,7 @@ fn stop(m: &M) {
     if m.word.attention() & STOP != 0 {
         return go_on(m);
     }
-    if m.id < DOORBELLS_MAX {
-        m.doorbell.open();
-    }
+    m.doorbell.open(m.id, DOORBELLS_MAX);
     let mut locked = sched.lock.lock();
     let next = sched.next_stopped(&mut locked, m.p());
     let Some(taker) = next.or_else(|| sched.find_taker(&mut locked, m.p())) else {

@@ -18,7 +18,7 @@ use crate::current::NoAllocation;
 use crate::gmp::{M, P, g};
 use crate::preempt;
 use crate::sys::membarrier::heavy_fence;
-use crate::sys::thread_state::ThreadStates;
+use crate::sys::thread_state::{State, ThreadStates};
 use crate::sys::{clock, stopwatch, thread};
 use heist_core::list::List;
 use heist_core::m_word::{PREEMPT, Place, Stamp};
@@ -267,7 +267,7 @@ impl<'a> Sysmon<'a> {
             if seen != stamp {
                 m.pless.set((stamp, cpu_ns));
             } else if cpu_ns.saturating_sub(since_ns) >= PLESS_CPU_NS
-                && self.states.is_running(m.tid())
+                && matches!(self.states.of_runner(m.tid()), State::Running | State::Unknown)
             {
                 m.word.call_attention(PREEMPT);
                 self.sched.stats.signals.add_shared(1);
@@ -335,7 +335,10 @@ impl<'a> Sysmon<'a> {
                     watch.cpu_ns = thread::cpu_ns(m.tid());
                     let slept = before.is_some() && before == watch.cpu_ns;
                     let gp = m.current();
-                    if slept && self.states.is_asleep(m.tid()) && sched.take_p(m, pp, stamp) {
+                    if slept
+                        && self.states.of_sleeper(m.tid()) == State::Asleep
+                        && sched.take_p(m, pp, stamp)
+                    {
                         sched.stats.unannounced.add_shared(1);
                         if let Some(gp) = gp {
                             gp.set_flag(g::BLOCKS);

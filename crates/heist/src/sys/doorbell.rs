@@ -8,8 +8,8 @@
 //! The pipe is opened once, by the thread itself, through one descriptor. Before that, or if there is
 //! none to be had, the doorbell is a futex.
 
-use super::fd;
 use super::futex::Kernel;
+use super::{fd, limits};
 use heist_core::note::Futex;
 use heist_core::sync::{AtomicU32, Ordering};
 use std::os::fd::RawFd;
@@ -20,6 +20,9 @@ use std::time::Duration;
 const NONE: u32 = u32::MAX;
 /// There is none to be had.
 const REFUSED: u32 = u32::MAX - 1;
+
+/// Of the descriptors that the process may have, at most one in so many is a doorbell.
+const KEPT_PART: u32 = 16;
 
 /// What a thread sleeps on.
 #[derive(Debug)]
@@ -33,12 +36,15 @@ impl Doorbell {
         Self { fd: AtomicU32::new(NONE) }
     }
 
-    /// Opens the pipe, if that was not tried before. The thread that sleeps here calls this, before it
-    /// goes where wakers find it, under a lock that they take: so they see what it will sleep on.
+    /// Opens the pipe, if that was not tried before and if this thread is among the first `most`, of which
+    /// there are fewer if the process may have few descriptors. The thread that sleeps here calls this,
+    /// before it goes where wakers find it, under a lock that they take: so they see what it will sleep on.
     #[inline]
-    pub(crate) fn open(&self) {
+    pub(crate) fn open(&self, number: u32, most: u32) {
         if self.fd.load(Ordering::Relaxed) == NONE {
-            self.fd.store(open_pipe().map_or(REFUSED, |fd| fd as u32), Ordering::Relaxed);
+            let may = number < limits::descriptors_to_keep(most, KEPT_PART);
+            let pipe = may.then(open_pipe).flatten();
+            self.fd.store(pipe.map_or(REFUSED, |fd| fd as u32), Ordering::Relaxed);
         }
     }
 
@@ -94,7 +100,7 @@ fn open_pipe() -> Option<RawFd> {
         return None;
     }
     let path = format_args!("/proc/self/fd/{}", ends[0]);
-    let both = fd::open_named(path, libc::O_RDWR | libc::O_NONBLOCK);
+    let both = fd::open_named(path, libc::O_RDWR | libc::O_NONBLOCK).ok();
     for end in ends {
         // SAFETY: just opened, and used by nobody else.
         unsafe { libc::close(end) };
@@ -122,7 +128,7 @@ mod tests {
                     note.sleep(bell);
                     note.clear();
                     if i == 1000 {
-                        bell.open();
+                        bell.open(0, 1);
                     }
                     // ORDERING: pairs with the load of who rings, which then sees the note cleared.
                     n.store(i, Ordering::Release);
@@ -145,7 +151,7 @@ mod tests {
     #[test]
     fn a_sleep_that_is_not_rung_ends_in_time() {
         let (bell, note) = (Doorbell::new(), Note::new());
-        bell.open();
+        bell.open(0, 1);
         let until = Instant::now() + Duration::from_millis(20);
         let left = || Some(until.checked_duration_since(Instant::now())?).filter(|l| !l.is_zero());
         assert_eq!(note.sleep_while(&bell, left), Woken::TimedOut);

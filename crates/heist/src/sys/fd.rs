@@ -11,12 +11,14 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
 
 /// Opens a file by a short name that is put together. It is closed on exec. No allocation: sysmon and
 /// a signal handler do this.
-pub(crate) fn open_named(path: std::fmt::Arguments<'_>, flags: libc::c_int) -> Option<RawFd> {
+pub(crate) fn open_named(path: std::fmt::Arguments<'_>, flags: libc::c_int) -> io::Result<RawFd> {
     let mut name = PathBuffer { bytes: [0; 48], len: 0 };
-    std::fmt::Write::write_fmt(&mut name, path).ok()?;
+    if std::fmt::Write::write_fmt(&mut name, path).is_err() {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    }
     // SAFETY: the path ends with a zero byte, because the buffer began with zeroes.
     let file = unsafe { libc::open(name.bytes.as_ptr().cast(), flags | libc::O_CLOEXEC) };
-    checked(file).ok()
+    checked(file)
 }
 
 struct PathBuffer {

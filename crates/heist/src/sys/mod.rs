@@ -6,10 +6,12 @@
 pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod cpu;
+pub(crate) mod degraded;
 pub(crate) mod doorbell;
 pub(crate) mod fd;
 pub(crate) mod frames;
 pub(crate) mod futex;
+pub(crate) mod limits;
 pub(crate) mod lock;
 pub(crate) mod membarrier;
 pub(crate) mod memory;

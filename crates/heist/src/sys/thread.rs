@@ -143,7 +143,31 @@ pub(crate) fn count() -> Option<u32> {
 
 /// The state letter of a thread, as in `ps`. No allocation.
 fn state(tid: u32) -> Option<u8> {
-    StatFile::open(tid)?.state()
+    StatFile::open(tid).ok()?.state()
+}
+
+/// Whether `/proc` is mounted and shows the processes of the namespace that this one is in: otherwise it
+/// shows nothing of a thread by its number here, or another thread. Needs no descriptor.
+pub(crate) fn has_own_proc() -> bool {
+    static OWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *OWN.get_or_init(|| {
+        let mut text = [0u8; 16];
+        // SAFETY: the path ends with a zero byte; `text` is valid for its length.
+        let n =
+            unsafe { libc::readlink(c"/proc/self".as_ptr(), text.as_mut_ptr().cast(), text.len()) };
+        let text = usize::try_from(n).ok().and_then(|n| text.get(..n));
+        let pid = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+        // SAFETY: getpid only answers a question.
+        pid == Some(unsafe { libc::getpid() })
+    })
+}
+
+/// Opens a file about a thread of this process.
+fn open_of_thread(path: std::fmt::Arguments<'_>) -> std::io::Result<libc::c_int> {
+    if !has_own_proc() {
+        return Err(std::io::ErrorKind::NotFound.into());
+    }
+    fd::open_named(path, libc::O_RDONLY)
 }
 
 /// The file in which the kernel tells what a thread of this process does.
@@ -151,9 +175,8 @@ pub(crate) struct StatFile(libc::c_int);
 
 impl StatFile {
     /// Opens it. No allocation: it is asked by sysmon.
-    pub(crate) fn open(tid: u32) -> Option<Self> {
-        let path = format_args!("/proc/self/task/{tid}/stat");
-        fd::open_named(path, libc::O_RDONLY).map(Self)
+    pub(crate) fn open(tid: u32) -> std::io::Result<Self> {
+        open_of_thread(format_args!("/proc/self/task/{tid}/stat")).map(Self)
     }
 
     /// The state letter, as in `ps`, unless the thread is gone.
@@ -174,9 +197,8 @@ pub(crate) struct CallFile(libc::c_int);
 
 impl CallFile {
     /// Opens it, if the kernel has it. No allocation: it is asked by sysmon.
-    pub(crate) fn open(tid: u32) -> Option<Self> {
-        let path = format_args!("/proc/self/task/{tid}/syscall");
-        fd::open_named(path, libc::O_RDONLY).map(Self)
+    pub(crate) fn open(tid: u32) -> std::io::Result<Self> {
+        open_of_thread(format_args!("/proc/self/task/{tid}/syscall")).map(Self)
     }
 
     /// Whether the thread runs or could, unless it is gone.
