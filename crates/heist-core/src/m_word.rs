@@ -112,6 +112,13 @@ impl MWord {
         Self { attention: AtomicU32::new(FENCE), ..Self::new() }
     }
 
+    /// From now on the heavy fence is one of the taker alone. The caller takes no P before every owner has
+    /// passed a full fence after this: one that reads the flags later sees it, and fences itself; of one that
+    /// read them before, the word that it stored is visible by then.
+    pub fn use_full_fences(&self) {
+        self.call_attention(FENCE);
+    }
+
     /// The word at this moment.
     #[inline]
     #[must_use]

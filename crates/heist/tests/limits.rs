@@ -126,3 +126,92 @@ fn a_runtime_works_with_the_proc_of_another_namespace() {
     });
     ended.worked();
 }
+
+/// Has the kernel refuse a system call to all threads of this process from now on.
+fn refuse_calls(calls: &[libc::c_long]) {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // The number of the call is the first word of what the filter sees.
+    let mut filter = vec![step(LOAD, 0, 0, 0)];
+    for &call in calls {
+        filter.push(step(JUMP_IF_EQUAL, 0, 1, u32::try_from(call).expect("a number of a call")));
+        filter.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32));
+    }
+    filter.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).expect("a short filter"),
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the program is valid until the call returns.
+    let refuses = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        let (mode, flags) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
+        libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program) == 0
+    };
+    if !refuses {
+        limited::skip("no seccomp filters");
+    }
+}
+
+/// Blocking calls whose processor is taken, goroutines that are cancelled while they begin to wait, and a
+/// world that stops.
+fn take_and_cancel() {
+    for _ in 0..200 {
+        let blocked = heist::go(|| heist::blocking(std::thread::yield_now));
+        let waits = heist::go(|| heist::chan::never::<()>().recv());
+        heist::yield_now();
+        waits.cancel();
+        assert!(waits.join().expect_err("it never ends by itself").is_cancelled());
+        blocked.join().expect("it ends");
+    }
+    heist::with_procs(3, || ());
+}
+
+/// A kernel or a sandbox without `membarrier`, from the start.
+#[test]
+fn a_runtime_works_without_membarrier() {
+    let ended = limited::run("a_runtime_works_without_membarrier", 0, |_| {
+        refuse_calls(&[libc::SYS_membarrier]);
+        for procs in [1, 2, 4] {
+            let rt = limited::build(Runtime::builder().procs(procs));
+            rt.run(limited::everything_works);
+            rt.run(take_and_cancel);
+            assert_eq!(rt.metrics().get("/heist/degraded/membarrier:events"), Some(1));
+        }
+    });
+    if ended.worked() {
+        assert_eq!(ended.times("heist: the kernel refuses membarrier"), 1, "{ended}");
+    }
+}
+
+/// A sandbox that is entered while goroutines run, in whichever way the fences can be replaced.
+#[test]
+fn a_runtime_survives_the_loss_of_membarrier() {
+    let affinity = [libc::SYS_membarrier, libc::SYS_sched_setaffinity];
+    for n in 1..=2 {
+        let ended = limited::run("a_runtime_survives_the_loss_of_membarrier", n, |n| {
+            let runtimes = [1, 2, 4].map(|procs| limited::build(Runtime::builder().procs(procs)));
+            for rt in &runtimes {
+                rt.run(limited::everything_works);
+                assert_eq!(rt.metrics().get("/heist/degraded/membarrier:events"), Some(0));
+            }
+            runtimes[2].run(|| {
+                let busy: Vec<_> = (0..8).map(|_| heist::go(take_and_cancel)).collect();
+                refuse_calls(&affinity[..n as usize]);
+                for busy in busy {
+                    busy.join().expect("it ends");
+                }
+            });
+            for rt in &runtimes {
+                rt.run(limited::everything_works);
+                rt.run(take_and_cancel);
+                assert_eq!(rt.metrics().get("/heist/degraded/membarrier:events"), Some(1));
+            }
+        });
+        if ended.worked() {
+            assert_eq!(ended.times("heist: the kernel refuses membarrier"), 1, "{ended}");
+        }
+    }
+}

@@ -24,7 +24,7 @@ use heist_core::list::{DoubleLink, DoublyLinked};
 use heist_core::m_word::{MWord, Place, Stamp};
 use heist_core::note::Note;
 use heist_core::rng::Rng;
-use heist_core::sync::{AtomicPtr, AtomicU32, Ordering};
+use heist_core::sync::{AtomicPtr, AtomicU32, Ordering, fence};
 use heist_core::timer_heap::NEVER;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null, null_mut};
@@ -83,10 +83,17 @@ impl AllMs {
             // ORDERING: Release pairs with `iter`: who finds the record sees what is in it.
             match self.newest.compare_exchange_weak(newest, m, Ordering::Release, Ordering::Relaxed)
             {
-                Ok(_) => return NonNull::from(m),
+                Ok(_) => break,
                 Err(now) => newest = now,
             }
         }
+        // ORDERING: pairs with the fence of `Sched::heavy_fence`, which finds out that there is no asymmetric
+        // one any more and then walks over the list: one of the two sees the other.
+        fence(Ordering::SeqCst);
+        if !is_asymmetric() {
+            m.word.use_full_fences();
+        }
+        NonNull::from(m)
     }
 
     /// All of them.
@@ -193,7 +200,7 @@ unsafe impl DoublyLinked for M {
 impl M {
     pub(crate) fn new(sched: NonNull<Sched>, id: u32) -> Self {
         Self {
-            word: if is_asymmetric() { MWord::new() } else { MWord::with_full_fences() },
+            word: MWord::new(),
             p: AtomicPtr::new(null_mut()),
             cur: AtomicPtr::new(null_mut()),
             request: Cell::new(Request::Exit),

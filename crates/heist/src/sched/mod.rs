@@ -57,7 +57,7 @@ use crate::gmp::proc_table::ProcTable;
 use crate::gmp::{G, M, P};
 use crate::metrics::shard::{Shard, Totals};
 use crate::sys::lock::Lock;
-use crate::sys::{clock, stderr};
+use crate::sys::{clock, membarrier, stderr};
 use crossbeam_utils::CachePadded;
 use heist_core::endings::Endings;
 use heist_core::global_queue::{GlobalLen, GlobalQueue};
@@ -209,6 +209,8 @@ pub(crate) struct Sched {
     pub(crate) idle_running: AtomicU32,
     /// How many goroutines wait for the memory of a stack.
     pub(crate) n_stackless: AtomicU32,
+    /// Whether all Ms execute full fences when they enter the runtime. Under the lock.
+    full_fences: AtomicU32,
     /// Tells the thread that waits for the last goroutine.
     pub(crate) endings: Endings,
     /// Itself, for those that need a share: see `Sched::share`.
@@ -275,6 +277,7 @@ impl Sched {
             unborn: AtomicU64::new(0),
             idle_running: AtomicU32::new(0),
             n_stackless: AtomicU32::new(0),
+            full_fences: AtomicU32::new((!membarrier::is_asymmetric()).into()),
             endings: Endings::new(),
             this: Weak::new(),
             phase: AtomicU32::new(Phase::Running as u32),
@@ -417,6 +420,21 @@ impl Sched {
         let begun: u64 =
             self.table.made().map(|pp| created(&pp.stats)).sum::<u64>() + created(&self.stats);
         begun.saturating_sub(ended)
+    }
+
+    /// The fence of who takes the P of another M, with the scheduler lock held. If the kernel refuses
+    /// `membarrier` now, the Ms are told to fence themselves, and have passed a fence when this returns.
+    pub(crate) fn heavy_fence(&self) {
+        membarrier::heavy_fence();
+        if !membarrier::is_asymmetric() && self.full_fences.load(Ordering::Relaxed) == 0 {
+            self.full_fences.store(1, Ordering::Relaxed);
+            // ORDERING: pairs with the fence of `AllMs::add`.
+            heist_core::sync::fence(Ordering::SeqCst);
+            for m in self.all_ms.iter() {
+                m.word.use_full_fences();
+            }
+            membarrier::settle();
+        }
     }
 
     /// Puts a runnable goroutine at the end of the global queue.

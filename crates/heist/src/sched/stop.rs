@@ -22,7 +22,6 @@ use crate::gmp::p::Stopped;
 use crate::gmp::{M, P};
 use crate::sys::futex::Kernel;
 use crate::sys::lock::Guard;
-use crate::sys::membarrier::heavy_fence;
 use crate::sys::{clock, thread};
 use heist_core::global_queue::GlobalLen;
 use heist_core::m_word::{Place, STOP};
@@ -190,7 +189,7 @@ impl Sched {
                 !can_be_forced || thread::is_asleep(m.tid())
             }
         };
-        if take && m.word.take(seen, heavy_fence) {
+        if take && m.word.take(seen, || self.heavy_fence()) {
             m.release_p();
             m.stopped_p.set(pp);
             self.count_stopped(locked, pp, Stopped::Lost(NonNull::from(m)));

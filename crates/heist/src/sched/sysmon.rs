@@ -17,7 +17,6 @@ use super::{Detail, Phase, Sched};
 use crate::current::NoAllocation;
 use crate::gmp::{M, P, g};
 use crate::preempt;
-use crate::sys::membarrier::heavy_fence;
 use crate::sys::thread_state::{State, ThreadStates};
 use crate::sys::{clock, stopwatch, thread};
 use heist_core::list::List;
@@ -534,7 +533,7 @@ impl Sched {
     /// Takes the P of an M that blocks in the state `seen`, and gives it to somebody else.
     fn take_p(&self, m: &M, pp: &P, seen: Stamp) -> bool {
         let locked = self.lock.lock();
-        if !std::ptr::eq(pp.m(), m) || !m.word.take(seen, heavy_fence) {
+        if !std::ptr::eq(pp.m(), m) || !m.word.take(seen, || self.heavy_fence()) {
             return false;
         }
         m.release_p();

@@ -33,6 +33,32 @@ pub(crate) fn affinity_count() -> u32 {
     (unsafe { libc::CPU_COUNT(&set) } as u32).max(1)
 }
 
+/// Lets the calling thread run on each CPU that it may use for a moment, so that whatever ran there is switched
+/// out once. False if the system refuses that. No allocation.
+pub(crate) fn visit_all() -> bool {
+    let size = size_of::<libc::cpu_set_t>();
+    // SAFETY: a cpu_set_t is plain bits; all zero is a valid one.
+    let (mut before, none) = unsafe { std::mem::zeroed::<(libc::cpu_set_t, libc::cpu_set_t)>() };
+    // SAFETY: `before` is valid for `size` bytes.
+    if unsafe { libc::sched_getaffinity(0, size, &raw mut before) } != 0 {
+        return false;
+    }
+    let visited = (0..libc::CPU_SETSIZE as usize).all(|cpu| {
+        let mut only = none;
+        // SAFETY: the number is within the set, which is valid for its size. When the call returns, the
+        // thread runs there.
+        let there = unsafe {
+            libc::CPU_SET(cpu, &mut only);
+            libc::sched_setaffinity(0, size, &raw const only) == 0
+        };
+        // Nothing of this process runs on a CPU that does not exist or that it may not use.
+        there || std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+    });
+    // SAFETY: as above.
+    unsafe { libc::sched_setaffinity(0, size, &raw const before) };
+    visited
+}
+
 /// How many Ps a runtime has unless somebody says otherwise. It allocates.
 pub(crate) struct DefaultProcs {
     /// CPUs of a machine that a test imagines.

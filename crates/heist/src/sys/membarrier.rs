@@ -3,22 +3,43 @@
 //! `membarrier(PRIVATE_EXPEDITED)` makes every thread of the process that is running execute a
 //! full fence; one that is not running has passed one when it was switched out. Where the kernel
 //! has no membarrier, both are ordinary full fences.
+//!
+//! # When it is refused later
+//! A sandbox that was entered after the start may refuse what was registered. From then on both sides are
+//! ordinary fences ([`is_asymmetric`] is false). That is not enough for the moment of the change: a thread may
+//! have asked just before, and executed no fence, while what it wrote is not visible yet. So whoever finds
+//! the refusal sees to it that every thread passes a fence once ([`settle`]): it runs for a moment on each
+//! CPU, which switches out what ran there. Where the sandbox refuses that as well, it waits for as long as
+//! no CPU keeps a store to itself.
 
+use super::degraded::Lack;
 use heist_core::sync::{AtomicU32, Ordering, fence};
 use std::sync::atomic::compiler_fence;
 
 const UNKNOWN: u32 = 0;
 const ASYMMETRIC: u32 = 1;
 const ORDINARY: u32 = 2;
+/// Ordinary from now on, but a thread that asked before may not have passed a fence yet.
+const SETTLING: u32 = 3;
 
 static MODE: AtomicU32 = AtomicU32::new(UNKNOWN);
 
 /// Registers the process with the kernel. Before the first fence.
 pub(crate) fn prepare() {
     if MODE.load(Ordering::Relaxed) == UNKNOWN {
-        let registered = command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+        let registered = command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+            && command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
         MODE.store(if registered { ASYMMETRIC } else { ORDINARY }, Ordering::Relaxed);
+        if !registered {
+            lacks();
+        }
     }
+}
+
+fn lacks() {
+    Lack::Membarrier.missed(format_args!(
+        "the kernel refuses membarrier; every call into the runtime costs a fence instead"
+    ));
 }
 
 /// Whether the heavy fence makes other threads pass one, so that they need none of their own. To be
@@ -55,11 +76,38 @@ fn ordinary_fence() {
 pub(crate) fn heavy_fence() {
     // ORDERING: pairs with `light_fence`.
     fence(Ordering::SeqCst);
-    if MODE.load(Ordering::Relaxed) == ASYMMETRIC
-        && !command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
-    {
-        heist_core::throw!("heavy_fence: membarrier was registered and then refused");
+    match MODE.load(Ordering::Relaxed) {
+        ASYMMETRIC if command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) => {}
+        ASYMMETRIC | SETTLING => change(),
+        _ => {}
     }
+}
+
+/// `membarrier` was registered and is refused now.
+#[cold]
+fn change() {
+    // Another thread may be in the middle of this. Each settles for itself.
+    let _ = MODE.compare_exchange(ASYMMETRIC, SETTLING, Ordering::Relaxed, Ordering::Relaxed);
+    settle();
+    if MODE.swap(ORDINARY, Ordering::Relaxed) != ORDINARY {
+        lacks();
+    }
+}
+
+/// Makes every thread of the process pass a full fence after this was called, without `membarrier`.
+#[cold]
+pub(crate) fn settle() {
+    /// No CPU keeps a store to itself for as long as this: it is interrupted more often.
+    const DRAINED_NS: libc::c_long = 50_000_000;
+    // ORDERING: what the caller wrote is visible before the first thread is switched out.
+    fence(Ordering::SeqCst);
+    if !super::cpu::visit_all() {
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: DRAINED_NS };
+        // SAFETY: a valid time; what is left of it is not asked for.
+        unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
+    }
+    // ORDERING: what other threads wrote before they were switched out is seen after this.
+    fence(Ordering::SeqCst);
 }
 
 fn command(command: libc::c_int) -> bool {
