@@ -273,6 +273,12 @@ impl Metrics {
             totals.gave_way,
         );
         add(
+            "/heist/net/refused:connections",
+            Counter,
+            "Connections that a server closed unserved.",
+            totals.refused,
+        );
+        add(
             "/heist/poll/waits:events",
             Counter,
             "Times a thread waited for the network or the clock.",

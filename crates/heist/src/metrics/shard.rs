@@ -76,6 +76,8 @@ shard! {
     gave_way,
     /// Times an M waited in the poller.
     polls,
+    /// Connections that a server closed unserved.
+    refused,
     /// Times a goroutine let others go first.
     yields,
     /// Times a parked goroutine was made runnable.

@@ -1,7 +1,8 @@
 //! Serving connections until told to stop, and stopping without dropping what runs.
 
 use super::{TcpListener, TcpStream, is_closed};
-use crate::goroutine::{self, JoinHandle};
+use crate::current;
+use crate::goroutine::{self, JoinHandle, SpawnError};
 use crate::sync::{Mutex, MutexGuard, WaitGroup};
 use crate::sys::{fd, stderr};
 use crate::time;
@@ -10,7 +11,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long accepting rests when there is no descriptor left: from the first to the last, doubling.
@@ -61,6 +62,9 @@ pub struct Server {
 struct Shared {
     state: Mutex<State>,
     connections: WaitGroup,
+    /// Most connections that are served at the same time.
+    max_connections: AtomicUsize,
+    n_refused: AtomicU64,
 }
 
 #[derive(Default)]
@@ -89,14 +93,40 @@ impl Server {
     #[must_use]
     pub fn new() -> Self {
         let state = Mutex::new(State::default());
-        Self { shared: Arc::new(Shared { state, connections: WaitGroup::new() }) }
+        Self {
+            shared: Arc::new(Shared {
+                state,
+                connections: WaitGroup::new(),
+                max_connections: AtomicUsize::new(usize::MAX),
+                n_refused: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// The same server, which serves at most `n` connections at the same time, of all its listeners
+    /// together. One that comes while there are as many is accepted, closed and counted
+    /// ([`refused`](Self::refused)). Without a limit unless told otherwise.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::net::Server;
+    ///
+    /// let server = Server::new().max_connections(10_000);
+    /// assert_eq!(server.refused(), 0);
+    /// ```
+    #[must_use]
+    pub fn max_connections(self, n: usize) -> Self {
+        self.shared.max_connections.store(n, Ordering::Relaxed);
+        self
     }
 
     /// Serves until [`shutdown`](Self::shutdown): calls `handle` for each connection, on a
     /// goroutine of its own. Several listeners may be served at once, each by a call of this.
     ///
     /// If there are no descriptors left, it says so once on standard error, rests, and tries again:
-    /// the connections that wait are served when others end.
+    /// the connections that wait are served when others end. A connection for which there is no memory, or
+    /// that is one too many ([`max_connections`](Self::max_connections)), is closed and counted
+    /// ([`refused`](Self::refused)).
     ///
     /// When it returns, for whatever reason, the listener is closed.
     ///
@@ -129,7 +159,7 @@ impl Server {
                     self.start(move || handle(stream, address));
                 }
                 Err(error) if is_closed(&error) => return Ok(()),
-                Err(error) if fd::is_exhaustion(&error) => {
+                Err(error) if fd::is_exhaustion(&error) || fd::is_of_the_network(&error) => {
                     self.warn_once(&error);
                     time::sleep(rest);
                     rest = (rest * 2).min(REST.1);
@@ -145,6 +175,9 @@ impl Server {
             if state.is_closing {
                 return; // It came in the last moment, like those that were not accepted any more.
             }
+            if state.handles.len() >= self.shared.max_connections.load(Ordering::Relaxed) {
+                return self.refuse();
+            }
             state.n_accepted += 1;
             let id = state.n_accepted;
             state.handles.insert(id, None);
@@ -154,10 +187,16 @@ impl Server {
         shared.connections.add(1);
         let ended = Ended { shared, id };
         // Without the lock: if it cannot be spawned, what it owns is dropped, and takes itself out.
-        let handle = goroutine::go(move || {
+        let spawned = goroutine::try_go(move || {
             let _ended = ended;
             connection();
         });
+        let handle = match spawned {
+            Ok(handle) => handle,
+            Err(SpawnError::NoMemory) => return self.refuse(),
+            // The runtime ends, and this with it.
+            Err(_) => return,
+        };
         let mut state = self.shared.state();
         if state.is_cancelling {
             handle.cancel();
@@ -165,6 +204,15 @@ impl Server {
         // It may have ended already.
         if let Some(entry) = state.handles.get_mut(&id) {
             *entry = Some(handle);
+        }
+    }
+
+    /// Counts a connection that is not served. The caller drops it, which closes it.
+    fn refuse(&self) {
+        self.shared.n_refused.fetch_add(1, Ordering::Relaxed);
+        if let Some(gp) = current::goroutine() {
+            // SAFETY: the calling goroutine's runtime outlives it.
+            unsafe { &*gp.sched.get() }.stats.refused.add_shared(1);
         }
     }
 
@@ -180,6 +228,13 @@ impl Server {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.state().handles.len()
+    }
+
+    /// Connections that were closed unserved: for lack of memory, or because there were as many as
+    /// [`max_connections`](Self::max_connections) allows.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.shared.n_refused.load(Ordering::Relaxed)
     }
 
     /// Stops accepting, and waits until all connections have ended. What has not ended after

@@ -100,10 +100,26 @@ pub(crate) fn of_process(pid: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Whether an error says that there are too many descriptors, in the process or in the system, or
-/// no memory for another.
+/// Whether an error says that there are too many descriptors, in the process, in the system or in the
+/// poller, or no memory for another.
 pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
-    let codes = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    let codes = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::ENOSPC];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
+/// Whether an error of `accept` is one of the new connection: the next one may be well.
+pub(crate) fn is_of_the_network(error: &io::Error) -> bool {
+    let codes = [
+        libc::ENETDOWN,
+        libc::EPROTO,
+        libc::ENOPROTOOPT,
+        libc::EHOSTDOWN,
+        libc::ENONET,
+        libc::EHOSTUNREACH,
+        libc::ENETUNREACH,
+        libc::ETIMEDOUT,
+        libc::EPERM,
+    ];
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 

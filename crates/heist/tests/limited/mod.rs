@@ -204,3 +204,32 @@ pub fn take_all_descriptors() -> Vec<std::fs::File> {
     }
     held
 }
+
+/// Sets the soft limit of a resource and returns the one before.
+pub fn set_soft_limit(resource: libc::__rlimit_resource_t, soft: u64) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for the answer, and then a valid limit.
+    unsafe {
+        assert_eq!(libc::getrlimit(resource, &raw mut limit), 0);
+        let before = limit.rlim_cur;
+        limit.rlim_cur = soft.min(limit.rlim_max);
+        assert_eq!(libc::setrlimit(resource, &raw const limit), 0);
+        before
+    }
+}
+
+/// Lets the process have so many bytes of address space more than it has. Returns the limit before.
+pub fn limit_address_space(more: u64) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("proc is mounted");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a size");
+    let kib = line.split_whitespace().next().expect("a value").parse::<u64>().expect("a number");
+    set_soft_limit(libc::RLIMIT_AS, kib * 1024 + more)
+}
+
+/// CPU time that this process has used.
+pub fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
