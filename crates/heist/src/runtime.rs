@@ -1,7 +1,7 @@
 //! A runtime: its handle, running on it, ending it.
 
 use crate::builder::Builder;
-use crate::coro::layout;
+use crate::coro::{layout, stack};
 use crate::current;
 use crate::goroutine::{self, Beginning, JoinError, JoinHandle, SpawnError};
 use crate::metrics::{Metrics, ProcStats};
@@ -48,10 +48,12 @@ impl Runtime {
         signal::install_interrupt_handler(preempt::signal::on_interrupt);
         membarrier::prepare();
         stopwatch::prepare();
-        layout::learn()?;
         let name = format!("{}-helper", config.name);
         let no_descriptors = |error| limits::explain(&error, "descriptors for the poller");
         let sched = Sched::start(config).map_err(no_descriptors)?;
+        let no_stack = |error| limits::explain(&error, "memory for a stack");
+        stack::reserve_last(sched.config.stack).map_err(no_stack)?;
+        layout::learn().map_err(no_stack)?;
         let helper = Helper::new(Arc::clone(&sched));
         let no_thread = |error| limits::explain(&error, "thread for the runtime");
         let helper = thread::spawn(name, move || helper.run()).map_err(no_thread)?;

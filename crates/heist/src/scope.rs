@@ -266,8 +266,9 @@ struct End(Arc<Data>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        let ends_on_purpose = current::goroutine().is_some_and(|gp| gp.has_flag(g::EXITING));
-        if std::thread::panicking() && !ends_on_purpose {
+        let has = |flag| current::goroutine().is_some_and(|gp| gp.has_flag(flag));
+        // One that never ran is as one that panicked.
+        if has(g::STACKLESS) || std::thread::panicking() && !has(g::EXITING) {
             self.0.n_panicked.fetch_add(1, Ordering::Relaxed);
         }
         self.0.running.done();
@@ -343,7 +344,7 @@ fn result_of<T>(
     data: &Data,
 ) -> Result<T, JoinError> {
     if let Err(error) = ended {
-        if error.is_panic() || error.is_stack_overflow() {
+        if error.is_panic() || error.is_stack_overflow() || error.is_out_of_memory() {
             data.n_seen.fetch_add(1, Ordering::Relaxed);
         }
         return Err(error);

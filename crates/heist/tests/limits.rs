@@ -3,6 +3,8 @@
 mod limited;
 
 use heist::Runtime;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// With all descriptors in use, after the start, goroutines are stopped and blocked threads are found out.
 #[test]
@@ -213,5 +215,89 @@ fn a_runtime_survives_the_loss_of_membarrier() {
         if ended.worked() {
             assert_eq!(ended.times("heist: the kernel refuses membarrier"), 1, "{ended}");
         }
+    }
+}
+
+/// Spawns a child of each kind, or says that there is no memory.
+fn hello() {
+    let answers: Vec<_> = (0..100).map(|i| heist::try_go(move || i)).collect();
+    for (i, answer) in answers.into_iter().enumerate() {
+        match answer {
+            Err(error) => limited::refused(error),
+            Ok(handle) => match handle.join() {
+                Ok(answer) => assert_eq!(answer, i),
+                Err(error) => limited::refused(error),
+            },
+        }
+    }
+}
+
+/// Sizes of address space besides what the process has, in KiB, from nothing to enough for everything.
+fn sizes() -> impl Iterator<Item = u64> {
+    (0..20_000).step_by(400).chain((20_000..=300_000).step_by(20_000))
+}
+
+/// Whatever the address space is: everything works, or the runtime or a spawn is refused with a reason.
+#[test]
+fn a_runtime_works_or_is_refused_with_little_address_space() {
+    let mut worked = 0;
+    for kib in sizes() {
+        let test = "a_runtime_works_or_is_refused_with_little_address_space";
+        let ended = limited::run(test, kib, |kib| {
+            limited::limit_address_space(kib << 10);
+            let rt = limited::build(Runtime::builder().procs(2));
+            rt.run(hello);
+            rt.run(limited::everything_works);
+            rt.run(hello);
+        });
+        let works = ended.worked_or_was_refused();
+        assert!(works || kib < 20_000, "{ended}");
+        worked += u32::from(works);
+    }
+    assert!(worked > 0);
+}
+
+struct SetWhenDropped(Arc<AtomicBool>);
+
+impl Drop for SetWhenDropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A goroutine whose stack can never come ends with an error, and the one that waits for it goes on.
+#[test]
+fn a_goroutine_without_hope_for_a_stack_ends_with_an_error() {
+    let test = "a_goroutine_without_hope_for_a_stack_ends_with_an_error";
+    let ended = limited::run(test, 0, |_| {
+        let rt = limited::build(Runtime::builder().procs(2));
+        rt.run(|| limited::everything_works());
+        // Far too little, whatever else comes and goes.
+        let before = limited::limit_address_space(64 << 20);
+        let metrics = rt.run(|| {
+            let dropped = Arc::new(AtomicBool::new(false));
+            let large = || heist::goroutine::Builder::new().stack_size(1 << 30);
+            let closure = SetWhenDropped(Arc::clone(&dropped));
+            let joined = large().spawn(move || drop(closure)).expect("it waits for a stack");
+            let error = joined.join().expect_err("there is none");
+            assert!(error.is_out_of_memory() && !error.is_cancelled(), "{error}");
+            let text = error.to_string();
+            assert!(text.ends_with("never ran: the system has no memory for its stack"), "{text}");
+            assert!(dropped.load(Ordering::Relaxed), "the closure is dropped");
+            // A scope does not take it for done.
+            let scope = std::panic::catch_unwind(|| {
+                heist::scope(|s| drop(large().spawn_scoped(s, || ()).expect("it waits")));
+            });
+            assert!(scope.is_err());
+            heist::Handle::current().expect("on a goroutine").metrics()
+        });
+        limited::set_soft_limit(libc::RLIMIT_AS, before);
+        assert!(metrics.get("/heist/degraded/stacks:events") > Some(0));
+        assert_eq!(metrics.get("/heist/degraded/goroutines:goroutines"), Some(2));
+        rt.run(|| limited::everything_works());
+    });
+    if ended.worked() {
+        assert_eq!(ended.times("heist: the system refuses memory for a stack"), 1, "{ended}");
+        assert_eq!(ended.times("ends without having run"), 1, "{ended}");
     }
 }

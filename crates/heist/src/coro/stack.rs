@@ -14,6 +14,7 @@
 
 use super::guard::{self, GUARD_BYTES};
 use crate::gmp::G;
+use crate::sys::limits;
 use crate::sys::lock::Lock;
 use crate::sys::memory::{self, Ranges, page_bytes};
 use corosensei::stack::{Stack as CoroStack, StackPointer};
@@ -284,12 +285,22 @@ impl Pool {
         Ok(())
     }
 
+    /// Maps a slab of so many bytes, or a smaller one: memory may be limited.
+    fn map_affordable(&mut self, class: Class, bytes: usize) -> std::io::Result<()> {
+        let mut bytes = limits::affordable(bytes, class.bytes())?;
+        loop {
+            match self.map_slab(class, bytes) {
+                Err(_) if bytes > class.bytes() => bytes /= 2,
+                mapped => return mapped,
+            }
+        }
+    }
+
     /// Sets up to `want` never used stacks aside. Their guards are not in place yet.
     fn carve(&mut self, class: Class, want: u32) -> std::io::Result<List<Slot>> {
         if self.carve_left == 0 {
             let bytes = (self.mapped / SLAB_PART).clamp(SLAB_MIN_BYTES, SLAB_MAX_BYTES);
-            // Address space may be limited.
-            self.map_slab(class, bytes).or_else(|_| self.map_slab(class, SLAB_MIN_BYTES))?;
+            self.map_affordable(class, bytes)?;
         }
         let mut carved = List::new();
         for _ in 0..want.min(self.carve_left) {
@@ -314,6 +325,35 @@ pub(crate) fn take(class: Class) -> std::io::Result<Stack> {
     match ready.pop_front() {
         Some(slot) => Ok(Stack::of(slot)),
         None => heist_core::throw!("stack::take: none ready"),
+    }
+}
+
+/// A stack that is kept for the end of goroutines which find no other one.
+static LAST: Lock<Option<Stack>> = Lock::new(Rank::Stacks, None);
+
+/// Sees to it that there is a last stack. To be called before any goroutine runs.
+pub(crate) fn reserve_last(class: Class) -> std::io::Result<()> {
+    let missing = LAST.lock().is_none();
+    if missing {
+        // Two runtimes may start at once, or a goroutine may use the last one just now.
+        let stack = take(class)?;
+        give_last(stack);
+        // And one for a goroutine.
+        give(take(class)?);
+    }
+    Ok(())
+}
+
+/// The last stack, unless somebody uses it.
+pub(crate) fn take_last() -> Option<Stack> {
+    LAST.lock().take()
+}
+
+/// Gives the last stack back.
+pub(crate) fn give_last(stack: Stack) {
+    let other = LAST.lock().replace(stack);
+    if let Some(other) = other {
+        give(other);
     }
 }
 

@@ -71,6 +71,8 @@ pub(crate) enum Outcome {
     Exited,
     /// It ran out of stack and was abandoned; it never looks at its record again.
     Overflowed,
+    /// There was no memory for its stack, so it never ran; nothing is held.
+    NoStack,
 }
 
 macro_rules! wait_reasons {
@@ -147,6 +149,8 @@ pub(crate) const BLOCKS: u32 = 1024;
 pub(crate) const AWAITED: u32 = 2048;
 /// User code locked it to its thread.
 pub(crate) const LOCKED: u32 = 4096;
+/// It waited for the memory of a stack in vain: it ends without having run.
+pub(crate) const STACKLESS: u32 = 8192;
 /// It waits in a destructor while it unwinds: a second unwinding would end the process, so this
 /// wait cannot be cancelled.
 pub(crate) const UNCANCELLABLE: u32 = 4;

@@ -85,7 +85,7 @@ impl<T> JoinHandle<T> {
     /// A goroutine parks meanwhile, a plain thread sleeps.
     ///
     /// # Errors
-    /// If it panicked, overflowed its stack, was cancelled or ended itself.
+    /// If it panicked, overflowed its stack, was cancelled, ended itself, or never got a stack.
     ///
     /// # Examples
     /// ```
@@ -159,6 +159,7 @@ impl<T> JoinHandle<T> {
             Outcome::Cancelled => Kind::Cancelled,
             Outcome::Exited => Kind::Exited,
             Outcome::Overflowed => Kind::StackOverflow,
+            Outcome::NoStack => Kind::NoMemory,
             Outcome::None => heist_core::throw!("JoinHandle::join: finished without an outcome"),
         };
         let id = self.id;
@@ -355,6 +356,7 @@ impl RefUnwindSafe for Payload {}
 enum Kind {
     Panicked(Payload),
     StackOverflow,
+    NoMemory,
     Cancelled,
     Exited,
 }
@@ -376,6 +378,13 @@ impl JoinError {
     #[must_use]
     pub const fn is_stack_overflow(&self) -> bool {
         matches!(self.kind, Kind::StackOverflow)
+    }
+
+    /// Whether it never ran because the system had no memory for its stack, and no other goroutine was left
+    /// that could have given it one.
+    #[must_use]
+    pub const fn is_out_of_memory(&self) -> bool {
+        matches!(self.kind, Kind::NoMemory)
     }
 
     /// Whether it was cancelled.
@@ -437,6 +446,9 @@ impl fmt::Display for JoinError {
                 write!(f, "goroutine {id} panicked: {message}")
             }
             Kind::StackOverflow => write!(f, "goroutine {id} overflowed its stack"),
+            Kind::NoMemory => {
+                write!(f, "goroutine {id} never ran: the system has no memory for its stack")
+            }
             Kind::Cancelled => write!(f, "goroutine {id} was cancelled"),
             Kind::Exited => write!(f, "goroutine {id} ended itself"),
         }

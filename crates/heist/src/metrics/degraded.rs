@@ -3,8 +3,13 @@
 use crate::sys::degraded::Lack;
 
 /// Names, meanings and counts.
-pub(super) fn read() -> [(&'static str, &'static str, u64); 4] {
+pub(super) fn read() -> [(&'static str, &'static str, u64); 5] {
     [
+        (
+            "/heist/degraded/goroutines:goroutines",
+            "Goroutines of the process that ended unrun, because there was no memory for their stacks.",
+            Lack::Goroutine.count(),
+        ),
         (
             "/heist/degraded/membarrier:events",
             "1 if the kernel refuses membarrier, so that entering the runtime costs a fence.",

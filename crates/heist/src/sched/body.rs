@@ -100,9 +100,9 @@ fn on_loud_drop(g: &G, payload: Box<dyn Any + Send>) {
 
 fn run_closure(g: &G) -> Outcome {
     let vtable = vtable_of(g);
-    if g.is_cancelled() {
+    if g.has_flag(g::CANCELLED | g::STACKLESS) {
         drop_closure(g, vtable);
-        return Outcome::Cancelled;
+        return if g.is_cancelled() { Outcome::Cancelled } else { Outcome::NoStack };
     }
     // Through a pointer the compiler knows nothing of the callee, so this frame can always be
     // unwound into.

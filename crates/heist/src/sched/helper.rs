@@ -8,6 +8,7 @@
 
 use super::ended_threads::EndedThreads;
 use super::find_runnable::Found;
+use super::stackless::Patience;
 use super::wake::Start;
 use super::{Phase, Sched, schedule};
 use crate::coro::stack;
@@ -144,6 +145,8 @@ pub(crate) struct Helper {
     refused_until: Option<Instant>,
     /// When it last collected stacks.
     collected: Option<Instant>,
+    /// How long those who wait for stacks have waited in vain.
+    patience: Patience,
     complained: bool,
     /// When a spare M was last asked for.
     spare_asked: Option<Instant>,
@@ -166,6 +169,7 @@ impl Helper {
             ended: EndedThreads::default(),
             refused_until: None,
             collected: None,
+            patience: Patience::default(),
             complained: false,
             spare_asked: None,
             n_spares: 1,
@@ -216,6 +220,7 @@ impl Helper {
         if self.sched.n_stackless.load(Ordering::Relaxed) != 0 && self.collected.is_none_or(rested)
         {
             self.collected = Some(Instant::now());
+            self.sched.end_hopeless(&mut self.patience);
             self.sched.collect_stacks();
         }
     }

@@ -36,6 +36,7 @@ pub(crate) mod procs;
 pub(crate) mod schedule;
 pub(crate) mod shutdown;
 pub(crate) mod spawn;
+pub(crate) mod stackless;
 pub(crate) mod stalled;
 pub(crate) mod steal;
 #[cfg(test)]

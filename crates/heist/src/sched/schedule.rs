@@ -152,9 +152,12 @@ fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
     // SAFETY: this M holds its P, and no other reference to its data is alive.
     let cache = unsafe { &mut pp.local().stacks };
     let taken = if class == cache.class() { cache.take() } else { stack::take(class) };
-    let Ok(stack) = taken else {
-        sched.wait_for_stack(gp);
-        return false;
+    let stack = match taken {
+        Ok(stack) => stack,
+        Err(error) => match sched.without_stack(gp, class, &error) {
+            Some(last) => last,
+            None => return false,
+        },
     };
     pp.stats.stacks_attached.bump();
     if sched.habits.expects(g.kind()) {
@@ -249,7 +252,9 @@ fn finish(m: &M, gp: NonNull<G>) {
     pp.stats.stacks_detached.bump();
     // SAFETY: this M holds its P, and no other reference to its data is alive.
     let cache = unsafe { &mut pp.local().stacks };
-    if stack.class() == cache.class() {
+    if g.has_flag(g::STACKLESS) {
+        stack::give_last(stack);
+    } else if stack.class() == cache.class() {
         if cache.give(stack) {
             sched.helper.ask_to_scavenge();
         }

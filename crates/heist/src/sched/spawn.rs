@@ -246,7 +246,7 @@ impl Sched {
 
     /// Keeps a goroutine that found no memory for a stack until one is free.
     #[cold]
-    pub(crate) fn wait_for_stack(&self, gp: NonNull<G>) {
+    pub(super) fn wait_for_stack(&self, gp: NonNull<G>) {
         let mut locked = self.lock.lock();
         // SAFETY: runnable and just taken out of a queue.
         unsafe { locked.stackless.push_back(gp) };

@@ -64,7 +64,7 @@ impl Sched {
             now = clock::now_ns();
         }
         let mut woken = List::new();
-        timers.run_due(now, &mut woken);
+        timers.run_due(now, self, &mut woken);
         self.run_woken(m, woken)
     }
 

@@ -6,6 +6,7 @@
 use super::stderr;
 use heist_core::sync::{AtomicU64, Ordering};
 use std::fmt;
+use std::io;
 
 /// Something that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +20,11 @@ pub(crate) enum Lack {
     Thread,
     /// The system refused the memory of a stack.
     Stack,
+    /// A goroutine ended because of that.
+    Goroutine,
 }
 
-static COUNTS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+static COUNTS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 
 impl Lack {
     /// It was missed once more. The first time, the reason is written to standard error. No allocation: the
@@ -35,5 +38,37 @@ impl Lack {
     /// How often it was missed.
     pub(crate) fn count(self) -> u64 {
         COUNTS[self as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// An error of the system as text, without the allocation of its own `Display`.
+pub(crate) struct Plain<'a>(pub(crate) &'a io::Error);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(code) = self.0.raw_os_error() else { return write!(f, "{:?}", self.0.kind()) };
+        let text = match code {
+            libc::EMFILE => "too many open files in the process, ",
+            libc::ENFILE => "too many open files in the system, ",
+            libc::ENOMEM => "no memory, ",
+            libc::ENOENT => "no such file, ",
+            libc::EAGAIN => "too many threads, ",
+            libc::EPERM | libc::EACCES => "not permitted, ",
+            _ => "",
+        };
+        write!(f, "{text}os error {code}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_named() {
+        let text = |code| Plain(&io::Error::from_raw_os_error(code)).to_string();
+        assert_eq!(text(libc::EMFILE), "too many open files in the process, os error 24");
+        assert_eq!(text(libc::EIO), "os error 5");
+        assert_eq!(Plain(&io::ErrorKind::Unsupported.into()).to_string(), "Unsupported");
     }
 }

@@ -38,6 +38,40 @@ pub(crate) fn descriptors_to_keep(most: u32, part: u32) -> u32 {
     (limit / u64::from(part)).min(most.into()) as u32
 }
 
+/// What is left to the allocator, to threads and to everybody else when memory for stacks is mapped.
+const HEADROOM: u64 = 8 << 20;
+
+/// Bytes that the process may still map. None if it may map as many as it likes, or if that cannot be found
+/// out. No allocation.
+pub(crate) fn room() -> Option<u64> {
+    let (space, data) = (Limit::AddressSpace.get(), Limit::Data.get());
+    if space.is_none() && data.is_none() {
+        return None;
+    }
+    let mut text = [0u8; 128];
+    let n = super::thread::read_start(c"/proc/self/statm".as_ptr(), &mut text)?;
+    // In pages: all, three that do not matter here, code, and what counts as data.
+    let mut fields = std::str::from_utf8(&text[..n]).ok()?.split_ascii_whitespace();
+    // SAFETY: asks a question.
+    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+    let mut used = |skip| Some(fields.nth(skip)?.parse::<u64>().ok()?.saturating_mul(page));
+    let (space_used, data_used) = (used(0)?, used(4)?);
+    let left =
+        |limit: Option<u64>, used| limit.map_or(u64::MAX, |limit| limit.saturating_sub(used));
+    Some(left(space, space_used).min(left(data, data_used)))
+}
+
+/// How many of `wanted` bytes to map now, at least `least`: where memory is limited, half of what is left, so
+/// that there is some for others.
+pub(crate) fn affordable(wanted: usize, least: usize) -> io::Result<usize> {
+    let Some(room) = room() else { return Ok(wanted) };
+    let room = usize::try_from(room.saturating_sub(HEADROOM)).unwrap_or(usize::MAX);
+    if room < least {
+        return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+    }
+    Ok(if room >= wanted.saturating_mul(2) { wanted } else { (room / 2).clamp(least, wanted) })
+}
+
 /// An error of the system with what was wanted, and what to raise so that it can be had.
 pub(crate) fn explain(error: &io::Error, wanted: &str) -> io::Error {
     let limit = |name: &str, limit: Limit, unit: u64| {

@@ -269,7 +269,12 @@ impl<T: Copy> Pages<T> {
 
     #[cold]
     fn grow(&mut self) -> bool {
-        let bytes = (2 * self.bytes).max(page_bytes());
+        // Memory may be limited.
+        let doubled = (2 * self.bytes).max(page_bytes());
+        self.grow_to(doubled) || self.grow_to(self.bytes + page_bytes())
+    }
+
+    fn grow_to(&mut self, bytes: usize) -> bool {
         let moved = if self.bytes == 0 {
             map(bytes).ok()
         } else {

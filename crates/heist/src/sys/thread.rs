@@ -165,7 +165,7 @@ pub(crate) fn has_own_proc() -> bool {
 /// Opens a file about a thread of this process.
 fn open_of_thread(path: std::fmt::Arguments<'_>) -> std::io::Result<libc::c_int> {
     if !has_own_proc() {
-        return Err(std::io::ErrorKind::NotFound.into());
+        return Err(std::io::Error::from_raw_os_error(libc::ENOENT));
     }
     fd::open_named(path, libc::O_RDONLY)
 }

@@ -13,7 +13,7 @@
 //! nothing is known, and it is treated as one that runs.
 
 use super::clock;
-use super::degraded::Lack;
+use super::degraded::{Lack, Plain};
 use super::fd;
 use super::limits;
 use super::thread::{self, CallFile, StatFile};
@@ -100,8 +100,9 @@ impl ThreadStates {
             return State::Unknown;
         };
         Lack::ThreadState.missed(format_args!(
-            "cannot read in /proc what a thread does ({error}); judging by CPU clocks: a blocked call \
+            "cannot read in /proc what a thread does ({}); judging by CPU clocks: a blocked call \
              keeps its processor for {} ms",
+            Plain(error),
             STILL_NS / 1_000_000
         ));
         let now_ns = clock::now_ns();

@@ -12,6 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+/// Ends the test if the scheduler allocates, also when it says what is missing.
+#[global_allocator]
+static ALLOCATOR: heist::testing::CheckedAllocator =
+    heist::testing::CheckedAllocator::new(std::alloc::System);
+
 const ROLE: &str = "HEIST_TEST_LIMITED";
 /// After so many seconds a child counts as hung. It takes a fraction of a second on an idle machine.
 const PATIENCE_SECS: u32 = 60;
