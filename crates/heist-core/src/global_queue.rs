@@ -221,6 +221,20 @@ impl<T: Linked> GlobalQueue<T> {
         gp
     }
 
+    /// Takes the first that is wanted out of turn, of those that were not stopped: the whole queue may be
+    /// searched for it.
+    pub fn take_wanted(
+        &mut self,
+        len: &GlobalLen,
+        wanted: impl Fn(&T) -> bool,
+    ) -> Option<NonNull<T>> {
+        let lists = [&mut self.latency, &mut self.urgent, &mut self.list];
+        let gp = lists.into_iter().find_map(|list| list.take_first(u32::MAX, &wanted));
+        self.ahead = self.ahead.min(self.list.len());
+        self.publish(len);
+        gp
+    }
+
     /// Whether a stopped one waits.
     #[must_use]
     pub const fn has_stopped(&self) -> bool {

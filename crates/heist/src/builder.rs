@@ -350,7 +350,9 @@ impl Builder {
     /// Starts the runtime.
     ///
     /// # Errors
-    /// If an option or an environment variable makes no sense, or the system refuses a thread.
+    /// If an option or an environment variable makes no sense, or the system refuses what a runtime needs: a
+    /// few descriptors, two threads for goroutines besides two of its own, the memory of two stacks. The text
+    /// says which limit to raise.
     ///
     /// # Safety
     /// A goroutine may come back from a park on another thread. The caller promises that no code

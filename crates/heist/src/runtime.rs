@@ -35,6 +35,9 @@ pub struct Runtime {
     sysmon: Option<std::thread::JoinHandle<()>>,
 }
 
+/// With fewer threads that run goroutines, one that blocks or computes would stop all others.
+const THREADS_LEAST: u32 = 2;
+
 impl Runtime {
     /// Starts to set up a runtime.
     pub fn builder() -> Builder {
@@ -65,6 +68,9 @@ impl Runtime {
         let mut rt = Self { sched, helper: Some(helper), sysmon: None };
         // If it cannot be started, dropping the runtime stops the helper.
         rt.sysmon = Some(sysmon.map_err(no_thread)?);
+        let name = format!("{}-probe", rt.sched.config.name);
+        let no_threads = |error| limits::explain(&error, "two threads for goroutines");
+        thread::probe(&name, THREADS_LEAST).map_err(no_threads)?;
         Ok(rt)
     }
 
@@ -127,7 +133,8 @@ impl Runtime {
         T: Send,
     {
         assert!(current::goroutine().is_none(), "heist::Runtime::run_here: called on a goroutine");
-        let guest = Guest::new(&self.sched);
+        let guest = Guest::new(&self.sched)
+            .unwrap_or_else(|error| panic!("heist::Runtime::run_here: no signal stack: {error}"));
         let site = Location::caller();
         // SAFETY: the goroutine has ended when the join returns, and this function does not return
         // or unwind before.

@@ -301,3 +301,50 @@ fn a_goroutine_without_hope_for_a_stack_ends_with_an_error() {
         assert_eq!(ended.times("ends without having run"), 1, "{ended}");
     }
 }
+
+/// A user who has no other threads, so that a limit on them is one for this process. Root is exempt.
+fn become_a_user(limit: u64) {
+    limited::set_limit(libc::RLIMIT_NPROC, limit);
+    let number = 61_000 + u32::try_from(limit).expect("a small number");
+    // SAFETY: changes the user of this process and nothing else.
+    unsafe {
+        if libc::geteuid() != 0 || libc::setuid(number) != 0 {
+            limited::skip("no other user");
+        }
+    }
+}
+
+/// However many threads the process may have: everything works, or the runtime is refused with a reason.
+#[test]
+fn a_runtime_works_or_is_refused_with_few_threads() {
+    for n in 1..=20 {
+        let ended = limited::run("a_runtime_works_or_is_refused_with_few_threads", n, |n| {
+            become_a_user(n);
+            for procs in [1, 2, 4] {
+                let rt = limited::build(Runtime::builder().procs(procs));
+                rt.run(limited::everything_works);
+                rt.run(|| {
+                    // More than there may be threads, for a moment.
+                    let sleep = || std::thread::sleep(std::time::Duration::from_millis(1));
+                    let sleepers: Vec<_> = (0..30).map(|_| heist::go(sleep)).collect();
+                    sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("it ends"));
+                });
+                if n < 8 {
+                    let refused = rt.metrics().get("/heist/degraded/threads:events");
+                    assert!(refused > Some(0), "{refused:?}");
+                }
+            }
+        });
+        if ended.code == Some(8) {
+            ended.worked();
+            return;
+        }
+        let works = ended.worked_or_was_refused();
+        if !works {
+            ended.said("raise `ulimit -u`");
+        }
+        // The test harness has a thread of its own besides the one that builds the runtime.
+        assert!(works || n < 7, "{ended}");
+        assert!(ended.times("heist: the system refuses another thread") <= 1, "{ended}");
+    }
+}

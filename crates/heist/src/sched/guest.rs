@@ -6,30 +6,34 @@
 
 use super::{Sched, schedule};
 use crate::gmp::M;
+use crate::sys::registers;
 use crate::sys::signal::Blocked;
-use crate::sys::{registers, stderr, thread};
+use crate::sys::thread::{self, AltStack};
 use std::ptr::NonNull;
 
 /// The record of a thread that is not the runtime's.
 pub(crate) struct Guest<'a> {
     sched: &'a Sched,
     m: NonNull<M>,
+    /// Dropped when the thread is a plain one again.
+    _alt_stack: AltStack,
 }
 
 impl<'a> Guest<'a> {
-    /// A record for the calling thread, which is a plain one.
-    pub(crate) fn new(sched: &'a Sched) -> Self {
+    /// A record for the calling thread, which is a plain one. An error if there is no memory for its signals.
+    pub(crate) fn new(sched: &'a Sched) -> std::io::Result<Self> {
+        let alt_stack = AltStack::install()?;
         let free = sched.lock.lock().free_guests.pop();
         let m = free.unwrap_or_else(|| {
             // ALLOC: on a plain thread.
             sched.all_ms.add(Box::new(M::new(NonNull::from(sched), sched.all_ms.next_id())))
         });
-        let guest = Self { sched, m };
+        let guest = Self { sched, m, _alt_stack: alt_stack };
         guest.m().reset();
         guest.m().set_tid(thread::id());
         guest.m().thread.set(registers::thread_pointer());
         guest.m().blocked.set(Blocked::here());
-        guest
+        Ok(guest)
     }
 
     /// The record.
@@ -40,15 +44,9 @@ impl<'a> Guest<'a> {
 
     /// Runs the goroutine that was bound to this M until it has ended.
     pub(crate) fn run(&self) {
-        let alt_stack = thread::AltStack::install();
-        if alt_stack.is_err() {
-            stderr::report(format_args!("heist: no memory for a signal stack\n"));
-            stderr::exit_now(2);
-        }
         let unwinding = super::helper::NoUnwinding;
         schedule::run_bound(self.m());
         std::mem::forget(unwinding);
-        drop(alt_stack);
     }
 }
 

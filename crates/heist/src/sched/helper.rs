@@ -10,10 +10,11 @@ use super::ended_threads::EndedThreads;
 use super::find_runnable::Found;
 use super::stackless::Patience;
 use super::wake::Start;
-use super::{Phase, Sched, schedule};
+use super::{Locked, Phase, Sched, schedule};
 use crate::coro::stack;
 use crate::gmp::M;
 use crate::sys::cpu::DefaultProcs;
+use crate::sys::degraded::{Lack, Plain};
 use crate::sys::futex::Kernel;
 use crate::sys::signal::Blocked;
 use crate::sys::{registers, stderr, thread, tls};
@@ -33,6 +34,8 @@ const SPARE: u32 = 4;
 
 /// The default number of Ps may have changed.
 const PROCS: u32 = 8;
+/// A thread that was made could not begin.
+const REFUSED: u32 = 16;
 
 /// How long stacks must lie idle before their memory is given back.
 const SCAVENGE_PERIOD: Duration = Duration::from_secs(1);
@@ -72,6 +75,11 @@ impl Mailbox {
         self.post(PROCS);
     }
 
+    /// Says that a thread that was made could not begin.
+    fn refuse(&self) {
+        self.post(REFUSED);
+    }
+
     fn post(&self, what: u32) {
         // ORDERING: AcqRel pairs with `take`: the helper sees what was written before.
         if self.asked.fetch_or(what, Ordering::AcqRel) & what == 0 {
@@ -85,7 +93,7 @@ impl Mailbox {
         let known = if scavenging { SCAVENGE } else { 0 };
         loop {
             // ORDERING: see `post`.
-            let asked = self.asked.fetch_and(!(WORK | SPARE | PROCS), Ordering::AcqRel);
+            let asked = self.asked.fetch_and(SCAVENGE, Ordering::AcqRel);
             if asked & !known != 0 {
                 return asked;
             }
@@ -147,7 +155,6 @@ pub(crate) struct Helper {
     collected: Option<Instant>,
     /// How long those who wait for stacks have waited in vain.
     patience: Patience,
-    complained: bool,
     /// When a spare M was last asked for.
     spare_asked: Option<Instant>,
     /// How many to have at hand.
@@ -170,7 +177,6 @@ impl Helper {
             refused_until: None,
             collected: None,
             patience: Patience::default(),
-            complained: false,
             spare_asked: None,
             n_spares: 1,
         }
@@ -190,6 +196,9 @@ impl Helper {
                 return self.leave();
             }
             self.collect_gone();
+            if asked & REFUSED != 0 {
+                self.pause_making();
+            }
             self.adopt_orphans();
             if asked & SPARE != 0 {
                 self.make_spares();
@@ -198,7 +207,7 @@ impl Helper {
                 sched.follow_default_procs(&mut self.procs);
             }
             self.collect_stacks();
-            if scavenging && asked & (WORK | SPARE | PROCS) == 0 {
+            if scavenging && asked & !SCAVENGE == 0 {
                 let began_ns = thread::cpu_ns(thread::id());
                 let (_, more) = stack::scavenge();
                 if let Some((began, ended)) = began_ns.zip(thread::cpu_ns(thread::id())) {
@@ -316,6 +325,7 @@ impl Helper {
         match thread::spawn(name, move || m_main(sched, given)) {
             Ok(handle) => {
                 self.threads[m.id as usize] = Some(handle);
+                self.sched.threads_refused.store(0, Ordering::Relaxed);
                 true
             }
             Err(error) => {
@@ -325,10 +335,16 @@ impl Helper {
                 locked.n_starting -= 1;
                 drop(locked);
                 self.complain(&error);
-                self.refused_until = Some(Instant::now() + REFUSED_PAUSE);
+                self.pause_making();
                 false
             }
         }
+    }
+
+    /// The system has refused a thread.
+    fn pause_making(&mut self) {
+        self.refused_until = Some(Instant::now() + REFUSED_PAUSE);
+        self.sched.threads_refused.store(1, Ordering::Relaxed);
     }
 
     /// A record that no thread has, made if there is none.
@@ -344,14 +360,13 @@ impl Helper {
         self.sched.all_ms.add(Box::new(M::new(NonNull::from(&*self.sched), id)))
     }
 
-    fn complain(&mut self, error: &std::io::Error) {
-        if !std::mem::replace(&mut self.complained, true) {
-            let n = self.threads.iter().flatten().count();
-            stderr::report(format_args!(
-                "heist: the system refuses another thread ({error}); going on with {n} and trying \
-                 again\n"
-            ));
-        }
+    fn complain(&self, error: &std::io::Error) {
+        let n = self.threads.iter().flatten().count();
+        Lack::Thread.missed(format_args!(
+            "the system refuses another thread ({}); going on with {n} that run goroutines: while all of them \
+             block or compute, others wait; raise `ulimit -u` or pids.max of the control group",
+            Plain(error)
+        ));
     }
 
     fn leave(self) {
@@ -386,11 +401,10 @@ fn m_main(sched: Arc<Sched>, m: Owned) {
     m.set_tid(thread::id());
     m.thread.set(registers::thread_pointer());
     m.blocked.set(Blocked::all_but_ours());
-    let alt_stack = thread::AltStack::install();
-    if alt_stack.is_err() || tls::learn_area().is_err() {
-        stderr::report(format_args!("heist: no memory for a thread that runs goroutines\n"));
-        stderr::exit_now(2);
-    }
+    let alt_stack = match tls::learn_area().and_then(|()| thread::AltStack::install()) {
+        Ok(alt_stack) => alt_stack,
+        Err(error) => return sched.cannot_begin(m, &error),
+    };
     if sched.config.short_turns {
         thread::short_turns();
     }
@@ -402,6 +416,18 @@ fn m_main(sched: Arc<Sched>, m: Owned) {
 }
 
 impl Sched {
+    /// The thread of `m` was made, but has no memory for its signal stack: it is as if it had been refused.
+    #[cold]
+    fn cannot_begin(&self, m: &M, error: &std::io::Error) {
+        Lack::Thread.missed(format_args!(
+            "the system refuses a thread the memory for its signals ({}); going on without it",
+            Plain(error)
+        ));
+        self.lock.lock().n_starting -= 1;
+        self.helper.refuse();
+        self.give_back(m);
+    }
+
     /// The thread of `m` has left it and does not look at it again.
     #[doc(alias = "mexit")]
     fn give_back(&self, m: &M) {
@@ -449,7 +475,9 @@ impl Sched {
         Found::Retry
     }
 
-    /// No thread could be made for a P that waits for one: its work goes where others find it.
+    /// No thread could be made for a P that waits for one: its work goes where others find it. Those may all be
+    /// in use, by goroutines that block or that are bound to them. If one of the latter could run, it gets the P:
+    /// its thread does nothing else.
     fn put_orphan_to_rest(&self) {
         let mut locked = self.lock.lock();
         let Some((id, start)) = locked.orphans.pop() else { return };
@@ -457,11 +485,27 @@ impl Sched {
         // SAFETY: nobody holds an orphan, and this thread has just taken it off the list.
         let mut work = unsafe { pp.owner() }.drain();
         work.append(&mut pp.yielded.take(u32::MAX));
-        locked.global.prepend(self.global_len(), &mut work);
-        self.rest_p(&mut locked, pp);
+        let Locked { global, .. } = &mut *locked;
+        global.prepend(self.global_len(), &mut work);
+        let bound = if self.stop.pending() || pp.is_reserved {
+            None
+        } else {
+            global.take_wanted(self.global_len(), |gp| !gp.bound_m.get().is_null())
+        };
+        // SAFETY: goroutines in a queue are valid.
+        let taker =
+            bound.and_then(|gp| NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut()));
+        if taker.is_none() {
+            self.rest_p(&mut locked, pp);
+        }
         drop(locked);
         if start == Start::Spinning {
             self.spinning.stop();
+        }
+        if let Some(m) = taker {
+            // SAFETY: a bound M sleeps, or is about to, while its goroutine is in a queue, and this thread has
+            // taken that out.
+            unsafe { self.hand_over(m, pp, Start::Working) };
         }
     }
 

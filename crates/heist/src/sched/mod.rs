@@ -210,6 +210,8 @@ pub(crate) struct Sched {
     pub(crate) idle_running: AtomicU32,
     /// How many goroutines wait for the memory of a stack.
     pub(crate) n_stackless: AtomicU32,
+    /// Whether the system refused the last thread that was asked for.
+    pub(crate) threads_refused: AtomicU32,
     /// Whether all Ms execute full fences when they enter the runtime. Under the lock.
     full_fences: AtomicU32,
     /// Tells the thread that waits for the last goroutine.
@@ -278,6 +280,7 @@ impl Sched {
             unborn: AtomicU64::new(0),
             idle_running: AtomicU32::new(0),
             n_stackless: AtomicU32::new(0),
+            threads_refused: AtomicU32::new(0),
             full_fences: AtomicU32::new((!membarrier::is_asymmetric()).into()),
             endings: Endings::new(),
             this: Weak::new(),

@@ -183,6 +183,12 @@ fn requeue(m: &M, gp: NonNull<G>) {
         return unsafe { sched.push_by_class(gp) };
     }
     pp.stats.global_put.bump();
+    if !g.bound_m.get().is_null() && sched.threads_refused.load(Ordering::Relaxed) != 0 {
+        // Its thread may be the only one that can take a P over.
+        let mut locked = sched.lock.lock();
+        // SAFETY: as above.
+        return unsafe { sched.push_stopped(&mut locked, gp) };
+    }
     // SAFETY: as above.
     unsafe { pp.yielded.push(gp) };
     // ORDERING: the submitter's fence of `heist_core::spinning`.

@@ -1,7 +1,7 @@
 //! OS threads.
 
-use super::fd;
 use super::memory::{self, Installed};
+use super::{fd, limits};
 use std::ptr::{NonNull, from_ref, null_mut};
 use std::time::Duration;
 
@@ -10,11 +10,25 @@ const M_STACK_BYTES: usize = 256 << 10;
 
 /// Starts a thread. It allocates and may block, so only the helper thread and plain threads call
 /// it.
-pub(crate) fn spawn(
+pub(crate) fn spawn<T: Send + 'static>(
     name: String,
-    main: impl FnOnce() + Send + 'static,
-) -> std::io::Result<std::thread::JoinHandle<()>> {
+    main: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<T>> {
+    // With less std does not refuse to start one, but ends the process.
+    if limits::room().is_some_and(|room| room < 2 * M_STACK_BYTES as u64) {
+        return Err(std::io::Error::from_raw_os_error(libc::ENOMEM));
+    }
     std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES).spawn(main)
+}
+
+/// Finds out whether the system allows `n` more threads at the same time: makes them, each by the one before.
+pub(crate) fn probe(name: &str, n: u32) -> std::io::Result<()> {
+    if n == 0 {
+        return Ok(());
+    }
+    let inner = name.to_owned();
+    let thread = spawn(name.to_owned(), move || probe(&inner, n - 1))?;
+    thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
 }
 
 /// The kernel's id of the calling thread.
