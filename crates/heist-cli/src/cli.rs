@@ -19,6 +19,12 @@ pub enum Command {
     /// Each step verifies its own result. The exit code is 0 if all are right, 1 if one is wrong
     /// or stuck, 2 if the command line or the environment makes no sense.
     Demo(DemoOptions),
+
+    /// Show what this system offers to a runtime, and what one has to do without
+    ///
+    /// The kernel, the limits of the process and of its control group, and whether a runtime starts. The exit
+    /// code is 0 if one starts, degraded or not, and 1 if it is refused.
+    Doctor,
 }
 
 #[derive(Args)]
@@ -54,7 +60,9 @@ fn the_command_line_is_consistent() {
 #[test]
 fn steps_are_separated_by_commas() {
     let line = ["heist", "demo", "--steps", "ring,spawn", "--quick"];
-    let Command::Demo(options) = Cli::parse_from(line).command;
+    let Command::Demo(options) = Cli::parse_from(line).command else {
+        panic!("it is another command");
+    };
     assert_eq!(options.steps, ["ring", "spawn"]);
     assert!(options.quick);
 }

@@ -2,6 +2,7 @@
 
 mod cli;
 mod demo;
+mod doctor;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -9,5 +10,6 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     match cli::Cli::parse().command {
         cli::Command::Demo(options) => demo::run(&options),
+        cli::Command::Doctor => doctor::run(),
     }
 }

@@ -88,3 +88,36 @@ fn version_and_help_are_there() {
     assert_eq!(help.status.code(), Some(0));
     assert!(stdout(&help).contains("demo"));
 }
+
+/// Runs `heist doctor` under a limit of the shell.
+fn doctor(limit: &str) -> Output {
+    let doctor = "exec \"$0\" doctor";
+    Command::new("bash")
+        .args(["-c", &format!("{limit} && {doctor}"), env!("CARGO_BIN_EXE_heist")])
+        .output()
+        .expect("there is a shell")
+}
+
+#[test]
+fn the_doctor_says_what_there_is() {
+    let output = heist(&["doctor"]);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}{}", stderr(&output));
+    for topic in ["kernel", "descriptors", "threads", "address space", "fences", "thread states"] {
+        assert!(text.lines().any(|line| line.contains(topic)), "{topic}: {text}");
+    }
+    assert!(text.contains("a runtime starts"), "{text}");
+}
+
+#[test]
+fn the_doctor_says_what_is_degraded_and_what_is_refused() {
+    let few = doctor("ulimit -n 30");
+    let text = stdout(&few);
+    assert!(few.status.success(), "{text}{}", stderr(&few));
+    assert!(text.contains("degraded  descriptors    limit 30"), "{text}");
+    let too_few = doctor("ulimit -n 5");
+    let text = stdout(&too_few);
+    assert_eq!(too_few.status.code(), Some(1), "{text}");
+    assert!(text.contains("refused   the system refuses to start a runtime"), "{text}");
+    assert!(text.contains("raise `ulimit -n` (now 5)"), "{text}");
+}

@@ -40,6 +40,7 @@ pub mod chan;
 pub mod context;
 mod coro;
 mod current;
+mod diagnosis;
 #[cfg(doc)]
 pub mod docs;
 pub mod fs;
@@ -67,6 +68,7 @@ pub mod time;
 mod tls_report;
 
 pub use builder::{BuildError, Builder};
+pub use diagnosis::{Diagnosis, Finding};
 pub use goroutine::{
     JoinError, JoinHandle, NoPreempt, OsThreadGuard, current_id, dump_goroutines, exit_current, go,
     lock_os_thread, no_preempt, num_goroutines, try_go, with_stack, yield_now,

@@ -271,7 +271,7 @@ fn a_goroutine_without_hope_for_a_stack_ends_with_an_error() {
     let test = "a_goroutine_without_hope_for_a_stack_ends_with_an_error";
     let ended = limited::run(test, 0, |_| {
         let rt = limited::build(Runtime::builder().procs(2));
-        rt.run(|| limited::everything_works());
+        rt.run(limited::everything_works);
         // Far too little, whatever else comes and goes.
         let before = limited::limit_address_space(64 << 20);
         let metrics = rt.run(|| {
@@ -294,7 +294,7 @@ fn a_goroutine_without_hope_for_a_stack_ends_with_an_error() {
         limited::set_soft_limit(libc::RLIMIT_AS, before);
         assert!(metrics.get("/heist/degraded/stacks:events") > Some(0));
         assert_eq!(metrics.get("/heist/degraded/goroutines:goroutines"), Some(2));
-        rt.run(|| limited::everything_works());
+        rt.run(limited::everything_works);
     });
     if ended.worked() {
         assert_eq!(ended.times("heist: the system refuses memory for a stack"), 1, "{ended}");

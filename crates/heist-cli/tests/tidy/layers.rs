@@ -11,6 +11,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("builder", 0),
     ("runtime", 0),
     ("procs", 0),
+    ("diagnosis", 0),
     ("testing", 0),
     ("docs", 0),
     // 1: the API that user code calls.

@@ -36,6 +36,14 @@ pub(crate) fn prepare() {
     }
 }
 
+/// Whether the kernel offers what is needed, and no sandbox refuses it.
+pub(crate) fn is_offered() -> bool {
+    match MODE.load(Ordering::Relaxed) {
+        UNKNOWN => command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED),
+        mode => mode == ASYMMETRIC,
+    }
+}
+
 fn lacks() {
     Lack::Membarrier.missed(format_args!(
         "the kernel refuses membarrier; every call into the runtime costs a fence instead"

@@ -17,6 +17,7 @@ pub(crate) mod membarrier;
 pub(crate) mod memory;
 pub(crate) mod notify;
 pub(crate) mod poll;
+pub(crate) mod probe;
 pub(crate) mod registers;
 pub(crate) mod signal;
 pub(crate) mod slot;
