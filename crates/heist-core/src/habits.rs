@@ -71,11 +71,17 @@ impl Habits {
 
     #[inline]
     fn slot(&self, kind: usize) -> &AtomicUsize {
-        debug_assert!(kind.is_multiple_of(KIND_ALIGN), "an address with free bits");
-        // The golden ratio spreads addresses that are near each other.
-        let hash = (kind as u64 / KIND_ALIGN as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.slots[(hash >> (u64::BITS - N_SLOTS.ilog2())) as usize]
+        &self.slots[place(kind, N_SLOTS)]
     }
+}
+
+/// The place of a kind in a table with so many, a power of two.
+#[inline]
+pub(crate) fn place(kind: usize, n_slots: usize) -> usize {
+    debug_assert!(kind.is_multiple_of(KIND_ALIGN), "an address with free bits");
+    // The golden ratio spreads addresses that are near each other.
+    let hash = (kind as u64 / KIND_ALIGN as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (hash >> (u64::BITS - n_slots.ilog2())) as usize
 }
 
 impl Default for Habits {

@@ -58,6 +58,7 @@ pub mod rng;
 pub mod run_queue;
 pub mod rw_word;
 pub mod spinning;
+pub mod stack_needs;
 pub mod stalled;
 pub mod status;
 pub mod steal_order;

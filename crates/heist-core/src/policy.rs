@@ -106,6 +106,11 @@ pub const fn stacks_to_give_back(idle: u32) -> u32 {
     if idle < most { idle } else { most }
 }
 
+/// Of so many goroutines one is looked at when it ends: whether it came near the end of its stack.
+pub const STACK_LOOK_PERIOD: u64 = 16;
+/// How many times the stack of a kind of goroutine doubles at the most.
+pub const STACK_STEPS_MAX: u32 = 4;
+
 /// How often a goroutine that does not listen is forced.
 pub const FORCE_PERIOD_NS: u64 = 1_000_000;
 

@@ -264,6 +264,59 @@ fn near_the_end_everything_works_or_is_reported() {
     }
 }
 
+/// A panic, with and without a backtrace, works at every depth at which it works on a thread with a stack of the same
+/// size, also on the smallest; so does a cancellation.
+#[test]
+fn a_panic_works_as_deep_as_on_a_thread() {
+    const SIZES: [usize; 2] = [32 << 10, 256 << 10];
+    let play = || {
+        let scene = std::env::var("SCENE").unwrap();
+        let (how, rest) = scene.split_once(' ').unwrap();
+        let (size, depth) = rest.split_once(' ').unwrap();
+        let (size, depth) = (size.parse().unwrap(), depth.parse().unwrap());
+        let panics = move || at_depth(depth, &mut || panic!("at the bottom"));
+        let waits = move || at_depth(depth, &mut || time::sleep(Duration::from_secs(3600)));
+        if how == "thread" {
+            let thread = std::thread::Builder::new().stack_size(size).spawn(panics).unwrap();
+            return assert!(thread.join().is_err());
+        }
+        matrix::plain(1).run(|| {
+            let sized = Builder::new().stack_size(size);
+            if how == "panic" {
+                let error = sized.spawn(panics).unwrap().join().unwrap_err();
+                assert_eq!(error.panic_message(), Some("at the bottom"));
+            } else {
+                let handle = sized.spawn(waits).unwrap();
+                heist::yield_now();
+                handle.cancel();
+                assert!(handle.join().unwrap_err().is_cancelled());
+            }
+        });
+    };
+    let deepest = |how: &str, size: usize, backtrace: &str| {
+        let works = |&depth: &usize| {
+            let prepare = |child: &mut std::process::Command| {
+                child
+                    .env("SCENE", format!("{how} {size} {depth}"))
+                    .env("RUST_BACKTRACE", backtrace);
+            };
+            child::run_with("a_panic_works_as_deep_as_on_a_thread", prepare, play).status.success()
+        };
+        // Steps of a quarter KiB at least.
+        let depths: Vec<usize> = (0..size / 64).step_by(4).collect();
+        depths.partition_point(works)
+    };
+    for size in SIZES {
+        for backtrace in ["0", "1"] {
+            let (on_thread, here) =
+                (deepest("thread", size, backtrace), deepest("panic", size, backtrace));
+            assert!(0 < on_thread && on_thread <= here, "{size}: {here} of {on_thread}");
+        }
+        let (panics, cancels) = (deepest("thread", size, "0"), deepest("cancel", size, "0"));
+        assert!(panics <= cancels, "{size}: {cancels} of {panics}");
+    }
+}
+
 /// A recursion that allocates at every level overflows inside the allocator now and then.
 #[test]
 fn overflowing_inside_the_allocator_is_reported() {

@@ -181,6 +181,50 @@ fn stack_memory_is_bounded_over_batches() {
     ended.succeeded();
 }
 
+/// Goroutines that come near the end of their stacks get larger ones after a while, those of other kinds and those
+/// whose size was chosen do not.
+#[test]
+fn kinds_that_need_more_get_more() {
+    /// The bytes between the first frame and the end of the stack are not asked for: it recurses until so many
+    /// bytes are used.
+    #[inline(never)]
+    fn use_up(from: usize, bytes: usize) -> u64 {
+        let frame = black_box([from as u64 | 1; 16]);
+        let here = black_box(&raw const frame).addr();
+        if from - here < bytes { use_up(from, bytes) + black_box(frame)[3] } else { 0 }
+    }
+    fn use_most_of(bytes: usize) {
+        let here = 0_u8;
+        black_box(use_up((&raw const here).addr(), bytes / 8 * 7));
+    }
+    const DEFAULT: usize = 64 << 10;
+    for procs in [1, 2] {
+        let rt = matrix::start(Runtime::builder().procs(procs).stack_size(DEFAULT));
+        let grown = || rt.metrics().get("/heist/stacks/grown:kinds").unwrap();
+        rt.run(|| {
+            for _ in 0..500 {
+                go(|| ()).join().unwrap();
+                let chosen = Builder::new().stack_size(DEFAULT);
+                chosen.spawn(|| use_most_of(DEFAULT)).unwrap().join().unwrap();
+            }
+        });
+        assert_eq!(grown(), 0);
+        let used = AtomicU64::new(DEFAULT as u64);
+        rt.run(|| {
+            // They would overflow if the later ones had no more than the first.
+            for round in 0..4_u64 {
+                for _ in 0..2000 {
+                    heist::scope(|scope| {
+                        scope.go(|| use_most_of(used.load(Ordering::SeqCst) as usize));
+                    });
+                }
+                used.store((DEFAULT as u64) << (round + 1), Ordering::SeqCst);
+            }
+        });
+        assert_eq!(grown(), 1);
+    }
+}
+
 /// SP-04: goroutines that recurse to different depths on request, in rounds: nothing is corrupted.
 #[test]
 fn stacks_of_different_use_are_reused() {
@@ -211,6 +255,77 @@ fn stacks_of_different_use_are_reused() {
             }
         }
     });
+}
+
+/// Uses mappings of the process up until only `left` can be had.
+fn use_up_mappings(left: usize) {
+    const PAGE: usize = 64 << 10;
+    let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+    let most: usize = text.trim().parse().unwrap();
+    let used = std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+    let n = most - used - left;
+    // SAFETY: a new mapping, of which every other page is made to differ from its neighbours.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let base = libc::mmap(std::ptr::null_mut(), n * PAGE, libc::PROT_NONE, flags, -1, 0);
+        assert_ne!(base, libc::MAP_FAILED);
+        for i in (0..n).step_by(2) {
+            assert_eq!(libc::mprotect(base.byte_add(i * PAGE), PAGE, libc::PROT_READ), 0);
+        }
+    }
+}
+
+/// Where guards take mappings and there are no more, goroutines that have not begun wait, one message says which
+/// limit it is, and everything goes on when stacks come back.
+#[test]
+fn without_a_guard_goroutines_wait() {
+    const N: u64 = 2000;
+    let ended = child::run_with(
+        "without_a_guard_goroutines_wait",
+        |child| {
+            child.env("HEIST_DEBUG", "guard=protect");
+        },
+        || {
+            for procs in [1, 2] {
+                let rt = matrix::plain(procs);
+                // Threads that are needed later find mappings.
+                rt.run(|| (0..8).for_each(|_| drop(go(yield_now))));
+                if procs == 1 {
+                    use_up_mappings(1000);
+                }
+                rt.run(|| {
+                    let gate = WaitGroup::new();
+                    gate.add(1);
+                    let begun = Arc::new(AtomicU64::new(0));
+                    let handles: Vec<_> = (0..N)
+                        .map_while(|i| {
+                            let (gate, begun) = (gate.clone(), Arc::clone(&begun));
+                            let waits = move || {
+                                let frame = black_box([i; 64]);
+                                begun.fetch_add(1, Ordering::SeqCst);
+                                gate.wait();
+                                assert_eq!(frame, [i; 64], "a frame was overwritten");
+                            };
+                            heist::try_go(waits).ok()
+                        })
+                        .collect();
+                    matrix::yield_until("no stack is left", || {
+                        heist::try_go(|| ()).is_err_and(|error| error == SpawnError::NoMemory)
+                    });
+                    // Those that have a stack go on meanwhile.
+                    time::sleep(Duration::from_millis(1));
+                    let n = handles.len() as u64;
+                    assert!(begun.load(Ordering::SeqCst) < n);
+                    gate.done();
+                    handles.into_iter().for_each(|handle| handle.join().unwrap());
+                    assert_eq!(begun.load(Ordering::SeqCst), n);
+                    matrix::yield_until("stacks are there again", || heist::try_go(|| ()).is_ok());
+                });
+            }
+        },
+    );
+    ended.succeeded();
+    assert_eq!(ended.stderr.matches("vm.max_map_count").count(), 1, "{}", ended.stderr);
 }
 
 /// SP-04: stacks of all sizes at the same time, again and again.

@@ -75,7 +75,7 @@ fn it_moves_only_when_it_must() {
     }
     fn nested(n: u32) -> u32 {
         let frame = black_box([n; 32]);
-        if n == 0 { 0 } else { with_stack(64 << 10, || nested(n - 1)) + frame[7] / n }
+        if n == 0 { 0 } else { with_stack(64 << 10, || nested(n - 1)) + frame[7] - n + 1 }
     }
     matrix::run(|| {
         go(|| {

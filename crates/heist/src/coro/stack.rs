@@ -142,6 +142,24 @@ impl Stack {
         Class((self.0.get() & TAG_MASK) as u8)
     }
 
+    /// Whether somebody got as far as the last quarter since this was last asked, or almost certainly so: it looks
+    /// whether anything was written there. For the owner of a stack that nobody runs on.
+    #[cold]
+    pub(crate) fn take_mark(&self) -> bool {
+        /// A frame may leave holes in what it writes.
+        const MARK_WORDS: usize = 64;
+        let bounds = self.bounds();
+        let mark = (bounds.guard().end + bounds.usable_bytes() / 4) as *mut [u64; MARK_WORDS];
+        // SAFETY: inside the stack, which is aligned, mapped, zero at first, and in use by nobody. A volatile read,
+        // because other code than this wrote it.
+        let was_touched = unsafe { mark.read_volatile() } != [0; MARK_WORDS];
+        if was_touched {
+            // SAFETY: as above.
+            unsafe { mark.write_volatile([0; MARK_WORDS]) };
+        }
+        was_touched
+    }
+
     /// Where it is.
     pub(crate) const fn bounds(&self) -> Bounds {
         let top = self.top();
@@ -209,6 +227,18 @@ impl Class {
         // Whole pages, which may be larger than the smallest stack.
         let bytes = bytes.max(MIN_BYTES).max(page_bytes()).checked_next_power_of_two()?;
         (bytes <= MAX_BYTES).then(|| Self((bytes.trailing_zeros() - MIN_SHIFT) as u8))
+    }
+
+    /// The class so many sizes larger, or the largest.
+    #[inline]
+    pub(crate) const fn larger(self, steps: u32) -> Self {
+        let (wanted, most) = (self.0 + steps as u8, N_CLASSES as u8 - 1);
+        Self(if wanted < most { wanted } else { most })
+    }
+
+    /// How many sizes larger it is than another.
+    pub(crate) const fn steps_above(self, other: Self) -> u32 {
+        self.0.saturating_sub(other.0) as u32
     }
 
     /// The size of its stacks.

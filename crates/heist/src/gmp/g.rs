@@ -137,6 +137,8 @@ pub(crate) const LATENCY: u32 = 256;
 pub(crate) const IDLE: u32 = 512;
 /// It was made to begin with a later wake-up, and nobody has seen it yet.
 pub(crate) const UNBORN: u32 = 128;
+/// It is looked at when it ends: whether it came near the end of its stack.
+pub(crate) const WATCHED: u32 = 16;
 /// It ran out of stack and is frozen where it was; see `sched::abandon`.
 pub(crate) const ABANDONED: u32 = 8;
 /// It computed for a whole slice without entering the runtime, and has not entered it since sysmon

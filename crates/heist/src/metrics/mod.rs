@@ -339,6 +339,12 @@ impl Metrics {
             stacks.cold,
         );
         add(
+            "/heist/stacks/grown:kinds",
+            Gauge,
+            "Kinds of goroutine that came near the end of their stacks and get larger ones.",
+            sched.stack_needs.n_found() as u64,
+        );
+        add(
             "/heist/stacks/mapped:bytes",
             Gauge,
             "Address space of the process mapped for stacks.",

@@ -70,6 +70,7 @@ use heist_core::list::{DoubleList, List};
 use heist_core::lock_rank::Rank;
 use heist_core::policy::{PROCS_MAX, StealPolicy};
 use heist_core::spinning::Spinning;
+use heist_core::stack_needs::StackNeeds;
 use heist_core::status::Status;
 use heist_core::steal_order::StealOrder;
 use heist_core::stop::StopCount;
@@ -187,6 +188,7 @@ pub(crate) struct Sched {
     pub(crate) linger: linger::Linger,
     pub(crate) watch: Watch,
     pub(crate) habits: Habits,
+    pub(crate) stack_needs: StackNeeds,
     /// Changes only while the world is stopped.
     steal_order: UnsafeCell<StealOrder>,
     pub(crate) table: ProcTable,
@@ -276,6 +278,7 @@ impl Sched {
             linger: linger::Linger::new(),
             watch: Watch::new(),
             habits: Habits::new(),
+            stack_needs: StackNeeds::new(),
             steal_order: UnsafeCell::new(StealOrder::new(procs)),
             unborn: AtomicU64::new(0),
             idle_running: AtomicU32::new(0),
@@ -374,7 +377,10 @@ impl Sched {
     pub(crate) fn stack_class(&self, gp: &G) -> Class {
         // SAFETY: extras live as long as the goroutine, which the caller holds.
         let extras = unsafe { gp.extras.get().as_ref() };
-        extras.and_then(|extras| extras.stack).unwrap_or(self.config.stack)
+        match extras.and_then(|extras| extras.stack) {
+            Some(chosen) => chosen,
+            None => self.config.stack.larger(self.stack_needs.steps(gp.kind())),
+        }
     }
 
     /// How far the runtime is.

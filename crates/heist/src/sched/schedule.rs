@@ -160,6 +160,9 @@ fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
         },
     };
     pp.stats.stacks_attached.bump();
+    if pp.stats.stacks_attached.get().is_multiple_of(policy::STACK_LOOK_PERIOD) {
+        sched.watch_stack(g, &stack);
+    }
     if sched.habits.expects(g.kind()) {
         g.set_flag(g::BLOCKS);
     }
@@ -256,6 +259,9 @@ fn finish(m: &M, gp: NonNull<G>) {
     // SAFETY: it returned, and its stack was not taken yet.
     let stack = unsafe { g.coro.take_stack() };
     pp.stats.stacks_detached.bump();
+    if g.has_flag(g::WATCHED) {
+        sched.look_at_stack(g, &stack);
+    }
     // SAFETY: this M holds its P, and no other reference to its data is alive.
     let cache = unsafe { &mut pp.local().stacks };
     if g.has_flag(g::STACKLESS) {

@@ -6,6 +6,7 @@
 //! GO: proc.go newproc, gfget.
 
 use super::{Phase, Sched, bound};
+use crate::coro::stack::Stack;
 use crate::current::{self, InRuntime};
 use crate::gmp::g::{self, Extras, Outcome, Vtable};
 use crate::gmp::{G, M, pool};
@@ -242,6 +243,25 @@ impl Sched {
         });
         heavy_fence();
         super::cancel::wake_marked(None, g, Some(self));
+    }
+
+    /// A goroutine is about to begin on `stack`: it is looked at when it ends, unless the size was chosen.
+    #[cold]
+    pub(super) fn watch_stack(&self, gp: &G, stack: &Stack) {
+        // SAFETY: extras live as long as the goroutine.
+        let extras = unsafe { gp.extras.get().as_ref() };
+        if extras.is_none_or(|extras| extras.stack.is_none()) {
+            stack.take_mark();
+            gp.set_flag(g::WATCHED);
+        }
+    }
+
+    /// It has ended. If it came near the end, the next of its kind gets a larger stack.
+    #[cold]
+    pub(super) fn look_at_stack(&self, gp: &G, stack: &Stack) {
+        if stack.take_mark() {
+            self.stack_needs.came_near(gp.kind(), stack.class().steps_above(self.config.stack));
+        }
     }
 
     /// Keeps a goroutine that found no memory for a stack until one is free.
