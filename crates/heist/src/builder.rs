@@ -267,7 +267,7 @@ impl Builder {
     }
 
     /// How long dropping the runtime waits for goroutines that do not park; 5 s unless told otherwise. Those that
-    /// have not ended by then are left behind, with a report; their memory, and the runtime's, stays.
+    /// have not ended by then are reported and go on by themselves; see [`Runtime`].
     pub const fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self

@@ -23,8 +23,9 @@ use std::sync::Arc;
 /// A scheduler with its threads.
 ///
 /// Dropping it ends its goroutines: those that are parked, or park later, are unwound so that
-/// their destructors run. It waits for that, for a bounded time, and reports what it leaves behind.
-/// In a program that is built with `panic = "abort"` nothing can be unwound: it waits until all that are left
+/// their destructors run. It waits for that, for a bounded time
+/// ([`Builder::shutdown_timeout`]), and reports what it leaves behind: those goroutines go on by themselves until
+/// their next park, and the threads and the memory of the runtime go with the last of them. In a program that is built with `panic = "abort"` nothing can be unwound: it waits until all that are left
 /// are parked, and leaves those behind.
 ///
 /// Several runtimes may live in one process; their goroutines may use each other's channels and
@@ -324,18 +325,38 @@ fn resume(error: JoinError) -> ! {
     }
 }
 
+/// The threads of a runtime that run no goroutines.
+struct System {
+    sysmon: Option<std::thread::JoinHandle<()>>,
+    helper: Option<std::thread::JoinHandle<()>>,
+}
+
+impl System {
+    /// Ends a runtime whose goroutines have ended, or are left where they are.
+    fn end(self, sched: &Sched, closed: Closed) {
+        sched.stop(closed);
+        // They do not panic; if one did, the process has been told.
+        let _ = self.sysmon.map(std::thread::JoinHandle::join);
+        if closed == Closed::Clean {
+            let _ = self.helper.map(std::thread::JoinHandle::join);
+        }
+    }
+}
+
 impl Runtime {
     fn close(&mut self) {
-        let closed = self.sched.shut_down();
-        if let Some(sysmon) = self.sysmon.take() {
-            // It does not panic; if it did, the process has been told.
-            let _ = sysmon.join();
-        }
-        if let Some(helper) = self.helper.take()
-            && closed == Closed::Clean
-        {
-            // The helper does not panic; if it did, the process has been told.
-            let _ = helper.join();
+        let system = System { sysmon: self.sysmon.take(), helper: self.helper.take() };
+        match self.sched.end_goroutines() {
+            Closed::Leaked => {
+                let sched = Arc::clone(&self.sched);
+                let name = format!("{}-last", sched.config.name);
+                // Without a thread for it the runtime is there for good: its own threads keep it.
+                let _ = thread::spawn(name, move || {
+                    sched.wait_until_empty();
+                    system.end(&sched, Closed::Clean);
+                });
+            }
+            closed => system.end(&self.sched, closed),
         }
         if self.sched.config.tls_report
             && let Some(report) = tls_report::take()

@@ -28,9 +28,8 @@ fn impatient(procs: usize) -> Runtime {
     start_with(Runtime::builder().procs(procs).shutdown_timeout(Duration::ZERO))
 }
 
-/// Drops a runtime and waits until its threads have ended.
-fn end(rt: Runtime, name: &str) {
-    drop(rt);
+/// Waits until the threads of the runtime with that name have ended.
+fn all_threads_end(name: &str) {
     eventually("its threads end", || !thread_names().iter().any(|thread| thread.starts_with(name)));
 }
 
@@ -40,7 +39,8 @@ fn thread_names() -> Vec<String> {
     names.flatten().collect()
 }
 
-/// A goroutine that did not end in time is left behind. Whoever wakes it later finds its scheduler.
+/// A goroutine that did not end in time is left behind. Whoever wakes it later finds its scheduler, it goes on,
+/// and the threads of its runtime end with it.
 #[test]
 fn a_goroutine_that_was_left_behind_can_be_woken() {
     within(PATIENCE, "left behind", || {
@@ -61,17 +61,45 @@ fn a_goroutine_that_was_left_behind_can_be_woken() {
                 });
             });
             inside.wait();
-            end(rt, "left");
-            // This wakes it.
-            gate.done();
-            eventually("all of the other end", || other.metrics().get(LIVE) == Some(0));
+            drop(rt);
             left.cancel();
             assert!(!left.is_finished());
+            // This wakes it.
+            gate.done();
+            left.join().unwrap();
+            all_threads_end("left");
         }
     });
 }
 
-const LIVE: &str = "/sched/goroutines:goroutines";
+/// A goroutine that is left behind while it computes, or was stopped in the middle of it, goes on, and is
+/// unwound at its next park.
+#[test]
+fn goroutines_that_were_left_behind_go_on() {
+    within(PATIENCE, "go on", || {
+        let builder = Runtime::builder().procs(1).name("hogs").quantum(Duration::from_millis(1));
+        let rt = start_with(builder.shutdown_timeout(Duration::ZERO));
+        let (over, running) = (Arc::new(AtomicBool::new(false)), WaitGroup::new());
+        let hogs: Vec<_> = (0..4)
+            .map(|_| {
+                running.add(1);
+                let (over, running) = (Arc::clone(&over), running.clone());
+                rt.handle().spawn(move || {
+                    running.done();
+                    while !over.load(Ordering::Relaxed) {}
+                    yield_now();
+                })
+            })
+            .collect();
+        running.wait();
+        drop(rt);
+        over.store(true, Ordering::Relaxed);
+        for hog in hogs {
+            assert!(hog.join().unwrap_err().is_cancelled());
+        }
+        all_threads_end("hogs");
+    });
+}
 
 /// A timer whose wait is over leaves the goroutines of another runtime alone, though one of them has the
 /// same record and waits until the same moment.
@@ -210,7 +238,8 @@ fn a_goroutine_drops_the_last_handle_of_another_runtime() {
             let gone = start("gone", 2);
             let handle = gone.handle();
             gone.run(|| (0..100).for_each(|_| go(yield_now).join().unwrap()));
-            end(gone, "gone");
+            drop(gone);
+            all_threads_end("gone");
             rt.run(move || {
                 assert!(handle.try_spawn(|| ()).is_err());
                 drop(handle);

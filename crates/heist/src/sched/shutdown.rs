@@ -2,8 +2,10 @@
 //!
 //! 1. No new goroutines. All that live are cancelled: the parked ones unwind now, the running
 //!    ones at their next park.
-//! 2. Wait until all have ended, for a bounded time. What does not end is reported and leaked, its
-//!    threads with it.
+//! 2. Wait until all have ended, for a bounded time. What does not end is reported and left behind: the
+//!    runtime goes on without its owner, takes no new goroutines, and unwinds at its next park whatever runs.
+//!    A thread of its own waits for the last one. Stopping the Ms instead would strand goroutines that
+//!    were stopped by force with a lock in their hands, the allocator's perhaps.
 //! 3. The Ms leave, the helper joins them.
 //!
 //! With `panic = "abort"` nothing is unwound. Then it waits only until every goroutine that is left is
@@ -33,17 +35,17 @@ const LOOK_PERIOD: Duration = Duration::from_millis(1);
 pub(crate) enum Closed {
     /// Yes: its threads can be joined.
     Clean,
-    /// Some goroutines run on: leave their threads alone.
+    /// Not in time: some goroutines run on.
     Leaked,
-    /// Those that are left wait and cannot be unwound: as above, and as it must be.
+    /// No: those that are left wait and cannot be unwound.
     Parked,
 }
 
 /// # What keeps a scheduler alive
 /// Its threads, its `Runtime` and every `Handle` have a share of it. A goroutine has none: a live one is
-/// counted, and the shutdown waits until none is left, so its `sched` is valid for as long as it lives. If
-/// the shutdown does not wait any longer, one share is never given back. A record whose goroutine has ended
-/// keeps an address that is compared and never followed.
+/// counted, and its runtime is not stopped before none is left, so its `sched` is valid for as long as it lives.
+/// Where goroutines cannot be unwound and the runtime is stopped all the same, one share is never given
+/// back. A record whose goroutine has ended keeps an address that is compared and never followed.
 impl Sched {
     /// The scheduler of a new runtime, in the place where it stays.
     pub(crate) fn start(config: Config) -> std::io::Result<Arc<Self>> {
@@ -62,8 +64,8 @@ impl Sched {
         shared
     }
 
-    /// Ends all goroutines and stops the Ms.
-    pub(crate) fn shut_down(&self) -> Closed {
+    /// Ends all goroutines, and waits for that.
+    pub(crate) fn end_goroutines(&self) -> Closed {
         self.set_phase(Phase::Closing);
         self.watch_endings();
         // A record that is this runtime's stays so for as long as the look takes.
@@ -80,16 +82,19 @@ impl Sched {
         if closed == Closed::Leaked || (closed == Closed::Parked && asked) {
             self.report_leaked();
         }
-        if closed != Closed::Clean {
-            // Whatever is left behind can still be woken, by anybody and at any time: it keeps its scheduler.
-            std::mem::forget(self.share());
-        }
+        closed
+    }
+
+    /// Stops the Ms, which have nothing to run any more, or are not to.
+    pub(crate) fn stop(&self, closed: Closed) {
         self.stop_ms();
         self.wait_for_outsiders();
         if closed == Closed::Clean {
             self.poll.poller.shared().end();
+        } else {
+            // Whatever is left behind can still be woken, by anybody and at any time: it keeps its scheduler.
+            std::mem::forget(self.share());
         }
-        closed
     }
 
     /// From now on every end of a goroutine is told to who waits for the last.
