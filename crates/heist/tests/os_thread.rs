@@ -412,3 +412,27 @@ fn goroutines_on_several_calling_threads() {
         }
     });
 }
+
+/// LT-01: a guard that was left in a thread-local belongs to a lock that is over. Dropping it frees no other
+/// goroutine of that thread, though it has the same number and the same record, in another runtime.
+#[test]
+fn a_stale_guard_frees_nobody() {
+    thread_local! {
+        static KEPT: std::cell::RefCell<Vec<heist::goroutine::OsThreadGuard>> =
+            const { std::cell::RefCell::new(Vec::new()) };
+    }
+    for _ in 0..10 {
+        let rt = matrix::plain(2);
+        rt.run_here(|| KEPT.with_borrow_mut(|kept| kept.push(lock_os_thread())));
+        drop(rt);
+        let rt = matrix::plain(2);
+        let own = std::thread::current().id();
+        rt.run_here(|| {
+            drop(KEPT.take());
+            for _ in 0..20 {
+                go(yield_now).join().unwrap();
+                assert_eq!(std::thread::current().id(), own);
+            }
+        });
+    }
+}

@@ -15,13 +15,11 @@ use heist::{Handle, JoinHandle, Runtime, select, yield_now};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const N_RUNTIMES: usize = 10;
 const N_DRIVERS: u64 = 3;
-/// Runtimes that leave goroutines behind keep their memory, and what those goroutines hold keeps threads.
-const LEFT_MAX: u32 = 60;
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Random numbers with a seed.
@@ -62,7 +60,6 @@ struct World {
     /// A channel that goroutines of all runtimes wait at.
     ticks: Receiver<Instant>,
     shared: Mutex<u64>,
-    n_left: AtomicU32,
     n_made: AtomicU64,
     n_done: AtomicU64,
 }
@@ -77,14 +74,14 @@ struct Role {
     other: Arc<Runtime>,
 }
 
-fn build(world_left: &AtomicU32, dice: &mut Dice) -> Arc<Runtime> {
+fn build(dice: &mut Dice) -> Arc<Runtime> {
     let procs = 1 + dice.below(3) as usize;
     let mut builder = Runtime::builder().procs(procs).quantum(Duration::from_millis(1));
     if dice.below(4) == 0 {
         builder = builder.chaos(dice.roll());
     }
     // Most wait for their goroutines; some do not.
-    if dice.below(6) == 0 && world_left.fetch_add(1, Ordering::Relaxed) < LEFT_MAX {
+    if dice.below(6) == 0 {
         builder = builder.shutdown_timeout(dice.short());
     }
     // SAFETY: the goroutines of this test keep nothing across a park that is bound to a thread.
@@ -118,11 +115,9 @@ impl World {
         let old = if handles.len() > 50 { handles.pop_front() } else { None };
         drop(handles);
         if let Some(old) = old {
+            // It ends, also if its runtime has left it behind.
             old.cancel();
-            // A goroutine that was left behind never ends.
-            if old.is_finished() {
-                drop(old.join());
-            }
+            drop(old.join());
         }
     }
 
@@ -295,7 +290,7 @@ impl Role {
 
     /// Replaces a runtime. The last share of the old one goes here, or with another goroutine.
     fn replace(mut self) {
-        let new = build(&self.world.n_left, &mut self.dice);
+        let new = build(&mut self.dice);
         self.world.n_made.fetch_add(1, Ordering::Relaxed);
         let others = self.world.slots.iter();
         let slot = others.clone().find(|slot| {
@@ -336,15 +331,13 @@ fn runtimes_come_and_go_beside_each_other() {
     let (seed, time) = (seed(), stress_time());
     println!("HEIST_RUNTIMES_SEED={seed}");
     let mut dice = Dice(seed);
-    let n_left = AtomicU32::new(LEFT_MAX);
-    let slots = (0..N_RUNTIMES).map(|_| std::sync::Mutex::new(build(&n_left, &mut dice)));
+    let slots = (0..N_RUNTIMES).map(|_| std::sync::Mutex::new(build(&mut dice)));
     let world = Arc::new(World {
         slots: slots.collect(),
         handles: std::sync::Mutex::default(),
         functions: std::sync::Mutex::default(),
         ticks: chan::tick(Duration::from_micros(500)),
         shared: Mutex::new(0),
-        n_left: AtomicU32::new(0),
         n_made: AtomicU64::new(0),
         n_done: AtomicU64::new(0),
     });
@@ -362,12 +355,14 @@ fn runtimes_come_and_go_beside_each_other() {
             })
             .collect();
         drivers.into_iter().for_each(|driver| driver.join().expect("a driver does not panic"));
-        world.handles.lock().expect("nobody panics").clear();
+        let handles = std::mem::take(&mut *world.handles.lock().expect("nobody panics"));
+        handles.iter().for_each(JoinHandle::cancel);
+        handles.into_iter().for_each(|handle| drop(handle.join()));
         world.functions.lock().expect("nobody panics").clear();
         // All at once; those that goroutines of others still hold end with these.
         let mut last = Vec::new();
         for slot in &world.slots {
-            let end = build(&world.n_left, &mut dice);
+            let end = build(&mut dice);
             last.push(std::mem::replace(&mut *slot.lock().expect("nobody panics"), end));
         }
         drop(last);

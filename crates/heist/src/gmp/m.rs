@@ -155,6 +155,8 @@ pub(crate) struct M {
     pub(crate) n_bindings: Cell<u32>,
     /// How many of them are locks by user code.
     pub(crate) n_locks: Cell<u32>,
+    /// What names these.
+    pub(crate) lock_number: Cell<u64>,
     /// Its goroutine ended bound to it: the thread ends too.
     pub(crate) ends: Cell<bool>,
     /// Its goroutine was abandoned: the thread sleeps for ever.
@@ -215,6 +217,7 @@ impl M {
             bound_g: ShownPointer::null(),
             n_bindings: Cell::new(0),
             n_locks: Cell::new(0),
+            lock_number: Cell::new(0),
             ends: Cell::new(false),
             abandoned: ShownFlag::new(false),
             next_p: Cell::new(null()),

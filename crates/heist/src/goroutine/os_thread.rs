@@ -35,30 +35,31 @@ use std::marker::PhantomData;
 #[doc(alias = "LockOSThread")]
 pub fn lock_os_thread() -> OsThreadGuard {
     let Some(rt) = current::enter() else {
-        return OsThreadGuard { locked: None, _not_send: PhantomData };
+        return OsThreadGuard { locked: None, id: 0, _not_send: PhantomData };
     };
     let gp = rt.goroutine();
-    bound::lock(rt.m(), gp);
-    OsThreadGuard { locked: Some((gp, gp.id.get())), _not_send: PhantomData }
+    let number = bound::lock(rt.m(), gp);
+    OsThreadGuard { locked: Some((gp, number)), id: gp.id.get(), _not_send: PhantomData }
 }
 
 /// Keeps its goroutine on its OS thread; see [`lock_os_thread`].
 #[must_use = "the goroutine is free again when the guard is dropped"]
 #[doc(alias = "UnlockOSThread")]
 pub struct OsThreadGuard {
-    /// Which goroutine: a guard in a thread-local may outlive it.
+    /// Which goroutine, and by which lock: a guard in a thread-local may outlive it.
     locked: Option<(&'static G, u64)>,
+    id: u64,
     _not_send: PhantomData<*mut ()>,
 }
 
 impl Drop for OsThreadGuard {
     fn drop(&mut self) {
-        let Some((gp, id)) = self.locked else { return };
+        let Some((gp, number)) = self.locked else { return };
         // Not even a goroutine that ended locked leaves its thread to another; but the guard may be
         // dropped by a destructor of that thread.
         if let Some(rt) = current::enter()
             && std::ptr::eq(rt.goroutine(), gp)
-            && gp.id.get() == id
+            && bound::is_locked(rt.m(), number)
         {
             bound::unlock(rt.m(), gp);
         }
@@ -67,7 +68,7 @@ impl Drop for OsThreadGuard {
 
 impl fmt::Debug for OsThreadGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let goroutine = self.locked.map(|(_, id)| id);
+        let goroutine = self.locked.map(|_| self.id);
         f.debug_struct("OsThreadGuard").field("goroutine", &goroutine).finish_non_exhaustive()
     }
 }

@@ -23,6 +23,14 @@ impl Counter {
         self.add(so.into());
     }
 
+    /// One more, of which a reader that fences concludes what happened before. The holder of the P alone calls
+    /// this.
+    #[inline]
+    pub(crate) fn bump_last(&self) {
+        // ORDERING: Release pairs with the fence of `Sched::n_live`.
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+
     /// So many more. The holder of the P alone calls this.
     #[inline]
     pub(crate) fn add(&self, n: u64) {

@@ -22,6 +22,7 @@ use super::find_runnable::{Found, Next};
 use super::wake::Start;
 use crate::gmp::{G, M, P, g};
 use heist_core::policy::sysmon::{HandOff, Offer, hand_off};
+use heist_core::sync::{AtomicU64, Ordering};
 use heist_core::timer_heap::NEVER;
 use std::ptr::{NonNull, null};
 
@@ -54,12 +55,23 @@ pub(crate) fn unbind(m: &M, gp: &G) {
     }
 }
 
-/// User code locks a goroutine to the M it runs on: a reason that a dump names.
+/// User code locks a goroutine to the M it runs on: a reason that a dump names. The answer names the lock, or
+/// rather all of them until the last is taken away: no other in the process has that number.
 #[doc(alias = "LockOSThread")]
-pub(crate) fn lock(m: &M, gp: &G) {
+pub(crate) fn lock(m: &M, gp: &G) -> u64 {
+    static N_LOCKED: AtomicU64 = AtomicU64::new(0);
     bind(m, gp);
+    if m.n_locks.get() == 0 {
+        m.lock_number.set(N_LOCKED.fetch_add(1, Ordering::Relaxed));
+    }
     m.n_locks.set(m.n_locks.get() + 1);
     gp.set_flag(g::LOCKED);
+    m.lock_number.get()
+}
+
+/// Whether that lock holds the goroutine on this M.
+pub(crate) fn is_locked(m: &M, number: u64) -> bool {
+    m.n_locks.get() != 0 && m.lock_number.get() == number
 }
 
 /// Takes one lock away.

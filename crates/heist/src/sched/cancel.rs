@@ -19,6 +19,7 @@ use crate::sched::{Phase, Sched};
 use crate::sys::membarrier::heavy_fence;
 use crate::sys::stderr;
 use std::ptr::NonNull;
+use std::sync::{Arc, Weak};
 
 /// Whether goroutines can be unwound.
 pub(crate) const CAN_UNWIND: bool = cfg!(panic = "unwind");
@@ -34,8 +35,8 @@ pub(crate) enum Why {
 #[derive(Debug)]
 pub(crate) struct Ending {
     why: Why,
-    /// Whose end it is, and in which runtime.
-    whose: Option<(u64, *const Sched)>,
+    /// Whose end it is, and in which runtime. As long as this is there, no other runtime has its address.
+    whose: Option<(u64, Weak<Sched>)>,
     /// Whether dropping it starts the unwinding again.
     armed: bool,
 }
@@ -46,27 +47,35 @@ impl Ending {
         self.armed = false;
         self.why
     }
-}
 
-// SAFETY: the pointer is compared, never followed.
-unsafe impl Send for Ending {}
+    /// Whether it is the end of the calling goroutine.
+    fn is_of_caller(&self) -> bool {
+        match (&self.whose, current::goroutine()) {
+            (Some((id, sched)), Some(gp)) => {
+                *id == gp.id.get() && std::ptr::eq(sched.as_ptr(), gp.sched.get())
+            }
+            _ => false,
+        }
+    }
+}
 
 impl Drop for Ending {
     fn drop(&mut self) {
         // Whoever was handed it, as the result of a catch, is not the one that ends.
-        if self.armed && !std::thread::panicking() && self.whose == who_runs() {
+        if self.armed && !std::thread::panicking() && self.is_of_caller() {
             begin(self.why);
         }
     }
 }
 
 fn begin(why: Why) -> ! {
+    let whose = current::goroutine().map(|gp| {
+        // SAFETY: the calling goroutine's runtime outlives it.
+        let sched = unsafe { &*gp.sched.get() };
+        (gp.id.get(), Arc::downgrade(&sched.share()))
+    });
     // ALLOC: in user code, on the goroutine that ends.
-    std::panic::resume_unwind(Box::new(Ending { why, whose: who_runs(), armed: true }))
-}
-
-fn who_runs() -> Option<(u64, *const Sched)> {
-    current::goroutine().map(|gp| (gp.id.get(), gp.sched.get()))
+    std::panic::resume_unwind(Box::new(Ending { why, whose, armed: true }))
 }
 
 /// Unwinds the calling goroutine to its end, in user code.

@@ -276,7 +276,8 @@ fn finish(m: &M, gp: NonNull<G>) {
     }
     super::bound::end(m, g);
     g.status.transition(Status::Running, Status::Dead);
-    pp.stats.finished.bump();
+    // Whoever counts its end has to count its beginning, on whatever P that was.
+    pp.stats.finished.bump_last();
     if g.join.release_runtime() {
         recycle(m, gp);
     }
