@@ -218,10 +218,8 @@ impl<T> JoinHandle<T> {
     /// It does not wait, and a goroutine that never parks is not stopped by it; such a one can ask
     /// [`is_cancelled`](super::is_cancelled).
     ///
-    /// In a program that is built with `panic = "abort"` a goroutine that has begun cannot be unwound. There
-    /// this is only a mark: the goroutine goes on waiting, and learns of it by
-    /// [`is_cancelled`](super::is_cancelled) alone. One that has not begun is dropped as usual. Where work must
-    /// be stopped in such a program, a [`context`](crate::context) does it.
+    /// With `panic = "abort"` a goroutine that has begun cannot be unwound: there this is only a mark, which it
+    /// learns of by asking. Where work must be stopped, a [`context`](crate::context) does it.
     ///
     /// # Examples
     /// ```

@@ -48,7 +48,6 @@ pub(crate) mod sysmon;
 mod tests;
 pub(crate) mod timers;
 pub(crate) mod waiter;
-
 pub(crate) mod wake;
 pub(crate) mod watch;
 
@@ -218,8 +217,7 @@ pub(crate) struct Sched {
     full_fences: AtomicU32,
     /// Tells the thread that waits for the last goroutine.
     pub(crate) endings: Endings,
-    /// Itself, for those that need a share: see `Sched::share`.
-    this: Weak<Self>,
+    this: Weak<Self>, // see `Sched::share`
     /// Goroutine ids handed out so far.
     ids: CachePadded<AtomicU64>,
     /// Counts what happens without a P.
