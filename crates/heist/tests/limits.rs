@@ -3,6 +3,9 @@
 mod limited;
 
 use heist::Runtime;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -75,7 +78,7 @@ fn hide_proc() {
             limited::skip("nothing can be mounted");
         }
     }
-    assert!(!std::path::Path::new("/proc/self/stat").exists());
+    assert!(!Path::new("/proc/self/stat").exists());
 }
 
 /// Where `/proc` is not mounted, CPU clocks tell what threads do. It is said once, and counted.
@@ -329,10 +332,6 @@ fn a_runtime_works_or_is_refused_with_few_threads() {
                     let sleepers: Vec<_> = (0..30).map(|_| heist::go(sleep)).collect();
                     sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("it ends"));
                 });
-                if n < 8 {
-                    let refused = rt.metrics().get("/heist/degraded/threads:events");
-                    assert!(refused > Some(0), "{refused:?}");
-                }
             }
         });
         if ended.code == Some(8) {
@@ -346,5 +345,75 @@ fn a_runtime_works_or_is_refused_with_few_threads() {
         // The test harness has a thread of its own besides the one that builds the runtime.
         assert!(works || n < 7, "{ended}");
         assert!(ended.times("heist: the system refuses another thread") <= 1, "{ended}");
+    }
+}
+
+/// A control group for memory, removed when it is dropped. Its process has ended by then.
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    /// Makes one with a limit, in either version.
+    fn new(bytes: u64) -> std::io::Result<Self> {
+        let name = format!("heist-test-{}", std::process::id());
+        let versions =
+            [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+        let (root, file) =
+            if Path::new(versions[0].0).is_dir() { versions[0] } else { versions[1] };
+        let group = Self(Path::new(root).join(name));
+        std::fs::create_dir(&group.0)?;
+        std::fs::write(group.0.join(file), bytes.to_string())?;
+        Ok(group)
+    }
+
+    /// How often it reached its limit, where that is counted.
+    fn times_full(&self) -> Option<u64> {
+        std::fs::read_to_string(self.0.join("memory.failcnt")).ok()?.trim().parse().ok()
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// Joins the group in `folder`, fills it with pages of a file and runs.
+fn work_in_group(folder: &Path) {
+    if std::fs::write(folder.join("cgroup.procs"), "0").is_err() {
+        limited::skip("the group cannot be joined");
+    }
+    let file = std::env::temp_dir().join(format!("heist-test-{}", std::process::id()));
+    let rt = limited::build(Runtime::builder().procs(2));
+    for _ in 0..3 {
+        let mut open = std::fs::File::create(&file).expect("there is a disk");
+        for _ in 0..64 {
+            open.write_all(&[1; 1 << 20]).expect("there is room");
+        }
+        rt.run(limited::everything_works);
+        rt.run(hello);
+    }
+    std::fs::remove_file(&file).expect("it is there");
+}
+
+/// In a control group that is full, of pages that the kernel can give back, everything works.
+#[test]
+fn a_runtime_works_in_a_control_group_at_its_limit() {
+    const VARIABLE: &str = "HEIST_TEST_GROUP";
+    let test = "a_runtime_works_in_a_control_group_at_its_limit";
+    let given = std::env::var_os(VARIABLE);
+    let group = if given.is_some() { None } else { Some(MemoryGroup::new(32 << 20)) };
+    let group = match group.transpose() {
+        Ok(group) => group,
+        Err(error) => return println!("skipped: {test}: no control group: {error}"),
+    };
+    let folder = given.map(PathBuf::from).or_else(|| Some(group.as_ref()?.0.clone()));
+    let folder = folder.expect("it was given or made");
+    let tell = |command: &mut Command| {
+        command.env(VARIABLE, &folder);
+    };
+    let ended = limited::run_with(test, 0, tell, |_| work_in_group(&folder));
+    if ended.worked() {
+        let full = group.and_then(|group| group.times_full());
+        assert_ne!(full, Some(0), "the group never reached its limit");
     }
 }

@@ -88,6 +88,7 @@ fn work_goes_on_without_more_threads() {
         }
         let threads = rt.metrics().get("/sched/threads/total:threads").unwrap();
         assert!(threads < 16, "{threads} threads, so nothing was refused");
+        assert!(rt.metrics().get("/heist/degraded/threads:events") > Some(0));
         set_limit(libc::RLIMIT_NPROC, before);
         rt.run(|| meet(16));
         let threads = rt.metrics().get("/sched/threads/total:threads").unwrap();

@@ -77,6 +77,16 @@ impl std::fmt::Display for Ended {
 /// return. No thread watches the child, because threads and address space may be what is limited: an alarm
 /// ends it.
 pub fn run(test: &str, value: u64, body: impl FnOnce(u64)) -> Ended {
+    run_with(test, value, |_| (), body)
+}
+
+/// As [`run`], with a say in how the child is started.
+pub fn run_with(
+    test: &str,
+    value: u64,
+    prepare: impl FnOnce(&mut Command),
+    body: impl FnOnce(u64),
+) -> Ended {
     if let Some(given) = std::env::var_os(ROLE) {
         let given = given.into_string().expect("a number").parse().expect("a number");
         // SAFETY: the alarm ends this process, which is what it is for.
@@ -87,6 +97,7 @@ pub fn run(test: &str, value: u64, body: impl FnOnce(u64)) -> Ended {
     let program = std::env::current_exe().expect("a test knows its own program");
     let mut command = Command::new(program);
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    prepare(&mut command);
     let output = command.env(ROLE, value.to_string()).output().expect("the child starts");
     Ended {
         what: format!("{test} with {value}"),
