@@ -5,12 +5,13 @@ mod matrix;
 mod wire;
 
 use heist::net::{
-    Server, TcpListener, TcpStream, UnixDatagram, UnixListener, UnixStream, is_closed,
+    PollFd, Server, TcpListener, TcpStream, UnixDatagram, UnixListener, UnixStream, is_closed,
 };
 use std::io::{BufWriter, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -84,10 +85,24 @@ fn empty_transfers_do_not_wait() {
             while near.write(&[0; 1 << 16]).is_ok() {}
             assert_eq!(near.write(&[]).expect("does not wait"), 0);
             assert_eq!(near.read(&mut []).expect("does not wait"), 0);
+            assert_eq!(near.peek(&mut []).expect("does not wait"), 0);
             near.close().expect("closes");
             assert!(is_closed(&near.read(&mut []).expect_err("closed")));
             assert!(is_closed(&near.write(&[]).expect_err("closed")));
+            assert!(is_closed(&near.peek(&mut []).expect_err("closed")));
             drop(far);
+
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            let (mut reader, mut writer) =
+                (PollFd::new(reader).expect("pollable"), PollFd::new(writer).expect("pollable"));
+            assert_eq!(reader.read(&mut []).expect("does not wait"), 0);
+            let mut none = [IoSliceMut::new(&mut [])];
+            assert_eq!(reader.read_vectored(&mut none).expect("does not wait"), 0);
+            writer.set_write_timeout(Some(50 * MS)).expect("a time");
+            while writer.write(&[0; 1 << 16]).is_ok() {}
+            assert_eq!(writer.write(&[]).expect("does not wait"), 0);
+            reader.close().expect("closes");
+            assert!(is_closed(&reader.read(&mut []).expect_err("closed")));
         });
     });
 }
@@ -118,6 +133,36 @@ fn timeouts_count_from_the_call() {
             far.set_read_timeout(Some(Duration::from_nanos(1))).expect("a time");
             assert_eq!((&far).read(&mut [0; 2]).expect("it is there"), 1);
         });
+    });
+}
+
+/// The timeout of an operation counts while it queues behind one that has none, for goroutines and for plain
+/// threads; it leaves nothing in the queue.
+#[test]
+fn timeouts_count_in_the_queue() {
+    matrix::plain(1).run(|| {
+        let (near, far) = attached();
+        let far = Arc::new(far);
+        let read = |far: &Arc<TcpStream>| {
+            let far = Arc::clone(far);
+            move || (&*far).read(&mut [0; 2])
+        };
+        let first = heist::go(read(&far));
+        // The only processor: it runs until it waits.
+        heist::yield_now();
+        far.set_read_timeout(Some(50 * MS)).expect("a time");
+        let began = Instant::now();
+        let queued = heist::go(read(&far));
+        let thread = std::thread::spawn(read(&far));
+        let thread = heist::blocking(|| thread.join());
+        for late in [queued.join().expect("ends well"), thread.expect("ends well")] {
+            assert_eq!(late.expect_err("nothing comes").kind(), ErrorKind::TimedOut);
+        }
+        assert!(began.elapsed() >= 50 * MS);
+        (&near).write_all(b"x").expect("writes");
+        assert_eq!(first.join().expect("ends well").expect("reads"), 1);
+        (&near).write_all(b"y").expect("writes");
+        assert_eq!((&*far).read(&mut [0; 2]).expect("nobody is before it"), 1);
     });
 }
 

@@ -135,6 +135,48 @@ fn a_wait_may_be_cancelled() {
     });
 }
 
+/// Of a program whose only waiter was cancelled nothing is left when it has ended.
+#[test]
+fn cancelled_waits_leave_no_zombies() {
+    fn ended_children() -> usize {
+        let ended = format!("(cat) Z {} ", std::process::id());
+        let processes = std::fs::read_dir("/proc").expect("proc");
+        processes
+            .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok())
+            .filter(|stat| stat.contains(&ended))
+            .count()
+    }
+    matrix::each_of(&matrix::cases_with(&[2]), |_, rt| {
+        rt.run(|| {
+            let (mut reads, writes) = std::io::pipe().expect("a pipe");
+            // They live until they are told: cat ends with its input.
+            let waiters: Vec<_> = (0..20)
+                .map(|i| {
+                    let mut cat = Command::new("cat");
+                    cat.stdin(reads.try_clone().expect("a copy"));
+                    heist::go(move || match i % 2 {
+                        0 => cat.output().map(drop),
+                        _ => cat.status().map(drop),
+                    })
+                })
+                .collect();
+            heist::time::sleep(Duration::from_millis(20));
+            waiters.iter().for_each(heist::JoinHandle::cancel);
+            let n_cancelled =
+                waiters.into_iter().map(|waiter| waiter.join().is_err()).filter(|&is| is).count();
+            assert_eq!(n_cancelled, 20);
+            drop(writes);
+            let _ = reads.read(&mut [0]);
+            // Another test may have one for a moment.
+            let patience = Instant::now() + Duration::from_secs(20);
+            while ended_children() > 0 {
+                assert!(Instant::now() < patience, "{} are left", ended_children());
+                heist::time::sleep(Duration::from_millis(5));
+            }
+        });
+    });
+}
+
 #[test]
 fn errors_have_their_kinds() {
     matrix::each_of(&matrix::cases_with(&[1]), |_, rt| {

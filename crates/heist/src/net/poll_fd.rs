@@ -187,10 +187,16 @@ where
     for<'a> &'a T: Read,
 {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return self.source.transfer_none(|mut inner| inner.read(buf));
+        }
         self.source.read(|mut inner| inner.read(buf))
     }
 
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        if bufs.iter().all(|buf| buf.is_empty()) {
+            return self.source.transfer_none(|mut inner| inner.read_vectored(bufs));
+        }
         self.source.read(|mut inner| inner.read_vectored(bufs))
     }
 }
@@ -213,10 +219,16 @@ where
     for<'a> &'a T: Write,
 {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return self.source.transfer_none(|mut inner| inner.write(buf));
+        }
         self.source.write(|mut inner| inner.write(buf))
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        if bufs.iter().all(|buf| buf.is_empty()) {
+            return self.source.transfer_none(|mut inner| inner.write_vectored(bufs));
+        }
         self.source.write(|mut inner| inner.write_vectored(bufs))
     }
 

@@ -17,6 +17,7 @@ use crate::sys::poll::Bell;
 use heist_core::fd_lock::{FdLock, Taken, Unlocked, Way};
 use heist_core::list::{Link, Linked, List};
 use heist_core::lock_rank::Rank;
+use heist_core::timer_heap::NEVER;
 use std::cell::Cell;
 use std::io;
 use std::ptr::NonNull;
@@ -46,6 +47,15 @@ unsafe impl Linked for Entry {
 
 // SAFETY: an entry is used under the lock of its queue.
 unsafe impl Send for Entry {}
+
+impl Entry {
+    /// Gives up: takes the entry out of its queue if nobody has. The lock is held.
+    fn leave(&self, waiting: &mut List<Self>) {
+        if self.outcome.get() == Outcome::Queued {
+            let _ = waiting.take_first(u32::MAX, |other| std::ptr::eq(other, self));
+        }
+    }
+}
 
 /// What the lock of a descriptor's queues protects.
 pub(super) struct Queues {
@@ -77,10 +87,15 @@ impl Queues {
     }
 }
 
-/// Waits until the direction is the caller's.
+/// Waits until the direction is the caller's, at the latest until `until_ns`.
 #[cold]
-pub(super) fn lock(fd_lock: &FdLock, queues: &Lock<Queues>, way: Way) -> io::Result<()> {
-    let Some(rt) = current::enter() else { return lock_as_thread(fd_lock, queues, way) };
+pub(super) fn lock(
+    fd_lock: &FdLock,
+    queues: &Lock<Queues>,
+    way: Way,
+    until_ns: u64,
+) -> io::Result<()> {
+    let Some(rt) = current::enter() else { return lock_as_thread(fd_lock, queues, way, until_ns) };
     let rt = cancel::check(park::chaos_point(rt));
     let gp = rt.goroutine();
     let waiter = Waiter::Goroutine(NonNull::from(gp), gp.status.next_ticket());
@@ -100,15 +115,16 @@ pub(super) fn lock(fd_lock: &FdLock, queues: &Lock<Queues>, way: Way) -> io::Res
     let arg = std::ptr::from_ref(queues).cast_mut().cast();
     // SAFETY: the lock is held by this thread and its guard forgotten; a canceller that is faster
     // makes the goroutine wait for the lock below.
-    let (rt, woken) = unsafe { park::park(rt, WaitReason::IoWait, Seal::Open, release, arg) };
-    if woken == Woken::Cancelled {
+    let (rt, woken) =
+        unsafe { park::park_until(rt, WaitReason::IoWait, Seal::Open, release, arg, until_ns) };
+    if woken != Woken::Ready {
         let mut guard = queues.lock();
-        if entry.outcome.get() == Outcome::Queued {
-            let this = &raw const entry;
-            let _ = guard.waiting[way as usize].take_first(u32::MAX, |e| std::ptr::eq(e, this));
-        }
+        entry.leave(&mut guard.waiting[way as usize]);
         drop(guard);
         drop(rt);
+        if woken == Woken::TimedOut {
+            return Err(error::timeout());
+        }
         cancel::unwind(Why::Cancelled);
     }
     let granted = entry.outcome.get() == Outcome::Granted;
@@ -143,7 +159,12 @@ unsafe fn release(_: NonNull<G>, queues: *mut ()) -> bool {
     true
 }
 
-fn lock_as_thread(fd_lock: &FdLock, queues: &Lock<Queues>, way: Way) -> io::Result<()> {
+fn lock_as_thread(
+    fd_lock: &FdLock,
+    queues: &Lock<Queues>,
+    way: Way,
+    until_ns: u64,
+) -> io::Result<()> {
     let thread = ThreadWaiter::new();
     let waiter = Waiter::Thread(&raw const thread);
     let entry = Entry { link: Link::new(), waiter, outcome: Cell::new(Outcome::Queued) };
@@ -156,6 +177,16 @@ fn lock_as_thread(fd_lock: &FdLock, queues: &Lock<Queues>, way: Way) -> io::Resu
     // SAFETY: the entry stays on this thread's stack until it is taken out, before it is woken.
     unsafe { guard.waiting[way as usize].push_back(NonNull::from(&entry)) };
     drop(guard);
+    if until_ns != NEVER && !thread.sleep_until(until_ns) {
+        let mut guard = queues.lock();
+        let gives_up = entry.outcome.get() == Outcome::Queued;
+        entry.leave(&mut guard.waiting[way as usize]);
+        drop(guard);
+        if gives_up {
+            return Err(error::timeout());
+        }
+    }
+    // Also if its time is over: somebody has taken the entry out and is about to wake it.
     thread.sleep();
     outcome(entry.outcome.get())
 }

@@ -119,9 +119,9 @@ impl<T> Source<T> {
         mut op: impl FnMut(&T) -> io::Result<R>,
         saw_the_end: impl Fn(&R) -> bool,
     ) -> io::Result<R> {
-        // Who queues for the direction does so in its own time.
+        // The wait for the direction, which somebody else may use, counts.
         let end = self.state.end_of_operation(way);
-        self.state.lock(way)?;
+        self.state.lock(way, end)?;
         let used = Used { source: self, way: Some(way) };
         let state = &used.source.state;
         let half = state.half(way);
@@ -154,6 +154,17 @@ impl<T> Source<T> {
                     _ => return Err(error),
                 },
             }
+        }
+    }
+
+    /// Moves no bytes by `op`: as in std, there is nothing to wait for.
+    pub(super) fn transfer_none(
+        &self,
+        op: impl FnOnce(&T) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        match self.with(op) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            other => other,
         }
     }
 

@@ -87,12 +87,12 @@ impl State {
         }
     }
 
-    /// Begins a use in one direction. [`State::unlock`] ends it.
+    /// Begins a use in one direction. [`State::unlock`] ends it. Waits for its turn until `until_ns`.
     #[inline]
-    pub(super) fn lock(&self, way: Way) -> io::Result<()> {
+    pub(super) fn lock(&self, way: Way, until_ns: u64) -> io::Result<()> {
         match self.lock.lock(way) {
             Taken::Yes => Ok(()),
-            Taken::Busy => queue::lock(&self.lock, &self.queues, way),
+            Taken::Busy => queue::lock(&self.lock, &self.queues, way, until_ns),
             taken => queue::done(taken),
         }
     }

@@ -128,6 +128,9 @@ impl TcpStream {
     /// # Errors
     /// As for a read.
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return self.source.transfer_none(|inner| inner.peek(buf));
+        }
         self.source.read(|inner| inner.peek(buf))
     }
 

@@ -72,13 +72,7 @@ pub(crate) fn wait(fd: RawFd, what: For, bell: RawFd, until_ns: Option<u64>) -> 
         libc::pollfd { fd, events, revents: 0 },
         libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 },
     ];
-    let left = until_ns.map(|until| {
-        let left = until.saturating_sub(clock::now_ns());
-        libc::timespec {
-            tv_sec: (left / 1_000_000_000) as libc::time_t,
-            tv_nsec: (left % 1_000_000_000) as libc::c_long,
-        }
-    });
+    let left = until_ns.map(left_until);
     let left = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: two valid entries, and a time that lives until the end of this function or none.
     let n = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, left, std::ptr::null()) };
@@ -95,6 +89,27 @@ pub(crate) fn wait(fd: RawFd, what: For, bell: RawFd, until_ns: Option<u64>) -> 
         found if found & (libc::POLLHUP | libc::POLLERR | libc::POLLPRI) != 0 => Polled::HungUp,
         _ => Polled::Ready,
     })
+}
+
+/// Blocks the thread until one of the descriptors can be read or the clock shows `until_ns`, or for less.
+/// Allocates.
+pub(crate) fn wait_any(fds: impl Iterator<Item = RawFd>, until_ns: Option<u64>) {
+    let mut fds: Vec<_> =
+        fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    let left = until_ns.map(left_until);
+    let left = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let n = fds.len() as libc::nfds_t;
+    // SAFETY: so many valid entries, and a time that lives until the end of this function or none.
+    unsafe { libc::ppoll(fds.as_mut_ptr(), n, left, std::ptr::null()) };
+}
+
+/// The time from now until the clock shows `until_ns`.
+fn left_until(until_ns: u64) -> libc::timespec {
+    let left = until_ns.saturating_sub(clock::now_ns());
+    libc::timespec {
+        tv_sec: (left / 1_000_000_000) as libc::time_t,
+        tv_nsec: (left % 1_000_000_000) as libc::c_long,
+    }
 }
 
 /// Blocks the thread for a while, or until `bell` rings.

@@ -15,6 +15,8 @@
 //! # }
 //! ```
 
+mod orphans;
+
 use crate::current;
 use crate::goroutine;
 use crate::net::{PipeReader, PipeWriter, PollFd};
@@ -129,13 +131,15 @@ impl Command {
         Child::from_std(blocking(|| self.inner.spawn())?)
     }
 
-    /// Starts the program and waits for its end.
+    /// Starts the program and waits for its end. If the caller is cancelled meanwhile, the program runs
+    /// on, and nothing is left of it when it has ended.
     ///
     /// # Errors
     /// If it cannot be started.
     #[doc(alias = "Run")]
     pub fn status(&mut self) -> io::Result<ExitStatus> {
-        self.spawn()?.wait()
+        let mut child = Waited(Some(self.spawn()?));
+        child.wait()
     }
 
     /// Starts the program, waits for its end and collects what it wrote. Its standard input is
@@ -193,16 +197,23 @@ impl Child {
     /// # Errors
     /// If its pipes cannot be put into non-blocking mode.
     pub fn from_std(mut inner: process::Child) -> io::Result<Self> {
+        match Self::streams_of(&mut inner) {
+            Ok((stdin, stdout, stderr)) => Ok(Self { inner, stdin, stdout, stderr }),
+            Err(error) => {
+                orphans::adopt(inner);
+                Err(error)
+            }
+        }
+    }
+
+    fn streams_of(
+        inner: &mut process::Child,
+    ) -> io::Result<(Option<PipeWriter>, Option<PipeReader>, Option<PipeReader>)> {
         let reader = |fd: OwnedFd| PipeReader::from_std(fd.into());
         let stdin = inner.stdin.take().map(|pipe| PipeWriter::from_std(OwnedFd::from(pipe).into()));
         let stdout = inner.stdout.take().map(|pipe| reader(pipe.into()));
         let stderr = inner.stderr.take().map(|pipe| reader(pipe.into()));
-        Ok(Self {
-            inner,
-            stdin: stdin.transpose()?,
-            stdout: stdout.transpose()?,
-            stderr: stderr.transpose()?,
-        })
+        Ok((stdin.transpose()?, stdout.transpose()?, stderr.transpose()?))
     }
 
     /// The number of the process.
@@ -246,17 +257,42 @@ impl Child {
         ending.read_with(|_| self.inner.try_wait()?.ok_or(io::ErrorKind::WouldBlock.into()))
     }
 
-    /// Waits until the program has ended and collects what it wrote into its pipes.
+    /// Waits until the program has ended and collects what it wrote into its pipes. If the caller is
+    /// cancelled meanwhile, the program runs on, and nothing is left of it when it has ended.
     ///
     /// # Errors
     /// If the system says so.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
-        let stderr = self.stderr.take().map(InBackground::read);
-        let stdout = self.stdout.take().map_or(Ok(Vec::new()), read_all)?;
-        let status = self.wait()?;
+        let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
+        let mut child = Waited(Some(self));
+        let stderr = stderr.map(InBackground::read);
+        let stdout = stdout.map_or(Ok(Vec::new()), read_all)?;
+        let status = child.wait()?;
         let stderr = stderr.map_or(Ok(Vec::new()), InBackground::join)?;
         Ok(Output { status, stdout, stderr })
+    }
+}
+
+/// A child that nobody else can wait for: if this one does not, it is an orphan.
+struct Waited(Option<Child>);
+
+impl Waited {
+    fn wait(&mut self) -> io::Result<ExitStatus> {
+        let Some(child) = &mut self.0 else {
+            heist_core::throw!("Waited::wait: it was waited for")
+        };
+        let status = child.wait()?;
+        self.0 = None;
+        Ok(status)
+    }
+}
+
+impl Drop for Waited {
+    fn drop(&mut self) {
+        if let Some(child) = self.0.take() {
+            orphans::adopt(child.inner);
+        }
     }
 }
 
