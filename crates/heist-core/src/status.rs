@@ -254,6 +254,13 @@ impl StatusWord {
         }
     }
 
+    /// Whether the wait that `ticket` names has begun and nobody has claimed it.
+    #[must_use]
+    pub fn is_waiting(&self, ticket: Ticket) -> bool {
+        let word = self.0.load(Ordering::Acquire);
+        word & !SEALED == ticket.0 | Status::Waiting as u64
+    }
+
     /// Claims the wait it is in, if that is one that `is_meant` agrees to and whose commit is over.
     ///
     /// `is_meant` may read what the goroutine's owner wrote before the wait began and nobody changes

@@ -27,6 +27,9 @@ use std::ptr::{NonNull, null};
 pub trait Claim {
     /// True for one caller only, who must then wake the waiter.
     fn claim(&self) -> bool;
+
+    /// Whether it could be claimed now.
+    fn is_open(&self) -> bool;
 }
 
 struct Fields<W> {
@@ -41,7 +44,7 @@ struct Fields<W> {
 pub struct Entry<W>(UnsafeCell<Fields<W>>);
 
 impl<W> Entry<W> {
-    /// In no queue. `place` is where the message is or goes to; null for one who only wants to know.
+    /// In no queue. `place` is where the message is or goes to; null if there is none to move.
     #[inline]
     #[must_use]
     #[cfg(not(loom))]
@@ -49,7 +52,7 @@ impl<W> Entry<W> {
         Self(UnsafeCell::new(Fields { next: null(), prev: null(), listed: false, wait, place }))
     }
 
-    /// In no queue. `place` is where the message is or goes to; null for one who only wants to know.
+    /// In no queue. `place` is where the message is or goes to; null if there is none to move.
     #[must_use]
     #[cfg(loom)]
     pub fn new(wait: *const W, place: *mut ()) -> Self {
@@ -147,20 +150,6 @@ impl<W> WaitQueue<W> {
         self.first.is_null()
     }
 
-    /// Whether somebody is there who has or wants a message. Others only want to know.
-    #[must_use]
-    pub fn has_operation(&self) -> bool {
-        let mut at = self.first;
-        // SAFETY: queued entries are valid.
-        while let Some(entry) = unsafe { at.as_ref() } {
-            if !entry.look(|fields| fields.place).is_null() {
-                return true;
-            }
-            at = entry.look(|fields| fields.next);
-        }
-        false
-    }
-
     /// Appends an entry.
     ///
     /// # Safety
@@ -218,9 +207,25 @@ impl<W> WaitQueue<W> {
 }
 
 impl<W: Claim> WaitQueue<W> {
-    /// Takes out the first one that can be claimed.
+    /// Whether somebody is there whose wait nobody has ended.
+    #[must_use]
+    pub fn has_open(&self) -> bool {
+        let mut at = self.first;
+        // SAFETY: queued entries are valid, and the wait lives as long as its entries.
+        while let Some(entry) = unsafe { at.as_ref() } {
+            // SAFETY: as above.
+            if unsafe { &*entry.look(|fields| fields.wait) }.is_open() {
+                return true;
+            }
+            at = entry.look(|fields| fields.next);
+        }
+        false
+    }
+
+    /// Takes out the first whose wait can be claimed. Those before it are out too: somebody else ended
+    /// their wait.
     #[inline]
-    fn pop_claimed(&mut self) -> Option<Claimed<W>> {
+    pub fn claim_first(&mut self) -> Option<Claimed<W>> {
         while let Some(entry) = self.pop() {
             // SAFETY: it was queued until now and the lock is held; the wait lives as long as its entries.
             if unsafe { &*entry.as_ref().look(|fields| fields.wait) }.claim() {
@@ -230,23 +235,10 @@ impl<W: Claim> WaitQueue<W> {
         None
     }
 
-    /// Takes out the first who has or wants a message and can be claimed. Those before it are out too:
-    /// somebody else ended their wait, or they only wanted to know, and go to `tell`.
-    #[inline]
-    pub fn claim_first(&mut self, mut tell: impl FnMut(Claimed<W>)) -> Option<Claimed<W>> {
-        while let Some(claimed) = self.pop_claimed() {
-            if !claimed.place().is_null() {
-                return Some(claimed);
-            }
-            tell(claimed);
-        }
-        None
-    }
-
     /// Takes everybody out, to be woken once the lock is released.
     pub fn claim_all(&mut self) -> AllClaimed<W> {
         let mut all = AllClaimed { last: null() };
-        while let Some(claimed) = self.pop_claimed() {
+        while let Some(claimed) = self.claim_first() {
             // SAFETY: the waiter sleeps until it is woken.
             unsafe { claimed.entry.as_ref() }.change(|fields| fields.prev = all.last);
             all.last = claimed.entry();

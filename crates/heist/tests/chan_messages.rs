@@ -175,3 +175,56 @@ fn large_messages_in_an_unbounded_channel() {
         [message[0], message[SIZE - 1]]
     }
 }
+
+/// If the destructor of a message panics, the receiver's drop does, once; the messages behind it leak.
+#[test]
+fn messages_that_panic_when_dropped() {
+    struct Bad(Arc<AtomicUsize>);
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            let n = self.0.fetch_add(1, Ordering::Relaxed);
+            panic!("drop {n}");
+        }
+    }
+    matrix::run(|| {
+        for capacity in [None, Some(2), Some(3)] {
+            let dropped = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&dropped);
+            let ended = go(move || {
+                let (tx, rx) = capacity.map_or_else(chan::unbounded, chan::bounded);
+                tx.send(Bad(Arc::clone(&count))).ok();
+                tx.send(Bad(count)).ok();
+                drop(tx);
+                drop(rx);
+            });
+            assert!(ended.join().unwrap_err().to_string().contains("drop 0"));
+            assert_eq!(dropped.load(Ordering::Relaxed), 1);
+        }
+    });
+}
+
+/// Messages of 32 KiB pass through the stack of a goroutine of the default size, in debug builds too.
+#[heist::test(unsafe, procs = 2)]
+fn large_messages_fit_on_a_stack() {
+    type Large = [u8; 32 << 10];
+    fn large(i: u8) -> Large {
+        [i; 32 << 10]
+    }
+    for capacity in [None, Some(1), Some(0)] {
+        let (tx, rx) = capacity.map_or_else(chan::unbounded::<Large>, chan::bounded);
+        let sends = go(move || {
+            for i in 0..40 {
+                if tx.send(large(i)).is_err() {
+                    panic!("closed");
+                }
+            }
+        });
+        let receives = go(move || {
+            let mut sum = 0;
+            rx.iter().for_each(|message| sum += u32::from(message[99]));
+            sum
+        });
+        sends.join().unwrap();
+        assert_eq!(receives.join().unwrap(), (0..40).sum::<u32>());
+    }
+}

@@ -143,3 +143,118 @@ fn what_is_not_asked_for_is_dropped() {
         assert_eq!(Arc::strong_count(&token), 1);
     });
 }
+
+/// A watcher is told that a message is there when it is, not before: the only receiver finds it.
+#[test]
+fn readiness_comes_after_the_message() {
+    const ROUNDS: u32 = 2000;
+    matrix::run(|| {
+        for capacity in [None, Some(1), Some(0)] {
+            let (tx, rx) = capacity.map_or_else(chan::unbounded, chan::bounded);
+            let (ack, acked) = chan::bounded::<()>(1);
+            let sends = go(move || {
+                for i in 0..ROUNDS {
+                    tx.send(i).unwrap();
+                    acked.recv().unwrap();
+                }
+            });
+            for i in 0..ROUNDS {
+                let mut select = Select::new();
+                select.recv(&rx);
+                assert_eq!(select.ready(), 0);
+                assert_eq!(rx.try_recv(), Ok(i));
+                ack.send(()).unwrap();
+            }
+            sends.join().unwrap();
+        }
+    });
+}
+
+/// The same for room: the only sender finds it.
+#[test]
+fn readiness_comes_after_the_room() {
+    const ROUNDS: u32 = 2000;
+    matrix::run(|| {
+        for capacity in [1, 0] {
+            let (tx, rx) = chan::bounded(capacity);
+            (0..capacity as u32).for_each(|_| tx.send(0).unwrap());
+            let (ack, acked) = chan::bounded::<()>(1);
+            let receives = go(move || {
+                for _ in 0..ROUNDS {
+                    rx.recv().unwrap();
+                    acked.recv().unwrap();
+                }
+                rx
+            });
+            for i in 0..ROUNDS {
+                let mut select = Select::new();
+                select.send(&tx, u32::MAX);
+                assert_eq!(select.ready(), 0);
+                assert_eq!(tx.try_send(i), Ok(()));
+                ack.send(()).unwrap();
+            }
+            assert_eq!(receives.join().unwrap().len(), capacity);
+        }
+    });
+}
+
+/// Who tries in vain wakes no watcher, and neither does one that watches the other end.
+#[heist::test(unsafe, procs = 1)]
+fn nothing_done_is_no_readiness() {
+    let (tx, rx) = chan::bounded(0);
+    let receiver = rx.clone();
+    let watches = go(move || {
+        let mut select = Select::new();
+        select.recv(&receiver);
+        select.ready();
+        receiver.try_recv()
+    });
+    heist::yield_now();
+    assert!(tx.try_send(1).unwrap_err().is_full());
+    let mut select = Select::new();
+    select.send(&tx, 2);
+    assert!(select.try_ready().is_err());
+    assert!(select.ready_timeout(Duration::from_millis(1)).is_err());
+    drop(select);
+    heist::yield_now();
+    assert!(!watches.is_finished());
+    // A select that waits with a send is somebody to receive from.
+    let (_never, silent) = chan::bounded::<u8>(0);
+    heist::select! {
+        send(tx, 3) -> sent => assert_eq!(sent, Ok(())),
+        recv(silent) -> _ => unreachable!(),
+    }
+    assert_eq!(watches.join().unwrap(), Ok(3));
+    drop(rx);
+}
+
+/// SE-05: two cases of one channel are equally likely, also where the select has to wait.
+#[heist::test(unsafe, procs = [1, 2])]
+fn two_cases_of_one_channel_are_equal() {
+    const ROUNDS: usize = 1000;
+    for capacity in [0, 1] {
+        let (tx, rx) = chan::bounded::<usize>(capacity);
+        let ones = go(move || rx.iter().sum::<usize>());
+        for _ in 0..ROUNDS {
+            heist::select! {
+                send(tx, 0) -> sent => sent.unwrap(),
+                send(tx, 1) -> sent => sent.unwrap(),
+            }
+        }
+        drop(tx);
+        let ones = ones.join().unwrap();
+        assert!(ones > ROUNDS / 4 && ones < ROUNDS * 3 / 4, "{ones} of {ROUNDS}");
+
+        let (tx, rx) = chan::bounded::<()>(capacity);
+        go(move || (0..ROUNDS).for_each(|_| tx.send(()).unwrap()));
+        let mut select = Select::new();
+        (0..3).for_each(|_| _ = select.recv(&rx));
+        let mut chosen = [0; 3];
+        for _ in 0..ROUNDS {
+            let operation = select.select();
+            chosen[operation.index()] += 1;
+            operation.recv(&rx).unwrap();
+        }
+        assert!(chosen.iter().all(|&n| n > ROUNDS / 6), "{chosen:?}");
+    }
+}

@@ -186,6 +186,12 @@ impl<T> Buffer<T> for Blocks<T> {
         }
     }
 
+    fn suffices(&self, spare: &Spare<T>) -> bool {
+        // While receivers are announced nobody claims a slot. If a link is missing, the next slot is the
+        // first of its block.
+        spare.0.is_some() || offset(self.tail.index.load(Ordering::Acquire)) + 1 != SLOTS
+    }
+
     #[inline(always)]
     unsafe fn put(&self, message: *const T, spare: &mut Spare<T>) -> Put {
         let mut backoff = Backoff::new();

@@ -43,6 +43,8 @@ impl Default for Meeting {
 }
 
 impl<T> Buffer<T> for Meeting {
+    const MEETS: bool = true;
+
     type Spare = ();
 
     fn provide((): &mut ()) {}

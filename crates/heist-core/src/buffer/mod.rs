@@ -15,6 +15,12 @@
 //! `AWAITED` in `tail` by a compare-and-swap from exactly the value at which it saw the buffer empty.
 //! A sender that wants to wait sets it in `head` from exactly the value at which it saw it full.
 //!
+//! # Watchers
+//! Some wait only to know that an operation has become possible. They are announced by the same bits, and
+//! told after the fact: whoever finds only watchers behind the lock clears the bit, moves its message in
+//! (or out) and then wakes them. A [`Meeting`] does not announce them: a message is there when a sender
+//! waits, which takes the lock anyway and tells them after it has queued.
+//!
 //! # Why no wake-up is lost
 //! Say a receiver waits. Its compare-and-swap succeeded, so in the order in which `tail` changed
 //! every earlier message is at or below `head`, and every later sender has to go through a word that
@@ -24,8 +30,10 @@
 //! needs an order between two different words, so there are no fences.
 //!
 //! # Invariants, whenever the lock is free
-//! - `AWAITED` in `tail` if and only if receivers are queued, and then the buffer is empty.
-//! - `AWAITED` in `head` if and only if senders are queued, and then the buffer is full.
+//! - `AWAITED` in `tail` if and only if receivers, or watchers of messages, are queued, and then the
+//!   buffer is empty.
+//! - `AWAITED` in `head` if and only if senders, or watchers of room, are queued, and then the buffer is
+//!   full.
 //! - `AWAITED` and `CLOSED` are never set together. Who closes sets `CLOSED` first, then sends everybody
 //!   home: the other way round a message could be sent to a receiver that is being told there is none.
 //!
@@ -81,11 +89,20 @@ pub enum Take {
 /// A buffer. `put` and `take` may be called by anyone at any time; what else changes it, only with
 /// the lock of the channel held.
 pub trait Buffer<T> {
+    /// Whether it holds no message at any time: sender and receiver meet.
+    const MEETS: bool = false;
+
     /// What has to be allocated or freed by the caller, because the buffer is used where nobody may.
     type Spare: Default;
 
     /// Fills the spare. Allocates.
     fn provide(spare: &mut Self::Spare);
+
+    /// Whether the next message can be put in with that spare. The lock is held, and receivers are
+    /// announced.
+    fn suffices(&self, _: &Self::Spare) -> bool {
+        true
+    }
 
     /// Moves a message in. It is the buffer's if the answer is [`Put::Done`], else still the caller's.
     ///

@@ -112,7 +112,7 @@ impl<T> Buffer<T> for Ring<T> {
 
     fn provide((): &mut ()) {}
 
-    #[inline]
+    #[inline(always)]
     unsafe fn put(&self, message: *const T, (): &mut ()) -> Put {
         let mut backoff = Backoff::new();
         let mut tail = self.tail.load(Ordering::Acquire);
@@ -160,7 +160,7 @@ impl<T> Buffer<T> for Ring<T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn take(&self, into: *mut T, (): &mut ()) -> Take {
         let mut backoff = Backoff::new();
         let mut head = self.head.load(Ordering::Acquire);

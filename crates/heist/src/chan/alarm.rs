@@ -13,8 +13,9 @@
 //!
 //! GO: time.go timer.maybeRunChan, needsAdd, blockTimerChan.
 
-use super::state::{Patience, Queues};
-use super::waiter::{Awoken, Entry, Outcome, Wait, WaitQueue, idle_entry};
+use super::queues::Queues;
+use super::state::Patience;
+use super::waiter::{Awoken, Entry, Outcome, Wait, idle_entry};
 use crate::current::{self, InRuntime};
 use crate::gmp::g::WaitReason;
 use crate::sched::cancel::{self, Why};
@@ -49,9 +50,8 @@ impl Alarm {
     }
 
     fn build(when_ns: u64, period: Duration) -> Arc<Self> {
-        let queues = Queues { receivers: WaitQueue::new(), senders: WaitQueue::new() };
         Arc::new(Self {
-            queues: Lock::new(Rank::WaitQueue, queues),
+            queues: Lock::new(Rank::WaitQueue, Queues::new()),
             when_ns: AtomicU64::new(when_ns),
             period_ns: AtomicU64::new(in_ns(period)),
         })

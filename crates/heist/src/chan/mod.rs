@@ -31,6 +31,8 @@
 mod alarm;
 mod error;
 mod never;
+mod parcel;
+mod queues;
 mod receiver;
 mod select;
 #[doc(hidden)]

@@ -3,6 +3,7 @@
 use super::alarm::Alarm;
 use super::error::{RecvError, RecvTimeoutError, TryRecvError};
 use super::never;
+use super::parcel::Parcel;
 use super::state::{Chan, Patience, Refused};
 use crate::gmp::g::WaitReason;
 use heist_core::buffer::{Blocks, Meeting, Ring};
@@ -76,7 +77,11 @@ impl<T> Receiver<T> {
     #[inline]
     #[doc(alias = "chanrecv")]
     pub fn recv(&self) -> Result<T, RecvError> {
-        self.recv_with(Patience::ENDLESS).map_err(|_| RecvError)
+        let mut parcel = Parcel::empty();
+        match self.recv_into(&mut parcel, Patience::ENDLESS) {
+            Ok(()) => Ok(parcel.take()),
+            Err(_) => Err(RecvError),
+        }
     }
 
     /// Receives a message if that is possible at once: there is one, or a sender waits.
@@ -93,10 +98,12 @@ impl<T> Receiver<T> {
     /// ```
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        self.recv_with(Patience::None).map_err(|refused| match refused {
-            Refused::NotReady => TryRecvError::Empty,
-            Refused::Disconnected => TryRecvError::Disconnected,
-        })
+        let mut parcel = Parcel::empty();
+        match self.recv_into(&mut parcel, Patience::None) {
+            Ok(()) => Ok(parcel.take()),
+            Err(Refused::NotReady) => Err(TryRecvError::Empty),
+            Err(Refused::Disconnected) => Err(TryRecvError::Disconnected),
+        }
     }
 
     /// Receives a message, and waits for one, but no longer than `timeout`.
@@ -134,17 +141,47 @@ impl<T> Receiver<T> {
     }
 
     fn recv_patiently(&self, patience: Patience) -> Result<T, RecvTimeoutError> {
-        self.recv_with(patience).map_err(|refused| match refused {
-            Refused::NotReady => RecvTimeoutError::Timeout,
-            Refused::Disconnected => RecvTimeoutError::Disconnected,
-        })
+        let mut parcel = Parcel::empty();
+        match self.recv_into(&mut parcel, patience) {
+            Ok(()) => Ok(parcel.take()),
+            Err(Refused::NotReady) => Err(RecvTimeoutError::Timeout),
+            Err(Refused::Disconnected) => Err(RecvTimeoutError::Disconnected),
+        }
     }
 
     #[inline]
-    fn recv_with(&self, patience: Patience) -> Result<T, Refused> {
-        with_chan!(&self.flavor, chan => chan.recv(patience),
+    fn recv_some(&self, patience: Patience) -> Option<T> {
+        let mut parcel = Parcel::empty();
+        match self.recv_into(&mut parcel, patience) {
+            Ok(()) => Some(parcel.take()),
+            Err(_) => None,
+        }
+    }
+
+    /// Hands every message to `f`, each from the place it was received in.
+    #[inline]
+    fn fold<A>(&self, patience: Patience, start: A, mut f: impl FnMut(A, T) -> A) -> A {
+        let mut parcel = Parcel::empty();
+        let mut folded = start;
+        while self.recv_into(&mut parcel, patience).is_ok() {
+            folded = Self::hand_over(&mut parcel, folded, &mut f);
+        }
+        folded
+    }
+
+    /// Has room for the message of its own, which the wait for the next one need not have.
+    #[inline]
+    fn hand_over<A>(parcel: &mut Parcel<T>, folded: A, f: &mut impl FnMut(A, T) -> A) -> A {
+        f(folded, parcel.take())
+    }
+
+    #[inline(always)]
+    fn recv_into(&self, parcel: &mut Parcel<T>, patience: Patience) -> Result<(), Refused> {
+        with_chan!(&self.flavor, chan => chan.recv(parcel, patience),
         Flavor::Alarm(alarm, message) => {
-            alarm.recv(patience).map(message).ok_or(Refused::NotReady)
+            let moment = alarm.recv(patience).ok_or(Refused::NotReady)?;
+            put_moment(parcel, *message, moment);
+            Ok(())
         },
         Flavor::Never => {
             never::wait(WaitReason::ChanReceiveNil, patience);
@@ -259,6 +296,15 @@ impl<T> Receiver<T> {
     }
 }
 
+/// Puts the message of an alarm into a parcel, which is empty.
+pub(super) fn put_moment<T>(parcel: &mut Parcel<T>, message: fn(Instant) -> T, moment: Instant) {
+    // SAFETY: there is room for a message, and one is moved in.
+    unsafe {
+        parcel.as_mut_ptr().write(message(moment));
+        parcel.was_filled();
+    }
+}
+
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
         with_chan!(&self.flavor, chan => {
@@ -320,7 +366,12 @@ impl<T> Iterator for Iter<'_, T> {
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        self.receiver.recv().ok()
+        self.receiver.recv_some(Patience::ENDLESS)
+    }
+
+    #[inline]
+    fn fold<A, F: FnMut(A, T) -> A>(self, start: A, f: F) -> A {
+        self.receiver.fold(Patience::ENDLESS, start, f)
     }
 }
 
@@ -329,7 +380,12 @@ impl<T> Iterator for TryIter<'_, T> {
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        self.receiver.try_recv().ok()
+        self.receiver.recv_some(Patience::None)
+    }
+
+    #[inline]
+    fn fold<A, F: FnMut(A, T) -> A>(self, start: A, f: F) -> A {
+        self.receiver.fold(Patience::None, start, f)
     }
 }
 
@@ -338,7 +394,12 @@ impl<T> Iterator for IntoIter<T> {
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        self.receiver.recv().ok()
+        self.receiver.recv_some(Patience::ENDLESS)
+    }
+
+    #[inline]
+    fn fold<A, F: FnMut(A, T) -> A>(self, start: A, f: F) -> A {
+        self.receiver.fold(Patience::ENDLESS, start, f)
     }
 }
 

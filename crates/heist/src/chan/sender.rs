@@ -87,11 +87,11 @@ impl<T> Sender<T> {
     #[inline]
     #[doc(alias = "chansend")]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        let sent = with_chan!(&self.flavor, chan => chan.send(message, Patience::ENDLESS), never => {
-            never::wait(WaitReason::ChanSendNil, Patience::ENDLESS);
-            Err((Refused::NotReady, message))
-        });
-        sent.map_err(|(_, message)| SendError(message))
+        let mut message = Some(message);
+        match self.send_from(&mut message, Patience::ENDLESS) {
+            Ok(()) => Ok(()),
+            Err(_) => give_back(message, SendError),
+        }
     }
 
     /// Sends a message if that is possible at once: there is room, or a receiver waits.
@@ -107,12 +107,12 @@ impl<T> Sender<T> {
     /// ```
     #[inline]
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        with_chan!(&self.flavor, chan => {
-            chan.send(message, Patience::None).map_err(|(refused, message)| match refused {
-                Refused::NotReady => TrySendError::Full(message),
-                Refused::Disconnected => TrySendError::Disconnected(message),
-            })
-        }, never => Err(TrySendError::Full(message)))
+        let mut message = Some(message);
+        match self.send_from(&mut message, Patience::None) {
+            Ok(()) => Ok(()),
+            Err(Refused::NotReady) => give_back(message, TrySendError::Full),
+            Err(Refused::Disconnected) => give_back(message, TrySendError::Disconnected),
+        }
     }
 
     /// Sends a message, and waits for room or for a receiver, but no longer than `timeout`.
@@ -150,13 +150,20 @@ impl<T> Sender<T> {
     }
 
     fn send_patiently(&self, message: T, patience: Patience) -> Result<(), SendTimeoutError<T>> {
-        let sent = with_chan!(&self.flavor, chan => chan.send(message, patience), never => {
+        let mut message = Some(message);
+        match self.send_from(&mut message, patience) {
+            Ok(()) => Ok(()),
+            Err(Refused::NotReady) => give_back(message, SendTimeoutError::Timeout),
+            Err(Refused::Disconnected) => give_back(message, SendTimeoutError::Disconnected),
+        }
+    }
+
+    /// Sends the message, or leaves it there.
+    #[inline(always)]
+    fn send_from(&self, message: &mut Option<T>, patience: Patience) -> Result<(), Refused> {
+        with_chan!(&self.flavor, chan => chan.send(message, patience), never => {
             never::wait(WaitReason::ChanSendNil, patience);
-            Err((Refused::NotReady, message))
-        });
-        sent.map_err(|(refused, message)| match refused {
-            Refused::NotReady => SendTimeoutError::Timeout(message),
-            Refused::Disconnected => SendTimeoutError::Disconnected(message),
+            Err(Refused::NotReady)
         })
     }
 
@@ -235,6 +242,12 @@ impl<T> Sender<T> {
             _ => false,
         }
     }
+}
+
+/// A message that was not sent, in an error. Has room for it of its own, which a send need not have.
+#[inline]
+fn give_back<T, E>(message: Option<T>, error: impl FnOnce(T) -> E) -> Result<(), E> {
+    message.map_or(Ok(()), |message| Err(error(message)))
 }
 
 impl<T> Clone for Sender<T> {

@@ -6,7 +6,9 @@
 //! waits (its message goes in at the end, the oldest one comes out), else wait. Whenever the state
 //! under the lock is not what it was when the buffer refused, the fast path is tried again.
 
-use super::waiter::{Awoken, Claimed, Entry, Outcome, Wait, WaitQueue};
+use super::parcel::{Parcel, message_ptr, was_sent};
+use super::queues::{Interest, Queues};
+use super::waiter::{Awoken, Entry, Outcome, Wait};
 use crate::current::{self, InRuntime};
 use crate::gmp::G;
 use crate::gmp::g::WaitReason;
@@ -18,7 +20,6 @@ use heist_core::buffer::{Buffer, Put, Take};
 use heist_core::lock_rank::Rank;
 use heist_core::timer_heap::NEVER;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
@@ -56,12 +57,6 @@ pub(super) enum Refused {
     Disconnected,
 }
 
-/// Those who wait.
-pub(super) struct Queues {
-    pub(super) receivers: WaitQueue,
-    pub(super) senders: WaitQueue,
-}
-
 /// A channel.
 pub(super) struct Chan<T, B> {
     pub(super) queues: Lock<Queues>,
@@ -81,42 +76,6 @@ unsafe impl<T: Send, B: Sync> Sync for Chan<T, B> {}
 // SAFETY: as above.
 unsafe impl<T: Send, B: Send> Send for Chan<T, B> {}
 
-/// A message that is its holder's until it was sent.
-pub(super) struct Parcel<T>(MaybeUninit<T>);
-
-impl<T> Parcel<T> {
-    #[inline]
-    pub(super) const fn new(message: T) -> Self {
-        Self(MaybeUninit::new(message))
-    }
-
-    #[inline]
-    pub(super) const fn as_mut_ptr(&mut self) -> *mut T {
-        self.0.as_mut_ptr()
-    }
-
-    /// The message was moved out through the pointer.
-    #[inline]
-    pub(super) const fn was_sent(self) {
-        std::mem::forget(self);
-    }
-
-    #[inline]
-    pub(super) const fn into_inner(self) -> T {
-        // SAFETY: it was not sent, and is not dropped.
-        let message = unsafe { self.0.assume_init_read() };
-        std::mem::forget(self);
-        message
-    }
-}
-
-impl<T> Drop for Parcel<T> {
-    fn drop(&mut self) {
-        // SAFETY: it was not sent.
-        unsafe { self.0.assume_init_drop() };
-    }
-}
-
 /// What came of an attempt with the lock.
 pub(super) enum Attempt {
     /// The message moved.
@@ -127,13 +86,14 @@ pub(super) enum Attempt {
     TimedOut,
     /// The buffer has changed: try the fast path again.
     Again,
+    /// The spare has to be filled first.
+    Starved,
 }
 
 impl<T, B: Buffer<T>> Chan<T, B> {
     pub(super) const fn new(buffer: B) -> Self {
-        let queues = Queues { receivers: WaitQueue::new(), senders: WaitQueue::new() };
         Self {
-            queues: Lock::new(Rank::WaitQueue, queues),
+            queues: Lock::new(Rank::WaitQueue, Queues::new()),
             buffer,
             n_senders: AtomicUsize::new(1),
             n_receivers: AtomicUsize::new(1),
@@ -142,75 +102,68 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         }
     }
 
-    /// Sends `message`, or gives it back.
-    #[inline]
-    pub(super) fn send(&self, message: T, patience: Patience) -> Result<(), (Refused, T)> {
-        let mut parcel = Parcel::new(message);
+    /// Sends the message, which is there, or leaves it there.
+    #[inline(always)]
+    pub(super) fn send(&self, message: &mut Option<T>, patience: Patience) -> Result<(), Refused> {
+        let place = message_ptr(message);
         let mut spare = B::Spare::default();
         let mut rt = current::enter();
-        let refused = loop {
-            // SAFETY: the message is in the parcel.
-            match unsafe { self.buffer.put(parcel.as_mut_ptr(), &mut spare) } {
-                Put::Done => {
-                    parcel.was_sent();
-                    return Ok(());
-                }
-                Put::Closed => break Refused::Disconnected,
-                Put::Full if patience == Patience::None => break Refused::NotReady,
+        loop {
+            // SAFETY: the message is there.
+            match unsafe { self.buffer.put(place, &mut spare) } {
+                Put::Done => break,
+                Put::Closed => return Err(Refused::Disconnected),
+                Put::Full if patience == Patience::None => return Err(Refused::NotReady),
                 Put::Full | Put::Attend => {
                     let attempt;
                     // SAFETY: as above.
-                    (rt, attempt) = unsafe { self.send_locked(rt, parcel.as_mut_ptr(), patience) };
+                    (rt, attempt) = unsafe { self.send_locked(rt, place, &mut spare, patience) };
                     match attempt {
-                        Attempt::Done => {
-                            parcel.was_sent();
-                            return Ok(());
-                        }
-                        Attempt::Closed => break Refused::Disconnected,
-                        Attempt::TimedOut => break Refused::NotReady,
+                        Attempt::Done => break,
+                        Attempt::Closed => return Err(Refused::Disconnected),
+                        Attempt::TimedOut => return Err(Refused::NotReady),
                         Attempt::Again => {}
+                        Attempt::Starved => rt = provide::<T, B>(rt, &mut spare),
                     }
                 }
-                Put::Starved => {
-                    drop(rt);
-                    B::provide(&mut spare);
-                    rt = current::enter();
-                }
+                Put::Starved => rt = provide::<T, B>(rt, &mut spare),
             }
-        };
+        }
+        // Before the runtime is left, which may unwind.
+        was_sent(message);
         drop(rt);
-        Err((refused, parcel.into_inner()))
+        Ok(())
     }
 
-    /// Receives a message.
-    #[inline]
-    pub(super) fn recv(&self, patience: Patience) -> Result<T, Refused> {
-        let mut place = MaybeUninit::uninit();
+    /// Receives a message into `parcel`, which is empty.
+    #[inline(always)]
+    pub(super) fn recv(&self, parcel: &mut Parcel<T>, patience: Patience) -> Result<(), Refused> {
+        let place = parcel.as_mut_ptr();
         let mut spent = B::Spare::default();
         let mut rt = current::enter();
         loop {
             // SAFETY: there is room for a message.
-            match unsafe { self.buffer.take(place.as_mut_ptr(), &mut spent) } {
+            match unsafe { self.buffer.take(place, &mut spent) } {
                 Take::Done => break,
                 Take::Closed => return Err(Refused::Disconnected),
                 Take::Empty if patience == Patience::None => return Err(Refused::NotReady),
                 Take::Empty | Take::Attend => {
                     let attempt;
                     // SAFETY: as above.
-                    (rt, attempt) = unsafe { self.recv_locked(rt, place.as_mut_ptr(), patience) };
+                    (rt, attempt) = unsafe { self.recv_locked(rt, place, &mut spent, patience) };
                     match attempt {
                         Attempt::Done => break,
                         Attempt::Closed => return Err(Refused::Disconnected),
                         Attempt::TimedOut => return Err(Refused::NotReady),
-                        Attempt::Again => {}
+                        Attempt::Again | Attempt::Starved => {}
                     }
                 }
             }
         }
         // SAFETY: a message was moved in. It is owned before the runtime is left, which may unwind.
-        let message = unsafe { place.assume_init() };
+        unsafe { parcel.was_filled() };
         drop(rt);
-        Ok(message)
+        Ok(())
     }
 
     /// The part of sending that needs the lock. Inlined, as all that is between a switch and the user's
@@ -223,6 +176,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         &self,
         rt: Option<InRuntime>,
         message: *mut T,
+        spare: &mut B::Spare,
         patience: Patience,
     ) -> (Option<InRuntime>, Attempt) {
         let deadline_ns = match patience {
@@ -235,12 +189,17 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             drop(queues);
             return (rt, Attempt::Closed);
         }
-        if let Some(receiver) = self.claim_receiver(&mut queues, rt.as_ref()) {
+        if let Some(receiver) = self.claim_receiver(&mut queues) {
             drop(queues);
             // SAFETY: a receiver's place is for one message of this channel, and it was claimed.
             unsafe { receiver.place::<T>().copy_from_nonoverlapping(message, 1) };
             receiver.wake(Outcome::Done, rt.as_ref());
             return (rt, Attempt::Done);
+        }
+        if !B::MEETS && !queues.receive_watchers.is_empty() {
+            // SAFETY: by the caller's promise.
+            let attempt = unsafe { self.put_watched(queues, rt.as_ref(), message, spare) };
+            return (rt, attempt);
         }
         if deadline_ns == 0 || !self.buffer.await_room() {
             drop(queues);
@@ -250,6 +209,9 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         let entry = Entry::new(&raw const wait, place_of(message));
         // SAFETY: the entry stays on this stack until it is taken out.
         unsafe { queues.senders.push(&entry) };
+        if B::MEETS {
+            queues.receive_watchers.tell(rt.as_ref());
+        }
         std::mem::forget(queues);
         // SAFETY: this thread holds the lock and forgot the guard; the channel outlives the call.
         let (rt, awoken) = unsafe {
@@ -259,7 +221,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             return (rt, attempt_of(wait.ended_by().1));
         }
         let mut queues = self.queues.lock();
-        self.remove_sender(&mut queues, &entry);
+        self.remove_sender(&mut queues, &entry, Interest::Do);
         drop(queues);
         if awoken == Awoken::TimedOut {
             return (rt, Attempt::TimedOut);
@@ -277,6 +239,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         &self,
         rt: Option<InRuntime>,
         place: *mut T,
+        spent: &mut B::Spare,
         patience: Patience,
     ) -> (Option<InRuntime>, Attempt) {
         let deadline_ns = match patience {
@@ -286,10 +249,15 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         let rt = if deadline_ns == 0 { rt } else { at_park_point(rt) };
         let mut queues = self.queues.lock();
         // SAFETY: by the caller's promise.
-        if let Some(sender) = unsafe { self.claim_sender(&mut queues, rt.as_ref(), place) } {
+        if let Some(sender) = unsafe { self.claim_sender(&mut queues, place) } {
             drop(queues);
             sender.wake(Outcome::Done, rt.as_ref());
             return (rt, Attempt::Done);
+        }
+        if !B::MEETS && !queues.send_watchers.is_empty() {
+            // SAFETY: by the caller's promise.
+            let attempt = unsafe { self.take_watched(queues, rt.as_ref(), place, spent) };
+            return (rt, attempt);
         }
         if deadline_ns == 0 || self.buffer.is_closed() || !self.buffer.await_message() {
             drop(queues);
@@ -299,6 +267,9 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         let entry = Entry::new(&raw const wait, place_of(place));
         // SAFETY: the entry stays on this stack until it is taken out.
         unsafe { queues.receivers.push(&entry) };
+        if B::MEETS {
+            queues.send_watchers.tell(rt.as_ref());
+        }
         std::mem::forget(queues);
         // SAFETY: this thread holds the lock and forgot the guard; the channel outlives the call.
         let (rt, awoken) = unsafe {
@@ -308,7 +279,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             return (rt, attempt_of(wait.ended_by().1));
         }
         let mut queues = self.queues.lock();
-        self.remove_receiver(&mut queues, &entry);
+        self.remove_receiver(&mut queues, &entry, Interest::Do);
         drop(queues);
         if awoken == Awoken::TimedOut {
             return (rt, Attempt::TimedOut);
@@ -321,67 +292,6 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         (&raw const self.queues).cast_mut().cast()
     }
 
-    /// Claims the first receiver that waits.
-    #[inline]
-    fn claim_receiver(&self, queues: &mut Queues, rt: Option<&InRuntime>) -> Option<Claimed> {
-        if queues.receivers.is_empty() {
-            return None;
-        }
-        let claimed = queues.receivers.claim_first(rt);
-        if queues.receivers.is_empty() {
-            self.buffer.no_receivers();
-        }
-        claimed
-    }
-
-    /// Claims the first sender that waits, moves its message in and the oldest one to `into`.
-    ///
-    /// # Safety
-    /// `into` is valid for a message.
-    #[inline]
-    unsafe fn claim_sender(
-        &self,
-        queues: &mut Queues,
-        rt: Option<&InRuntime>,
-        into: *mut T,
-    ) -> Option<Claimed> {
-        if queues.senders.is_empty() {
-            return None;
-        }
-        let claimed = queues.senders.claim_first(rt);
-        if let Some(sender) = &claimed {
-            // SAFETY: a sender's place holds one message of this channel, and it was claimed. It was
-            // queued, so senders were announced.
-            unsafe { self.buffer.rotate(sender.place::<T>(), into) };
-        }
-        if queues.senders.is_empty() {
-            self.buffer.no_senders();
-        }
-        claimed
-    }
-
-    /// Takes a receiver out that gives up.
-    pub(super) fn remove_receiver(&self, queues: &mut Queues, entry: &Entry) {
-        if entry.is_listed() {
-            // SAFETY: an entry of a receiver is in this queue or in none.
-            unsafe { queues.receivers.remove(entry) };
-            if queues.receivers.is_empty() {
-                self.buffer.no_receivers();
-            }
-        }
-    }
-
-    /// Takes a sender out that gives up.
-    pub(super) fn remove_sender(&self, queues: &mut Queues, entry: &Entry) {
-        if entry.is_listed() {
-            // SAFETY: an entry of a sender is in this queue or in none.
-            unsafe { queues.senders.remove(entry) };
-            if queues.senders.is_empty() {
-                self.buffer.no_senders();
-            }
-        }
-    }
-
     /// Closes the channel and sends everybody who waits home. False if it was closed already.
     pub(super) fn close(&self) -> bool {
         let rt = current::enter();
@@ -391,14 +301,16 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         }
         // Closed before the fast path is open again: nobody may send to a receiver that goes home.
         self.buffer.close();
-        if !queues.receivers.is_empty() {
+        if Self::is_message_awaited(&queues) {
             self.buffer.no_receivers();
         }
-        if !queues.senders.is_empty() {
+        if Self::is_room_awaited(&queues) {
             self.buffer.no_senders();
         }
         let receivers = queues.receivers.claim_all();
         let senders = queues.senders.claim_all();
+        queues.receive_watchers.tell(rt.as_ref());
+        queues.send_watchers.tell(rt.as_ref());
         drop(queues);
         receivers.wake(Outcome::Closed, rt.as_ref());
         senders.wake(Outcome::Closed, rt.as_ref());
@@ -415,7 +327,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             return true;
         }
         let rt = current::enter();
-        let met = self.queues.lock().senders.has_operation();
+        let met = self.queues.lock().senders.has_open();
         drop(rt);
         met
     }
@@ -427,7 +339,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             return true;
         }
         let rt = current::enter();
-        let met = self.queues.lock().receivers.has_operation();
+        let met = self.queues.lock().receivers.has_open();
         drop(rt);
         met
     }
@@ -440,9 +352,21 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         self.buffer.capacity()
     }
 
-    /// The last receiver is gone: so are the messages that nobody can receive any more.
+    /// The last receiver is gone: so are the messages that nobody can receive any more. If dropping one
+    /// panics, the rest leaks: another panic during the unwinding would end the process.
     pub(super) fn discard_messages(&self) {
-        while self.recv(Patience::None).is_ok() {}
+        struct LeakRest<'a, T, B: Buffer<T>>(&'a Chan<T, B>);
+        impl<T, B: Buffer<T>> Drop for LeakRest<'_, T, B> {
+            fn drop(&mut self) {
+                let mut parcel = Parcel::empty();
+                while self.0.recv(&mut parcel, Patience::None).is_ok() {
+                    parcel.leak();
+                }
+            }
+        }
+        let leak_rest = LeakRest(self);
+        while self.recv(&mut Parcel::empty(), Patience::None).is_ok() {}
+        std::mem::forget(leak_rest);
     }
 }
 
@@ -453,6 +377,17 @@ const fn attempt_of(outcome: Outcome) -> Attempt {
         Outcome::Closed => Attempt::Closed,
         Outcome::Changed => Attempt::Again,
     }
+}
+
+/// Fills the spare, outside the runtime.
+#[cold]
+pub(super) fn provide<T, B: Buffer<T>>(
+    rt: Option<InRuntime>,
+    spare: &mut B::Spare,
+) -> Option<InRuntime> {
+    drop(rt);
+    B::provide(spare);
+    current::enter()
 }
 
 /// Messages of no size may have any address, but a place must not be null.

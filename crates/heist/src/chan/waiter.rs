@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// How the claimer ended the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The message was moved, to or from the entry's place; or, if it has none, could be.
+    /// The message was moved, to or from the entry's place; for those who watch: could be.
     Done,
     /// The channel was closed.
     Closed,
@@ -81,6 +81,15 @@ impl Claim for Wait {
             Who::Goroutine(gp, ticket) => unsafe { gp.as_ref() }.status.claim(*ticket),
             // ORDERING: AcqRel, for what the waiter wrote before and the claimer writes after.
             Who::Thread(_, claimed) => !claimed.swap(true, Ordering::AcqRel),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        match &self.who {
+            // SAFETY: records are never unmapped.
+            Who::Goroutine(gp, ticket) => unsafe { gp.as_ref() }.status.is_waiting(*ticket),
+            // ORDERING: Acquire, for what the claimer did before.
+            Who::Thread(_, claimed) => !claimed.load(Ordering::Acquire),
         }
     }
 }
@@ -171,12 +180,6 @@ impl Claimed {
             Who::Thread(thread, _) => unsafe { Waiter::Thread(thread).wake(rt) },
         }
     }
-
-    /// Wakes one that only wanted to know.
-    #[cold]
-    fn tell(self, rt: Option<&InRuntime>) {
-        self.wake(Outcome::Done, rt);
-    }
 }
 
 /// A queue of entries, first come first served. Lives inside the lock of its channel.
@@ -192,9 +195,9 @@ impl WaitQueue {
         self.0.is_empty()
     }
 
-    /// Whether somebody is there who has or wants a message. Others only want to know.
-    pub(super) fn has_operation(&self) -> bool {
-        self.0.has_operation()
+    /// Whether somebody is there whose wait nobody has ended.
+    pub(super) fn has_open(&self) -> bool {
+        self.0.has_open()
     }
 
     /// Appends an entry.
@@ -218,10 +221,23 @@ impl WaitQueue {
     }
 
     /// Takes out the first whose wait can be claimed. Those before it are out too: somebody else ended
-    /// their wait, or they only wanted to know and are woken.
+    /// their wait.
     #[inline]
-    pub(super) fn claim_first(&mut self, rt: Option<&InRuntime>) -> Option<Claimed> {
-        self.0.claim_first(|knows| Claimed(knows).tell(rt)).map(Claimed)
+    pub(super) fn claim_first(&mut self) -> Option<Claimed> {
+        self.0.claim_first().map(Claimed)
+    }
+
+    /// Takes everybody out and wakes them: what they watch for has happened.
+    #[inline]
+    pub(super) fn tell(&mut self, rt: Option<&InRuntime>) {
+        if !self.is_empty() {
+            self.tell_all(rt);
+        }
+    }
+
+    #[cold]
+    fn tell_all(&mut self, rt: Option<&InRuntime>) {
+        self.claim_all().wake(Outcome::Done, rt);
     }
 
     /// Takes everybody out, to be woken once the lock is released.

@@ -313,3 +313,43 @@ fn a_refused_park_goes_on_at_once() {
         other.join().expect("it does not panic");
     });
 }
+
+/// A goroutine that was cancelled before it parked is not served any more by those who find it in a queue
+/// afterwards.
+#[test]
+fn a_cancelled_goroutine_is_not_served() {
+    use std::sync::atomic::AtomicBool;
+    /// What a waker does that waits for the lock which the commit releases.
+    unsafe fn serve(gp: NonNull<G>, served: *mut ()) -> bool {
+        // SAFETY: records are never unmapped.
+        let status = &unsafe { gp.as_ref() }.status;
+        let claimed = status.waiting().is_some_and(|ticket| status.claim(ticket));
+        // SAFETY: the flag outlives the goroutine's wait.
+        unsafe { &*served.cast::<AtomicBool>() }.store(claimed, Ordering::Relaxed);
+        if claimed {
+            // SAFETY: just claimed.
+            unsafe { ready_from_outside(&*gp.as_ref().sched.get(), gp) };
+        }
+        true
+    }
+    // SAFETY: the goroutines keep nothing across a park that is bound to a thread.
+    let rt = unsafe { crate::Runtime::builder().procs(1).build() }.expect("the runtime starts");
+    rt.run(|| {
+        for cancelled in [false, true] {
+            let parked = crate::go(move || {
+                let rt = crate::current::enter().expect("a goroutine");
+                if cancelled {
+                    super::cancel::mark(rt.goroutine());
+                }
+                let served = AtomicBool::new(false);
+                let arg = (&raw const served).cast_mut().cast();
+                // SAFETY: the flag stays here.
+                let (rt, woken) = unsafe { park(rt, WaitReason::Sleep, Seal::Open, serve, arg) };
+                drop(rt);
+                (woken, served.load(Ordering::Relaxed))
+            });
+            let expected = if cancelled { (Woken::Cancelled, false) } else { (Woken::Ready, true) };
+            assert_eq!(parked.join().expect("it does not park again"), expected);
+        }
+    });
+}

@@ -227,26 +227,34 @@ unsafe fn commit_park(m: &M, gp: NonNull<G>, commit: Commit, arg: *mut (), seal:
     // is of this wait.
     let g = unsafe { gp.as_ref() };
     m.p().parks[g.wait_reason() as usize].bump();
-    let ticket = match seal {
-        Seal::Open => g.status.begin_wait(light_fence),
-        Seal::Sealed => g.status.begin_sealed_wait(),
-    };
+    let is_cancelled = || cancel::forbids_waiting(g);
+    if seal == Seal::Sealed {
+        let ticket = g.status.begin_sealed_wait();
+        // SAFETY: by the caller's promise.
+        let committed = unsafe { commit(gp, arg) };
+        g.status.unseal(ticket);
+        // If it is not claimed here, somebody else woke it already.
+        if (committed && !is_cancelled()) || !g.status.claim(ticket) {
+            return Parked::Yes;
+        }
+        if committed {
+            g.woken.set(Woken::Cancelled);
+        }
+        return Parked::No;
+    }
+    let ticket = g.status.begin_wait(light_fence);
+    // Before the commit lets others find the wait: what comes after the cancellation must not serve it.
+    // A canceller that comes later sees the wait and claims it.
+    let gives_up = is_cancelled() && g.status.claim(ticket);
     // SAFETY: by the caller's promise.
     let committed = unsafe { commit(gp, arg) };
-    if seal == Seal::Sealed {
-        g.status.unseal(ticket);
+    if gives_up {
+        if committed {
+            g.woken.set(Woken::Cancelled);
+        }
+        return Parked::No;
     }
-    if committed && !cancel::forbids_waiting(g) {
-        return Parked::Yes;
-    }
-    if !g.status.claim(ticket) {
-        // Somebody else woke it already.
-        return Parked::Yes;
-    }
-    if committed {
-        g.woken.set(Woken::Cancelled);
-    }
-    Parked::No
+    if committed || !g.status.claim(ticket) { Parked::Yes } else { Parked::No }
 }
 
 /// A goroutine has left its stack for good.

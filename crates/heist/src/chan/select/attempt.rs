@@ -4,42 +4,54 @@
 //! only that one may have something to free, and nothing may be freed in there.
 
 use super::super::alarm::Alarm;
-use super::super::error::{RecvError, SendError};
+use super::super::parcel::{Parcel, message_ptr, was_sent};
 use super::super::receiver::{self, Receiver};
 use super::super::sender::{self, Sender};
-use super::super::state::{Attempt, Chan, Parcel, Patience};
-use crate::current::{self, InRuntime};
+use super::super::state::{Attempt, Chan, Patience, provide};
+use crate::current::InRuntime;
 use heist_core::buffer::{Buffer, Put, Take};
-use std::mem::MaybeUninit;
 use std::time::Instant;
 
-/// Receives if that is possible now, or never will be.
+/// What came of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Tried {
+    /// The message was moved.
+    Done,
+    /// It can never be done: the channel is closed.
+    Closed,
+    /// It cannot be done now. The caller is still in the runtime.
+    NotReady,
+}
+
+/// Receives into `parcel`, which is empty, if that is possible now.
 #[inline(always)]
 pub(super) fn recv<T>(
     receiver: &Receiver<T>,
     rt: &mut Option<InRuntime>,
-) -> Option<Result<T, RecvError>> {
+    parcel: &mut Parcel<T>,
+) -> Tried {
     match &receiver.flavor {
-        receiver::Flavor::Ring(chan) => recv_from(chan, rt),
-        receiver::Flavor::Blocks(chan) => recv_from(chan, rt),
-        receiver::Flavor::Meeting(chan) => recv_from(chan, rt),
-        receiver::Flavor::Alarm(alarm, message) => recv_moment(alarm, *message, rt),
-        receiver::Flavor::Never => None,
+        receiver::Flavor::Ring(chan) => recv_from(chan, rt, parcel),
+        receiver::Flavor::Blocks(chan) => recv_from(chan, rt, parcel),
+        receiver::Flavor::Meeting(chan) => recv_from(chan, rt, parcel),
+        receiver::Flavor::Alarm(alarm, message) => recv_moment(alarm, *message, rt, parcel),
+        receiver::Flavor::Never => Tried::NotReady,
     }
 }
 
-/// Sends the message, which is taken, if that is possible now, or never will be.
+/// Sends the message, which is there, if that is possible now, else leaves it there.
 #[inline(always)]
 pub(super) fn send<T>(
     sender: &Sender<T>,
     rt: &mut Option<InRuntime>,
     message: &mut Option<T>,
-) -> Option<Result<(), SendError<T>>> {
+) -> Tried {
     match &sender.flavor {
         sender::Flavor::Ring(chan) => send_to(chan, rt, message),
         sender::Flavor::Blocks(chan) => send_to(chan, rt, message),
         sender::Flavor::Meeting(chan) => send_to(chan, rt, message),
-        sender::Flavor::Never => None,
+        sender::Flavor::Never => Tried::NotReady,
     }
 }
 
@@ -48,40 +60,50 @@ fn recv_moment<T>(
     alarm: &Alarm,
     message: fn(Instant) -> T,
     rt: &mut Option<InRuntime>,
-) -> Option<Result<T, RecvError>> {
-    alarm.take_in(rt).map(message).map(Ok)
+    parcel: &mut Parcel<T>,
+) -> Tried {
+    match alarm.take_in(rt) {
+        Some(moment) => {
+            receiver::put_moment(parcel, message, moment);
+            Tried::Done
+        }
+        None => Tried::NotReady,
+    }
 }
 
 #[inline(never)]
 fn recv_from<T, B: Buffer<T>>(
     chan: &Chan<T, B>,
     rt: &mut Option<InRuntime>,
-) -> Option<Result<T, RecvError>> {
-    let mut place = MaybeUninit::uninit();
+    parcel: &mut Parcel<T>,
+) -> Tried {
+    let place = parcel.as_mut_ptr();
     let mut spent = B::Spare::default();
-    let received = loop {
+    let tried = loop {
         // SAFETY: there is room for a message.
-        match unsafe { chan.buffer.take(place.as_mut_ptr(), &mut spent) } {
-            // SAFETY: it was moved in.
-            Take::Done => break Ok(unsafe { place.assume_init() }),
-            Take::Closed => break Err(RecvError),
-            Take::Empty => return None,
+        match unsafe { chan.buffer.take(place, &mut spent) } {
+            Take::Done => break Tried::Done,
+            Take::Closed => break Tried::Closed,
+            Take::Empty => return Tried::NotReady,
             Take::Attend => {
                 let attempt;
-                // SAFETY: there is room for a message.
+                // SAFETY: as above.
                 (*rt, attempt) =
-                    unsafe { chan.recv_locked(rt.take(), place.as_mut_ptr(), Patience::None) };
+                    unsafe { chan.recv_locked(rt.take(), place, &mut spent, Patience::None) };
                 match attempt {
-                    // SAFETY: it was moved in.
-                    Attempt::Done => break Ok(unsafe { place.assume_init() }),
-                    Attempt::Closed => break Err(RecvError),
-                    Attempt::TimedOut | Attempt::Again => {}
+                    Attempt::Done => break Tried::Done,
+                    Attempt::Closed => break Tried::Closed,
+                    Attempt::TimedOut | Attempt::Again | Attempt::Starved => {}
                 }
             }
         }
     };
+    if tried == Tried::Done {
+        // SAFETY: it was moved in. It is owned before the runtime is left, which may unwind.
+        unsafe { parcel.was_filled() };
+    }
     drop(rt.take());
-    Some(received)
+    tried
 }
 
 #[inline(never)]
@@ -89,41 +111,35 @@ fn send_to<T, B: Buffer<T>>(
     chan: &Chan<T, B>,
     rt: &mut Option<InRuntime>,
     message: &mut Option<T>,
-) -> Option<Result<(), SendError<T>>> {
-    let mut parcel = Parcel::new(message.take()?);
+) -> Tried {
+    let place = message_ptr(message);
     let mut spare = B::Spare::default();
-    let sent = loop {
-        // SAFETY: the message is in the parcel.
-        match unsafe { chan.buffer.put(parcel.as_mut_ptr(), &mut spare) } {
-            Put::Done => break Attempt::Done,
-            Put::Closed => break Attempt::Closed,
-            Put::Full => {
-                // A buffer that needs a spare is never full, so there is nothing to free.
-                *message = Some(parcel.into_inner());
-                return None;
-            }
+    let tried = loop {
+        // SAFETY: the message is there.
+        match unsafe { chan.buffer.put(place, &mut spare) } {
+            Put::Done => break Tried::Done,
+            Put::Closed => break Tried::Closed,
+            // A buffer that needs a spare is never full, so there is nothing to free.
+            Put::Full => return Tried::NotReady,
             Put::Attend => {
                 let attempt;
                 // SAFETY: as above.
                 (*rt, attempt) =
-                    unsafe { chan.send_locked(rt.take(), parcel.as_mut_ptr(), Patience::None) };
-                if matches!(attempt, Attempt::Done | Attempt::Closed) {
-                    break attempt;
+                    unsafe { chan.send_locked(rt.take(), place, &mut spare, Patience::None) };
+                match attempt {
+                    Attempt::Done => break Tried::Done,
+                    Attempt::Closed => break Tried::Closed,
+                    Attempt::TimedOut | Attempt::Again => {}
+                    Attempt::Starved => *rt = provide::<T, B>(rt.take(), &mut spare),
                 }
             }
-            Put::Starved => {
-                drop(rt.take());
-                B::provide(&mut spare);
-                *rt = current::enter();
-            }
+            Put::Starved => *rt = provide::<T, B>(rt.take(), &mut spare),
         }
     };
-    Some(if matches!(sent, Attempt::Done) {
-        parcel.was_sent();
-        drop(rt.take());
-        Ok(())
-    } else {
-        drop(rt.take());
-        Err(SendError(parcel.into_inner()))
-    })
+    if tried == Tried::Done {
+        // Before the runtime is left, which may unwind.
+        was_sent(message);
+    }
+    drop(rt.take());
+    tried
 }

@@ -1,17 +1,19 @@
 //! The cases of a select.
 
 use super::super::error::{RecvError, SendError};
+use super::super::parcel::{Parcel, message_ptr, was_sent};
+use super::super::queues::{Interest, Queues};
 use super::super::receiver::{self, Receiver};
 use super::super::sender::{self, Sender};
-use super::super::state::{Chan, Queues};
+use super::super::state::Chan;
 use super::super::waiter::{Entry, Outcome, Wait, WaitQueue, idle_entry};
-use super::{Case, Handle, Interest, attempt};
+use super::attempt::{self, Tried};
+use super::{Case, Handle};
 use crate::current::InRuntime;
 use crate::sys::lock::Lock;
 use heist_core::buffer::Buffer;
 use heist_core::timer_heap::NEVER;
 use std::cell::UnsafeCell;
-use std::mem::MaybeUninit;
 
 /// How far a case is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub struct RecvCase<'a, T> {
     receiver: &'a Receiver<T>,
     entry: Entry,
     /// Holds a message when the receive is done.
-    place: UnsafeCell<MaybeUninit<T>>,
+    parcel: UnsafeCell<Parcel<T>>,
     progress: Progress,
 }
 
@@ -37,7 +39,7 @@ pub struct SendCase<'a, T> {
     sender: &'a Sender<T>,
     entry: Entry,
     /// Holds the message unless the send is done.
-    place: UnsafeCell<MaybeUninit<T>>,
+    message: UnsafeCell<Option<T>>,
     progress: Progress,
 }
 
@@ -51,8 +53,8 @@ impl<'a, T> RecvCase<'a, T> {
     /// Not chosen yet.
     #[inline]
     pub fn new(receiver: &'a Receiver<T>) -> Self {
-        let place = UnsafeCell::new(MaybeUninit::uninit());
-        Self { receiver, entry: idle_entry(), place, progress: Progress::Open }
+        let parcel = UnsafeCell::new(Parcel::empty());
+        Self { receiver, entry: idle_entry(), parcel, progress: Progress::Open }
     }
 
     /// Whether this case was chosen.
@@ -65,17 +67,9 @@ impl<'a, T> RecvCase<'a, T> {
     #[inline]
     pub fn take(&mut self) -> Result<T, RecvError> {
         match std::mem::replace(&mut self.progress, Progress::Open) {
-            // SAFETY: the place holds a message when the receive is done, and not any more.
-            Progress::Done => Ok(unsafe { self.place.get_mut().assume_init_read() }),
+            Progress::Done => Ok(self.parcel.get_mut().take()),
             _ => Err(RecvError),
         }
-    }
-}
-
-impl<T> Drop for RecvCase<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        drop(self.take());
     }
 }
 
@@ -86,11 +80,11 @@ impl<'a, T> SendCase<'a, T> {
         Handle(self, Interest::Do)
     }
 
-    /// Not chosen yet.
+    /// Not chosen yet. The message is there.
     #[inline]
-    pub fn new(sender: &'a Sender<T>, message: T) -> Self {
-        let place = UnsafeCell::new(MaybeUninit::new(message));
-        Self { sender, entry: idle_entry(), place, progress: Progress::Open }
+    pub const fn new(sender: &'a Sender<T>, message: Option<T>) -> Self {
+        let message = UnsafeCell::new(message);
+        Self { sender, entry: idle_entry(), message, progress: Progress::Open }
     }
 
     /// Whether this case was chosen.
@@ -102,20 +96,10 @@ impl<'a, T> SendCase<'a, T> {
     /// Whether the message was sent; else here it is. The case is over.
     #[inline]
     pub fn take(&mut self) -> Result<(), SendError<T>> {
-        match std::mem::replace(&mut self.progress, Progress::Done) {
-            Progress::Done => Ok(()),
-            // SAFETY: it was not sent, and is not the case's any more.
-            _ => Err(SendError(unsafe { self.place.get_mut().assume_init_read() })),
-        }
-    }
-}
-
-impl<T> Drop for SendCase<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.progress != Progress::Done {
-            // SAFETY: it was not sent.
-            unsafe { self.place.get_mut().assume_init_drop() };
+        self.progress = Progress::Done;
+        match self.message.get_mut().take() {
+            None => Ok(()),
+            Some(message) => Err(SendError(message)),
         }
     }
 }
@@ -134,14 +118,11 @@ macro_rules! with_chan {
 
 impl<T> Case for RecvCase<'_, T> {
     fn attempt(&mut self, rt: &mut Option<InRuntime>) -> bool {
-        match attempt::recv(self.receiver, rt) {
-            Some(Ok(message)) => {
-                self.place.get_mut().write(message);
-                self.progress = Progress::Done;
-            }
-            Some(Err(RecvError)) => self.progress = Progress::Closed,
-            None => {}
-        }
+        self.progress = match attempt::recv(self.receiver, rt, self.parcel.get_mut()) {
+            Tried::Done => Progress::Done,
+            Tried::Closed => Progress::Closed,
+            Tried::NotReady => Progress::Open,
+        };
         self.is_chosen()
     }
 
@@ -172,25 +153,27 @@ impl<T> Case for RecvCase<'_, T> {
     }
 
     unsafe fn enlist(&self, queues: &mut Queues, wait: *const Wait, interest: Interest) -> bool {
-        let place = match &self.receiver.flavor {
-            // Who waits for a moment only wants to know.
-            receiver::Flavor::Alarm(..) => std::ptr::null_mut(),
-            _ if interest == Interest::Know => std::ptr::null_mut(),
-            _ => self.place.get().cast(),
-        };
-        let may_wait = with_chan!(receiver, &self.receiver.flavor, chan => await_message(chan),
-            _ => true);
-        if may_wait {
-            self.entry.assign(wait, place);
+        self.entry.assign(wait, Parcel::place(&self.parcel));
+        with_chan!(receiver, &self.receiver.flavor,
             // SAFETY: by the caller's promise.
-            unsafe { queues.receivers.push(&self.entry) };
-        }
-        may_wait
+            chan => unsafe { chan.push_receiver(queues, &self.entry, interest) },
+            receiver::Flavor::Alarm(..) => {
+                // SAFETY: by the caller's promise.
+                unsafe { queues.receivers.push(&self.entry) };
+                true
+            },
+            receiver::Flavor::Never => true)
     }
 
-    fn delist(&self, queues: &mut Queues) {
+    fn tell(&self, queues: &mut Queues, rt: Option<&InRuntime>) {
+        if matches!(self.receiver.flavor, receiver::Flavor::Meeting(_)) {
+            queues.send_watchers.tell(rt);
+        }
+    }
+
+    fn delist(&self, queues: &mut Queues, interest: Interest) {
         with_chan!(receiver, &self.receiver.flavor,
-            chan => chan.remove_receiver(queues, &self.entry),
+            chan => chan.remove_receiver(queues, &self.entry, interest),
             receiver::Flavor::Alarm(alarm, _) => alarm.remove(queues, &self.entry),
             receiver::Flavor::Never => ());
     }
@@ -208,6 +191,10 @@ impl<T> Case for RecvCase<'_, T> {
 
     fn complete(&mut self, outcome: Outcome) -> bool {
         self.progress = progress(outcome);
+        if self.progress == Progress::Done {
+            // SAFETY: the claimer moved the message in.
+            unsafe { self.parcel.get_mut().was_filled() };
+        }
         self.is_chosen()
     }
 
@@ -221,18 +208,13 @@ impl<T> Case for SendCase<'_, T> {
         if self.progress == Progress::Done {
             return false;
         }
-        // SAFETY: the send is not done, so the place holds the message. It comes back if it is not sent.
-        let mut message = Some(unsafe { self.place.get_mut().assume_init_read() });
         // Leaving the runtime may unwind, and then the message is gone.
         self.progress = Progress::Done;
-        let sent = attempt::send(self.sender, rt, &mut message);
-        let (message, progress) = match (sent, message) {
-            (Some(Err(SendError(message))), _) => (message, Progress::Closed),
-            (None, Some(message)) => (message, Progress::Open),
-            _ => return true,
+        self.progress = match attempt::send(self.sender, rt, self.message.get_mut()) {
+            Tried::Done => Progress::Done,
+            Tried::Closed => Progress::Closed,
+            Tried::NotReady => Progress::Open,
         };
-        self.place.get_mut().write(message);
-        self.progress = progress;
         self.is_chosen()
     }
 
@@ -264,22 +246,24 @@ impl<T> Case for SendCase<'_, T> {
     }
 
     unsafe fn enlist(&self, queues: &mut Queues, wait: *const Wait, interest: Interest) -> bool {
-        let place = match interest {
-            Interest::Do => self.place.get().cast(),
-            Interest::Know => std::ptr::null_mut(),
-        };
-        let may_wait = with_chan!(sender, &self.sender.flavor, chan => await_room(chan), _ => true);
-        if may_wait {
-            self.entry.assign(wait, place);
+        // SAFETY: nobody else has the case before it is queued.
+        let place = message_ptr(unsafe { &mut *self.message.get() });
+        self.entry.assign(wait, place.cast());
+        with_chan!(sender, &self.sender.flavor,
             // SAFETY: by the caller's promise.
-            unsafe { queues.senders.push(&self.entry) };
-        }
-        may_wait
+            chan => unsafe { chan.push_sender(queues, &self.entry, interest) },
+            sender::Flavor::Never => true)
     }
 
-    fn delist(&self, queues: &mut Queues) {
+    fn tell(&self, queues: &mut Queues, rt: Option<&InRuntime>) {
+        if matches!(self.sender.flavor, sender::Flavor::Meeting(_)) {
+            queues.receive_watchers.tell(rt);
+        }
+    }
+
+    fn delist(&self, queues: &mut Queues, interest: Interest) {
         with_chan!(sender, &self.sender.flavor,
-            chan => chan.remove_sender(queues, &self.entry),
+            chan => chan.remove_sender(queues, &self.entry, interest),
             sender::Flavor::Never => ());
     }
 
@@ -293,6 +277,9 @@ impl<T> Case for SendCase<'_, T> {
 
     fn complete(&mut self, outcome: Outcome) -> bool {
         self.progress = progress(outcome);
+        if self.progress == Progress::Done {
+            was_sent(self.message.get_mut());
+        }
         self.is_chosen()
     }
 
@@ -311,12 +298,11 @@ const fn progress(outcome: Outcome) -> Progress {
     }
 }
 
-/// Whether somebody waits there. To be met means to wake those who only want to know, too; they do not
-/// meet each other.
+/// Whether somebody waits there. One that does an operation takes those out whose wait is over already.
 fn is_met(others: &WaitQueue, interest: Interest) -> bool {
     match interest {
         Interest::Do => !others.is_empty(),
-        Interest::Know => others.has_operation(),
+        Interest::Know => others.has_open(),
     }
 }
 
@@ -330,12 +316,4 @@ fn receive_stamp<T, B: Buffer<T>>(chan: &Chan<T, B>) -> u64 {
 #[inline]
 fn send_stamp<T, B: Buffer<T>>(chan: &Chan<T, B>) -> u64 {
     chan.buffer.send_stamp()
-}
-
-fn await_message<T, B: Buffer<T>>(chan: &Chan<T, B>) -> bool {
-    chan.buffer.await_message()
-}
-
-fn await_room<T, B: Buffer<T>>(chan: &Chan<T, B>) -> bool {
-    chan.buffer.await_room()
 }

@@ -1,11 +1,12 @@
 //! A select over a set of operations that is made at run time.
 
 use super::super::error::{RecvError, SendError};
+use super::super::queues::Interest;
 use super::super::receiver::Receiver;
 use super::super::sender::Sender;
 use super::super::state::Patience;
 use super::case::{RecvCase, SendCase};
-use super::{Case, Handle, Interest, Preference, select};
+use super::{Case, Handle, Preference, select};
 use std::error::Error;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -69,7 +70,8 @@ impl<'a> Select<'a> {
     where
         T: 'a,
     {
-        self.add(Box::new(SendCase::new(sender, message)), std::ptr::from_ref(sender).cast())
+        let case = SendCase::new(sender, Some(message));
+        self.add(Box::new(case), std::ptr::from_ref(sender).cast())
     }
 
     fn add(&mut self, case: Box<dyn Case + 'a>, end: *const ()) -> usize {

@@ -7,10 +7,12 @@
 //! it may return, break, and use the channels again.
 
 use super::super::error::{RecvError, SendError};
+use super::super::parcel::Parcel;
 use super::super::receiver::Receiver;
 use super::super::sender::Sender;
 use super::super::state::Patience;
-use super::{Handle, Preference, attempt, select_tried, try_all};
+use super::attempt::{self, Tried};
+use super::{Handle, Preference, select_tried, try_all};
 use crate::current::InRuntime;
 use std::time::Duration;
 
@@ -67,8 +69,13 @@ pub fn try_recv<T>(
     inside: Inside<'_>,
     result: &mut Option<Result<T, RecvError>>,
 ) -> bool {
-    *result = attempt::recv(receiver, inside.0);
-    result.is_some()
+    let mut parcel = Parcel::empty();
+    match attempt::recv(receiver, inside.0, &mut parcel) {
+        Tried::Done => *result = Some(Ok(parcel.take())),
+        Tried::Closed => *result = Some(Err(RecvError)),
+        Tried::NotReady => return false,
+    }
+    true
 }
 
 /// Sends, if that is possible now.
@@ -79,8 +86,12 @@ pub fn try_send<T>(
     inside: Inside<'_>,
     result: &mut Option<Result<(), SendError<T>>>,
 ) -> bool {
-    *result = attempt::send(sender, inside.0, message);
-    result.is_some()
+    match attempt::send(sender, inside.0, message) {
+        Tried::Done => *result = Some(Ok(())),
+        Tried::Closed => *result = message.take().map(|message| Err(SendError(message))),
+        Tried::NotReady => return false,
+    }
+    true
 }
 
 /// Waits until one of the cases is done, all of which have been tried.
@@ -341,10 +352,7 @@ macro_rules! __select_case {
         $crate::chan::select_parts::RecvCase::new($receiver)
     };
     (send $sender:ident ($message:ident)) => {
-        $crate::chan::select_parts::SendCase::new(
-            $sender,
-            $message.take().expect("a message that was not sent is there"),
-        )
+        $crate::chan::select_parts::SendCase::new($sender, $message)
     };
 }
 

@@ -8,9 +8,11 @@
 //!    stamp that changes when it may have become ready; the stamps are taken before the tries and
 //!    compared after them. If none has changed, there was no message in any of them at the moment
 //!    between.
+//!    The same is done when the time of a default is over.
 //! 3. Else the locks of all channels are taken, in the order of their addresses, each once. If somebody
-//!    has come meanwhile, all over again. An entry is put into every queue, and the goroutine parks; its
-//!    commit function releases the locks.
+//!    has come meanwhile, all over again. An entry is put into every queue, again in a random order: of
+//!    two cases of one channel the first in the queue is chosen. The goroutine parks; its commit function
+//!    releases the locks.
 //! 4. Whoever claims the wait does the operation of that entry. The woken goroutine takes the other
 //!    entries out, one lock after the other.
 //!
@@ -30,7 +32,8 @@ pub(super) mod dynamic;
 pub(super) mod macros;
 
 use super::never;
-use super::state::{Patience, Queues};
+use super::queues::{Interest, Queues};
+use super::state::Patience;
 use super::waiter::{Awoken, Entry, Outcome, Wait};
 use crate::current::{self, InRuntime};
 use crate::gmp::G;
@@ -68,8 +71,11 @@ pub(super) trait Case {
     /// The wait and the case stay where they are until the entry is taken out.
     unsafe fn enlist(&self, queues: &mut Queues, wait: *const Wait, interest: Interest) -> bool;
 
+    /// Tells those who watch that the entry is queued. The lock is held.
+    fn tell(&self, queues: &mut Queues, rt: Option<&InRuntime>);
+
     /// Takes the entry out if it is queued. The lock is held.
-    fn delist(&self, queues: &mut Queues);
+    fn delist(&self, queues: &mut Queues, interest: Interest);
 
     /// When to try again at the latest. The lock is held.
     fn deadline_ns(&self) -> u64;
@@ -101,13 +107,6 @@ impl Handle<'_> {
             }
         }
     }
-}
-
-/// Whether a select wants an operation done, or only to know that it could be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Interest {
-    Do,
-    Know,
 }
 
 /// Whether the first case that is ready wins, or any.
@@ -167,11 +166,11 @@ fn select_slow(
     };
     loop {
         if deadline_ns != NEVER && deadline_ns <= clock::now_ns() {
-            return None;
+            return try_at_one_moment(order, cases, preference);
         }
         if cases.is_empty() {
             never::wait(WaitReason::SelectNoCases, patience);
-        } else if let Some(done) = wait(cases, deadline_ns) {
+        } else if let Some(done) = wait(order, cases, preference, deadline_ns) {
             return Some(done);
         }
         if let Some(done) = try_all(order, preference, |case, rt| cases[case].attempt(rt)) {
@@ -249,8 +248,22 @@ fn draw_on_thread(bound: u32) -> u32 {
     Rng::new(SEED.fetch_add(1, Ordering::Relaxed)).below(bound)
 }
 
+/// Shuffles the cases, unless the first is preferred.
+fn shuffle(order: &mut [u16], preference: Preference, rt: Option<&InRuntime>) {
+    if preference == Preference::Any {
+        for next in 0..order.len().saturating_sub(1) {
+            order.swap(next, next + draw_below(rt, (order.len() - next) as u32));
+        }
+    }
+}
+
 /// Waits until one of the operations was done, which it says; or until they should be tried again.
-fn wait(cases: &mut [Handle<'_>], deadline_ns: u64) -> Option<usize> {
+fn wait(
+    order: &mut [u16],
+    cases: &mut [Handle<'_>],
+    preference: Preference,
+    deadline_ns: u64,
+) -> Option<usize> {
     let mut small = [null(); SMALL];
     let mut large = Vec::new();
     let locks = if cases.len() <= SMALL {
@@ -261,14 +274,22 @@ fn wait(cases: &mut [Handle<'_>], deadline_ns: u64) -> Option<usize> {
     };
     let locks = Locks::of(cases, locks);
     let rt = current::enter().map(|rt| cancel::check(park::chaos_point(rt)));
+    shuffle(order, preference, rt.as_ref());
     let wait = Wait::new(rt.as_ref());
     locks.take();
     // SAFETY: the wait and the cases stay here until every entry is taken out.
-    let Some(deadline_ns) = (unsafe { enlist_all(cases, &raw const wait, deadline_ns) }) else {
+    let enlisted = unsafe { enlist_all(order, cases, &raw const wait, deadline_ns) };
+    let Some(deadline_ns) = enlisted else {
         // SAFETY: just taken.
         unsafe { locks.give_back() };
         return None;
     };
+    for (case, interest, queues) in queued(order, cases) {
+        if interest == Interest::Do {
+            // SAFETY: the locks are held, and there is one reference at a time.
+            case.tell(unsafe { &mut *queues }, rt.as_ref());
+        }
+    }
     let arg = (&raw const locks).cast_mut().cast();
     // SAFETY: this thread holds the locks; see "Why the commit function may use the stack".
     let (rt, awoken) = unsafe { wait.sleep(rt, WaitReason::Select, release, arg, deadline_ns) };
@@ -276,9 +297,9 @@ fn wait(cases: &mut [Handle<'_>], deadline_ns: u64) -> Option<usize> {
         Awoken::Claimed => wait.ended_by(),
         Awoken::Cancelled | Awoken::TimedOut => (null(), Outcome::Changed),
     };
-    for case in cases.iter().map(|case| &*case.0).filter(|case| case.entry() != fired) {
+    for Handle(case, interest) in cases.iter().filter(|case| case.0.entry() != fired) {
         if let Some(lock) = case.lock() {
-            case.delist(&mut lock.lock());
+            case.delist(&mut lock.lock(), *interest);
         }
     }
     let done = cases.iter().position(|case| case.0.entry() == fired);
@@ -294,14 +315,29 @@ fn wait(cases: &mut [Handle<'_>], deadline_ns: u64) -> Option<usize> {
     done
 }
 
+/// The cases that have a channel, in that order, each with what is behind the lock of its channel.
+fn queued<'a>(
+    order: &'a [u16],
+    cases: &'a [Handle<'_>],
+) -> impl Iterator<Item = (&'a dyn Case, Interest, *mut Queues)> {
+    order.iter().filter_map(|&case| {
+        let Handle(case, interest) = &cases[usize::from(case)];
+        Some((&**case as &dyn Case, *interest, case.lock()?.data_ptr()))
+    })
+}
+
 /// Queues every case, and says until when to wait; None, and nobody is queued, if one can be done. All
-/// locks are held.
+/// locks are held. Of two cases of one channel the first that is queued is chosen, hence the order.
 ///
 /// # Safety
 /// The wait and the cases stay where they are until the entries are taken out.
-unsafe fn enlist_all(cases: &[Handle<'_>], wait: *const Wait, mut deadline_ns: u64) -> Option<u64> {
-    let cases =
-        || cases.iter().filter_map(|case| Some((&*case.0, case.1, case.0.lock()?.data_ptr())));
+unsafe fn enlist_all(
+    order: &[u16],
+    cases: &[Handle<'_>],
+    wait: *const Wait,
+    mut deadline_ns: u64,
+) -> Option<u64> {
+    let cases = || queued(order, cases);
     // SAFETY: the locks are held, so nobody else uses what is behind them; here and below there is one
     // reference at a time.
     if cases().any(|(case, interest, queues)| case.is_met(unsafe { &*queues }, interest)) {
@@ -310,8 +346,10 @@ unsafe fn enlist_all(cases: &[Handle<'_>], wait: *const Wait, mut deadline_ns: u
     for (n, (case, interest, queues)) in cases().enumerate() {
         // SAFETY: as above; the rest is passed on.
         if !unsafe { case.enlist(&mut *queues, wait, interest) } {
-            // SAFETY: as above.
-            cases().take(n).for_each(|(case, _, queues)| case.delist(unsafe { &mut *queues }));
+            for (case, interest, queues) in cases().take(n) {
+                // SAFETY: as above.
+                case.delist(unsafe { &mut *queues }, interest);
+            }
             return None;
         }
         deadline_ns = deadline_ns.min(case.deadline_ns());
