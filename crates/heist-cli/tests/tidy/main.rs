@@ -51,10 +51,15 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
             if name != "target" && (!name.starts_with('.') || name == ".ci") {
                 collect(&path, files);
             }
-        } else if TEXT.contains(&extension) || path.ends_with(".ci/run") {
+        } else if TEXT.contains(&extension) || is_script(&path) {
             files.push(path);
         }
     }
+}
+
+/// The checks' own scripts have no extension.
+fn is_script(path: &Path) -> bool {
+    path.parent().is_some_and(|folder| folder.ends_with("ci") || folder.ends_with(".ci"))
 }
 
 fn rust_files() -> Vec<Source> {
