@@ -41,7 +41,7 @@ pub mod context;
 mod coro;
 mod current;
 mod diagnosis;
-#[cfg(doc)]
+#[cfg(any(doc, doctest))]
 pub mod docs;
 pub mod fs;
 mod gmp;
