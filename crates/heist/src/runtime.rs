@@ -60,12 +60,12 @@ impl Runtime {
         layout::learn().map_err(no_stack)?;
         let helper = Helper::new(Arc::clone(&sched));
         let no_thread = |error| limits::explain(&error, "thread for the runtime");
-        let helper = thread::spawn(name, move || helper.run()).map_err(no_thread)?;
+        let helper = thread::spawn_patiently(&name, move || helper.run()).map_err(no_thread)?;
         let watched = Arc::clone(&sched);
         let name = format!("{}-sysmon", sched.config.name);
         let states = ThreadStates::new();
         let watch = move || Sysmon::new(&watched, states, schedtrace::print).run();
-        let sysmon = thread::spawn(name, watch);
+        let sysmon = thread::spawn_patiently(&name, watch);
         let mut rt = Self { sched, helper: Some(helper), sysmon: None };
         // If it cannot be started, dropping the runtime stops the helper.
         rt.sysmon = Some(sysmon.map_err(no_thread)?);

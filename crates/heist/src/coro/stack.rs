@@ -317,10 +317,10 @@ impl Pool {
 
     /// Maps a slab of so many bytes, or a smaller one: memory may be limited.
     fn map_affordable(&mut self, class: Class, bytes: usize) -> std::io::Result<()> {
-        let mut bytes = limits::affordable(bytes, class.bytes())?;
+        let mut bytes = limits::affordable(bytes, class.stride())?;
         loop {
             match self.map_slab(class, bytes) {
-                Err(_) if bytes > class.bytes() => bytes /= 2,
+                Err(_) if bytes > class.stride() => bytes /= 2,
                 mapped => return mapped,
             }
         }

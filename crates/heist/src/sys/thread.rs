@@ -3,6 +3,7 @@
 use super::memory::{self, Installed};
 use super::{fd, limits};
 use std::ptr::{NonNull, from_ref, null_mut};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The stack of an M: the scheduler and signal handlers are all that runs there.
@@ -21,13 +22,40 @@ pub(crate) fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES).spawn(main)
 }
 
+/// As [`spawn`], but where threads are limited waits a little: those that have just ended count for a moment.
+pub(crate) fn spawn_patiently<T: Send + 'static>(
+    name: &str,
+    main: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<T>> {
+    /// How often it is tried, and the pause in between.
+    const TRIES: u32 = 20;
+    const PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
+    // A closure that no thread was made for is dropped with the attempt.
+    let main = Arc::new(Mutex::new(Some(main)));
+    let mut tries = 1;
+    loop {
+        let given = Arc::clone(&main);
+        let begin = move || {
+            let main = given.lock().unwrap_or_else(PoisonError::into_inner).take();
+            main.map_or_else(|| heist_core::throw!("spawn_patiently: begun twice"), |main| main())
+        };
+        match spawn(name.to_owned(), begin) {
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && tries < TRIES => {
+                tries += 1;
+                std::thread::sleep(PAUSE);
+            }
+            spawned => return spawned,
+        }
+    }
+}
+
 /// Finds out whether the system allows `n` more threads at the same time: makes them, each by the one before.
 pub(crate) fn probe(name: &str, n: u32) -> std::io::Result<()> {
     if n == 0 {
         return Ok(());
     }
     let inner = name.to_owned();
-    let thread = spawn(name.to_owned(), move || probe(&inner, n - 1))?;
+    let thread = spawn_patiently(name, move || probe(&inner, n - 1))?;
     thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
 }
 
