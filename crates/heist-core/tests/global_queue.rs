@@ -199,6 +199,26 @@ fn a_stopped_one_is_found_out_of_turn() {
     assert_eq!(pop_all(&mut queue, &len), (0..998).collect::<Vec<_>>());
 }
 
+/// One that is wanted is taken out of the middle; the others, and who was stopped among them, keep their order.
+#[test]
+fn a_wanted_one_is_taken_out_of_turn() {
+    let jobs = jobs(8);
+    let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
+    queue.append(&len, &mut list(&jobs[..3]));
+    stop(&mut queue, &len, &jobs[3..4]);
+    queue.append(&len, &mut list(&jobs[4..]));
+    let mut take = |wanted| queue.take_wanted(&len, |job| id(NonNull::from(job)) == wanted).map(id);
+    assert_eq!(take(3), None, "it was stopped, and is found otherwise");
+    for wanted in [1, 2, 7, 0] {
+        assert_eq!(take(wanted), Some(wanted));
+        assert_eq!(take(wanted), None);
+    }
+    assert_eq!((queue.len(), len.get()), (4, 4));
+    let mut rest = pop_all(&mut queue, &len);
+    rest.retain(|&id| id != 3);
+    assert_eq!(rest, [4, 5, 6]);
+}
+
 /// IN-33: who was stopped on a P that is taken away is the next.
 #[test]
 fn stopped_ones_of_a_removed_p_come_first() {
