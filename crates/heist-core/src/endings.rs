@@ -68,10 +68,15 @@ impl Endings {
     pub fn tell(&self, futex: &impl Futex, light_fence: impl FnOnce()) {
         light_fence();
         if self.watched.load(Ordering::Relaxed) != 0 {
-            // ORDERING: Release: see `seen`.
-            self.count.fetch_add(1, Ordering::Release);
-            futex.wake(&self.count);
+            self.wake(futex);
         }
+    }
+
+    #[cold]
+    fn wake(&self, futex: &impl Futex) {
+        // ORDERING: Release: see `seen`.
+        self.count.fetch_add(1, Ordering::Release);
+        futex.wake(&self.count);
     }
 }
 
