@@ -2,6 +2,7 @@
 
 mod matrix;
 
+use heist::context::{self, ContextError};
 use heist::sync::{Barrier, Semaphore, WaitGroup};
 use heist::{go, yield_now};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -174,8 +175,6 @@ fn misuse_panics() {
     let semaphore = Semaphore::new(3);
     assert_eq!(text(&|| semaphore.release(1)), "semaphore: released more than held");
     assert_eq!(text(&|| semaphore.release(usize::MAX)), "semaphore: released more than held");
-    let expected = "semaphore: 4 permits asked for, of 3 in all";
-    assert_eq!(text(&|| drop(semaphore.acquire(4))), expected);
     assert!(semaphore.try_acquire(4).is_none());
     semaphore.acquire(2).forget();
     assert_eq!(text(&|| semaphore.release(3)), "semaphore: released more than held");
@@ -271,5 +270,62 @@ fn moments_and_forgotten_permits() {
         assert_eq!((semaphore.available(), Arc::strong_count(&semaphore)), (0, 1));
         semaphore.release(2);
         assert_eq!(semaphore.acquire_owned_deadline(2, deadline).unwrap().n(), 2);
+    });
+}
+
+/// Who asks for more than there is waits until its time is over, or for ever, and holds up nobody.
+#[test]
+fn requests_beyond_the_size_hold_up_nobody() {
+    matrix::run(|| {
+        let semaphore = Arc::new(Semaphore::new(2));
+        let doomed = {
+            let semaphore = Arc::clone(&semaphore);
+            go(move || drop(semaphore.acquire(3)))
+        };
+        while !is_parked(&doomed, "semacquire") {
+            yield_now();
+        }
+        let all = semaphore.try_acquire(2).expect("nobody queues");
+        drop(all);
+        let start = Instant::now();
+        assert!(semaphore.acquire_timeout(3, Duration::from_millis(2)).is_none());
+        assert!(start.elapsed() >= Duration::from_millis(2));
+        let on_a_thread = {
+            let semaphore = Arc::clone(&semaphore);
+            std::thread::spawn(move || {
+                semaphore.acquire_timeout(usize::MAX, Duration::from_millis(1)).is_none()
+            })
+        };
+        assert!(heist::blocking(|| on_a_thread.join()).unwrap());
+        doomed.cancel();
+        assert!(doomed.join().unwrap_err().is_cancelled());
+        assert_eq!(semaphore.available(), 2);
+    });
+}
+
+/// A context ends the wait, comes before permits that are free, and leaves nothing behind.
+#[test]
+fn a_context_ends_the_wait() {
+    matrix::run(|| {
+        let semaphore = Semaphore::new(2);
+        let (ctx, canceller) = context::background().with_cancel();
+        let held = semaphore.acquire_context(&ctx, 2).expect("all are free");
+        heist::scope(|scope| {
+            let waits = [1, 3].map(|n| {
+                let (semaphore, ctx) = (&semaphore, ctx.clone());
+                scope.go(move || semaphore.acquire_context(&ctx, n).map(drop))
+            });
+            // Behind the first one in the queue, and served when that gives up.
+            yield_now();
+            let patient = scope.go(|| drop(semaphore.acquire_context(&context::background(), 2)));
+            canceller.cancel();
+            for wait in waits {
+                assert_eq!(wait.join().unwrap(), Err(ContextError::Canceled));
+            }
+            drop(held);
+            patient.join().unwrap();
+        });
+        assert_eq!(semaphore.available(), 2);
+        assert_eq!(semaphore.acquire_context(&ctx, 1).map(drop), Err(ContextError::Canceled));
     });
 }

@@ -15,8 +15,11 @@
 //! GO: golang.org/x/sync/semaphore.
 
 use super::wait_list::{self, Caller, ChosenList, Ended, Entry, Shield, Wait, WaitList};
+use crate::chan;
+use crate::context::{Context, ContextError};
 use crate::current::{self, InRuntime};
 use crate::gmp::g::WaitReason;
+use crate::scope::{ScopedJoinHandle, scope};
 use crate::sys::lock::Lock;
 use crate::time::{deadline_after, deadline_at};
 use heist_core::list::DoubleList;
@@ -100,8 +103,7 @@ impl Semaphore {
     /// Waits until `n` permits are free and everybody who came before is served, and takes them.
     /// Dropping what is returned gives them back.
     ///
-    /// # Panics
-    /// If there are fewer than `n` permits in all: nobody could ever give them.
+    /// If there are fewer than `n` permits in all, it waits for ever, and holds up nobody, as in Go.
     ///
     /// # Examples
     /// ```
@@ -137,9 +139,6 @@ impl Semaphore {
 
     /// As [`acquire`](Self::acquire), waiting at most so long.
     ///
-    /// # Panics
-    /// As [`acquire`](Self::acquire).
-    ///
     /// # Examples
     /// ```
     /// use std::time::Duration;
@@ -155,9 +154,6 @@ impl Semaphore {
 
     /// As [`acquire`](Self::acquire), waiting at most until then.
     ///
-    /// # Panics
-    /// As [`acquire`](Self::acquire).
-    ///
     /// # Examples
     /// ```
     /// use std::time::Instant;
@@ -171,10 +167,60 @@ impl Semaphore {
         taken.then(|| SemaphorePermit { semaphore: self, n })
     }
 
-    /// As [`acquire`](Self::acquire), with a permit that can be moved into a goroutine.
+    /// As [`acquire`](Self::acquire), but fails when the context is done. If it is done already, it fails
+    /// though permits may be free; one that asks for more than there are waits until it is.
+    ///
+    /// While it has to wait, a goroutine does it for the caller.
+    ///
+    /// # Errors
+    /// How the context was cancelled.
     ///
     /// # Panics
-    /// As [`acquire`](Self::acquire).
+    /// Outside a runtime, if it has to wait.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// use heist::context::{self, ContextError};
+    /// use std::time::Duration;
+    /// let semaphore = heist::sync::Semaphore::new(1);
+    /// let (ctx, _canceller) = context::background().with_timeout(Duration::from_millis(1));
+    /// let error = semaphore.acquire_context(&ctx, 2).unwrap_err();
+    /// assert_eq!(error, ContextError::DeadlineExceeded);
+    /// # });
+    /// ```
+    pub fn acquire_context(
+        &self,
+        ctx: &Context,
+        n: usize,
+    ) -> Result<SemaphorePermit<'_>, ContextError> {
+        if let Some(error) = ctx.err() {
+            return Err(error);
+        }
+        if let Some(permit) = self.try_acquire(n) {
+            return Ok(permit);
+        }
+        if n > self.size {
+            return Err(ctx.wait());
+        }
+        let (granted, grants) = chan::bounded(1);
+        scope(|scope| {
+            let _waiter = CancelOnDrop(scope.go(move || granted.send(self.acquire(n))));
+            let permit = crate::select! {
+                recv(grants) -> permit => permit.ok(),
+                recv(ctx.done()) -> _ => None,
+            };
+            match (permit, ctx.err()) {
+                (Some(permit), None) => Ok(permit),
+                // What was granted meanwhile is given back.
+                (_, Some(error)) => Err(error),
+                (None, None) => Err(ctx.wait()),
+            }
+        })
+    }
+
+    /// As [`acquire`](Self::acquire), with a permit that can be moved into a goroutine.
     ///
     /// # Examples
     /// ```
@@ -192,9 +238,6 @@ impl Semaphore {
     }
 
     /// As [`acquire_timeout`](Self::acquire_timeout), with a permit that can be moved into a goroutine.
-    ///
-    /// # Panics
-    /// As [`acquire`](Self::acquire).
     #[must_use = "permits that are not kept are given back at once"]
     pub fn acquire_owned_timeout(
         self: &Arc<Self>,
@@ -206,9 +249,6 @@ impl Semaphore {
     }
 
     /// As [`acquire_deadline`](Self::acquire_deadline), with a permit that can be moved into a goroutine.
-    ///
-    /// # Panics
-    /// As [`acquire`](Self::acquire).
     #[must_use = "permits that are not kept are given back at once"]
     pub fn acquire_owned_deadline(
         self: &Arc<Self>,
@@ -271,7 +311,9 @@ impl Semaphore {
     #[cold]
     #[inline(never)]
     fn wait(&self, n: usize, deadline_ns: Option<u64>) -> bool {
-        assert!(n <= self.size, "semaphore: {n} permits asked for, of {} in all", self.size);
+        if n > self.size {
+            return wait_in_vain(deadline_ns);
+        }
         let mut caller = Caller::enter(Shield::Down);
         let entry = Entry::new(n as u64);
         let mut waiters = self.waiters.lock();
@@ -290,12 +332,13 @@ impl Semaphore {
                 let wait = Wait { deadline_ns, ..Wait::new(WaitReason::Semaphore) };
                 caller.wait(waiters, &entry, wait, |waiters| entry.leave(waiters))
             } else {
-                Ended::Served
+                drop(waiters);
+                self.served_at_once(n, &caller)
             }
         } else {
             drop(waiters);
             others.wake(caller.rt());
-            Ended::Served
+            self.served_at_once(n, &caller)
         };
         if ended == Ended::Served {
             caller.leave_holding(|| self.release(n));
@@ -310,6 +353,16 @@ impl Semaphore {
             caller.unwind();
         }
         false
+    }
+
+    /// The caller was served while it queued and did not wait yet. If it was cancelled meanwhile, perhaps
+    /// before that, it gives the permits up.
+    fn served_at_once(&self, n: usize, caller: &Caller) -> Ended {
+        if !caller.is_cancelled() {
+            return Ended::Served;
+        }
+        self.word.fetch_add(n as u64 * PERMIT, Ordering::Release);
+        Ended::Cancelled
     }
 
     #[cold]
@@ -341,6 +394,32 @@ impl Semaphore {
                 all.push(chosen);
             }
         }
+    }
+}
+
+/// A goroutine that waits for somebody who may give up.
+struct CancelOnDrop<'scope, T>(ScopedJoinHandle<'scope, T>);
+
+impl<T> Drop for CancelOnDrop<'_, T> {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Waits for more permits than there are: until the deadline, or for ever. In no queue of the semaphore, where
+/// it would hold up others.
+fn wait_in_vain(deadline_ns: Option<u64>) -> bool {
+    static DOOMED: Lock<WaitList> = Lock::new(Rank::WaitQueue, DoubleList::new());
+    let mut caller = Caller::enter(Shield::Down);
+    let entry = Entry::new(0);
+    let mut doomed = DOOMED.lock();
+    // SAFETY: the entry stays on this stack until it is taken out.
+    unsafe { doomed.push_back(NonNull::from(&entry)) };
+    let wait = Wait { deadline_ns, ..Wait::new(WaitReason::Semaphore) };
+    match caller.wait(doomed, &entry, wait, |doomed| entry.leave(doomed)) {
+        Ended::TimedOut => false,
+        Ended::Cancelled => caller.unwind(),
+        Ended::Served => heist_core::throw!("wait_in_vain: somebody came"),
     }
 }
 

@@ -256,6 +256,11 @@ impl Caller {
         self.rt.as_ref()
     }
 
+    /// Whether it is a goroutine that was cancelled and can be unwound.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.rt().is_some_and(|rt| rt.goroutine().is_cancelled()) && !std::thread::panicking()
+    }
+
     /// Waits until `entry`, which is in a list that `guard` protects, is chosen. The lock is
     /// released meanwhile and afterwards. If the waiter gives up and nobody has taken the entry out
     /// of its list, `leave` has to, under the lock.
