@@ -130,12 +130,35 @@ fn serve<R: Tasks + Net>(service: Service, listening: &Listening) {
         // A connection that breaks ends its task, as in any server.
         R::spawn(move || {
             let _ = match service {
-                Service::HttpLibrary => http1::serve(stream, |_| http1::Response::text(HELLO)),
+                Service::HttpLibrary => {
+                    http1::serve(Plain(stream), |_| http1::Response::text(HELLO))
+                }
                 _ => converse(service, stream),
             };
         });
     }
 }
+
+/// A stream without limits of time.
+struct Plain<S>(S);
+
+impl<S: Read> Read for Plain<S> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf)
+    }
+}
+
+impl<S: Write> Write for Plain<S> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl<S: Read + Write> http1::Connection for Plain<S> {}
 
 fn converse(service: Service, mut stream: impl Read + Write) -> io::Result<()> {
     let mut conversation = Conversation::new(service);

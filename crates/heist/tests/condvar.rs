@@ -146,6 +146,14 @@ fn everybody_wakes_once_a_round() {
     });
 }
 
+/// Whether it waits for anything.
+fn is_parked<T>(handle: &heist::JoinHandle<T>) -> bool {
+    let dump = heist::dump_goroutines();
+    let header = format!("goroutine {} [", handle.id());
+    let state = dump.split(&header).nth(1).and_then(|rest| rest.split(']').next());
+    state.is_some_and(|state| !state.starts_with("run"))
+}
+
 /// SY-30: on one P, six waiters that are all woken run in Go's order: the last one readied first,
 /// because it is in `run_next`, then the others as they came.
 #[test]
@@ -170,9 +178,10 @@ fn broadcast_order_is_gos() {
         for by_group in [false, true] {
             let mut handles = Vec::new();
             for i in 0..6 {
-                handles.push(spawn(i, by_group));
-                // One P: it runs until it parks.
-                yield_now();
+                let handle = spawn(i, by_group);
+                // One P: it runs until it parks, unless it is preempted.
+                matrix::yield_until("it waits", || is_parked(&handle));
+                handles.push(handle);
             }
             if by_group {
                 group.done();

@@ -11,11 +11,13 @@ mod echo_server;
 #[path = "../examples/http_server/main.rs"]
 mod http_server;
 
-use heist::net::TcpStream;
+use heist::net::{Server, TcpListener, TcpStream};
 use http_server::http1;
+use proptest::prelude::*;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 fn few() -> Vec<matrix::Case> {
     matrix::cases_with(&[1, 4]).into_iter().step_by(3).collect()
@@ -53,7 +55,7 @@ fn talk(serve: fn(TcpStream) -> io::Result<()>, bytes: Vec<u8>, sizes: &[usize])
 }
 
 fn serve_http(stream: TcpStream) -> io::Result<()> {
-    http1::serve(&stream, http_server::respond)
+    http_server::Client::new(stream, &heist::context::background())?.serve()
 }
 
 /// Status lines and bodies.
@@ -196,6 +198,10 @@ fn bad_requests_are_refused() {
         let cases: &[(&str, u16)] = &[
             ("\x16\x03\x01 this is not HTTP\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
+            ("GET nowhere HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+            ("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+            ("GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\nx", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx", 400),
@@ -236,6 +242,15 @@ fn the_rest_of_the_protocol() {
         assert!(String::from_utf8_lossy(&answer).contains("connection: close\r\n"));
         assert_eq!(parse_answers(&answer).len(), 1, "it was to be the last one");
 
+        let both =
+            b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n";
+        assert_eq!(parse_answers(&ask(&both.repeat(2)).0).len(), 1, "close wins");
+        for target in ["http://a/", "HTTP://a:80", "https://a/?x", "http://a/other"] {
+            let request = format!("GET {target} HTTP/1.1\r\nHost: b\r\n\r\n");
+            let status = if target.ends_with('r') || target.ends_with('x') { 404 } else { 200 };
+            assert_eq!(parse_answers(&ask(request.as_bytes()).0)[0].0, status, "{target}");
+        }
+
         assert_eq!(parse_answers(&ask(&b"GET / HTTP/1.0\r\n\r\n".repeat(2)).0).len(), 1);
         let kept = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n".repeat(2);
         assert_eq!(parse_answers(&ask(&kept).0).len(), 2);
@@ -259,4 +274,147 @@ fn the_rest_of_the_protocol() {
         assert_eq!(answer, b"");
         assert_eq!(ended.expect_err("cut off").kind(), io::ErrorKind::UnexpectedEof);
     });
+}
+
+/// When the server stops, a connection on which nothing is asked ends at once, and one with a request on the
+/// way is answered with `connection: close`: nobody loses a request, and nobody waits for the grace to end.
+#[test]
+fn a_stopping_server_loses_no_request() {
+    const GRACE: Duration = Duration::from_secs(60);
+    matrix::each_of(&few(), |_, rt| {
+        rt.run(|| {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+            let address = listener.local_addr().expect("bound");
+            let server = Server::new();
+            let serving = {
+                let (server, running) = (server.clone(), server.context());
+                heist::go(move || {
+                    server.serve(listener, move |stream, _| {
+                        let _ = http_server::Client::new(stream, &running).expect("open").serve();
+                    })
+                })
+            };
+            let connect = || TcpStream::connect(address).expect("connects");
+            let (mut idle, mut busy, mut fresh) = (connect(), connect(), connect());
+            for stream in [&mut idle, &mut busy] {
+                stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("writes");
+                let mut answer = [0; 1024];
+                let n = stream.read(&mut answer).expect("reads");
+                assert_eq!(parse_answers(&answer[..n]).len(), 1);
+            }
+            busy.write_all(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+                .expect("writes");
+            busy.read_exact(&mut [0; 25]).expect("it was read");
+            while server.connections() < 3 {
+                heist::yield_now();
+            }
+            let began = Instant::now();
+            let stopping = {
+                let server = server.clone();
+                heist::go(move || server.shutdown(GRACE))
+            };
+            let mut nothing = Vec::new();
+            idle.read_to_end(&mut nothing).expect("ends");
+            fresh.read_to_end(&mut nothing).expect("ends");
+            assert!(nothing.is_empty());
+            busy.write_all(b"ok").expect("writes");
+            let mut answer = Vec::new();
+            busy.read_to_end(&mut answer).expect("ends");
+            assert!(String::from_utf8_lossy(&answer).contains("connection: close\r\n"));
+            assert_eq!(parse_answers(&answer), [(200, b"ok".to_vec())]);
+            assert_eq!(stopping.join().expect("ends well").cancelled, 0);
+            assert!(began.elapsed() < GRACE);
+            serving.join().expect("ends well").expect("serves");
+        });
+    });
+}
+
+/// A stream of bytes that come in pieces, and what was answered.
+struct Script<'a> {
+    left: &'a [u8],
+    sizes: std::iter::Cycle<std::slice::Iter<'a, usize>>,
+    answers: Vec<u8>,
+}
+
+impl Read for Script<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let size = self.sizes.next().map_or(1, |&size| size);
+        let n = size.min(buf.len()).min(self.left.len());
+        buf[..n].copy_from_slice(&self.left[..n]);
+        self.left = &self.left[n..];
+        Ok(n)
+    }
+}
+
+impl Write for Script<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.answers.extend_from_slice(buf);
+        Ok(buf.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl http1::Connection for Script<'_> {}
+
+/// What is answered to bytes that come in pieces of these sizes, without the dates, and how it ended.
+fn answers_to(bytes: &[u8], sizes: &[usize]) -> (Vec<String>, Option<io::ErrorKind>) {
+    let mut script = Script { left: bytes, sizes: sizes.iter().cycle(), answers: Vec::new() };
+    let ended = http1::serve(&mut script, http_server::respond).err().map(|error| error.kind());
+    let text = String::from_utf8_lossy(&script.answers).into_owned();
+    let lines = text
+        .split("\r\n")
+        .filter(|line| !line.starts_with("date: ") && *line != "HTTP/1.1 100 Continue");
+    (lines.map(str::to_owned).filter(|line| !line.is_empty()).collect(), ended)
+}
+
+fn piece() -> impl Strategy<Value = Vec<u8>> {
+    let words = [
+        "GET ",
+        "POST ",
+        "HEAD ",
+        "/",
+        "/echo",
+        "http://a/echo",
+        " HTTP/1.1\r\n",
+        " HTTP/1.0\r\n",
+        "Host: a\r\n",
+        "Connection: close\r\n",
+        "Connection: keep-alive\r\n",
+        "Content-Length: 3\r\n",
+        "Content-Length: 70000\r\n",
+        "Expect: 100-continue\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "\r\n",
+        "\n",
+        "abc",
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+    ];
+    prop_oneof![
+        8 => prop::sample::select(words.to_vec()).prop_map(|word| word.as_bytes().to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..20),
+        1 => (1000usize..20_000).prop_map(|n| vec![b'x'; n]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever comes, the server does not panic, and its answers do not depend on how the bytes are cut.
+    #[test]
+    fn answers_do_not_depend_on_the_pieces(
+        pieces in prop::collection::vec(piece(), 0..30),
+        sizes in prop::collection::vec(20usize..3000, 1..8),
+    ) {
+        let bytes = pieces.concat();
+        let whole = answers_to(&bytes, &[usize::MAX]);
+        prop_assert_eq!(&answers_to(&bytes, &sizes), &whole);
+        // The head is parsed anew whenever more has come.
+        if bytes.len() < 1000 {
+            prop_assert_eq!(&answers_to(&bytes, &[1]), &whole);
+        }
+    }
 }

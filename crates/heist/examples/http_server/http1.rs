@@ -1,10 +1,11 @@
 //! HTTP/1.1 on any stream, in blocking style: heads are read by httparse, connections are kept alive,
 //! and requests that come together are answered together.
 //!
-//! Bodies are read whole, with a length in front; chunked ones are refused.
+//! Bodies are read whole, with a length in front; chunked ones are refused. A request has a limit in bytes and,
+//! from its first byte to its last, in time.
 
 use std::io::{self, Read, Write};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Heads may be so long.
 const HEAD_MAX: usize = 16 << 10;
@@ -36,22 +37,61 @@ impl<'a> Response<'a> {
     }
 }
 
+/// What a connection is served through.
+pub trait Connection: Read + Write {
+    /// Is called before the next read: nothing of the next request has come, or a part of it, and since when.
+    /// The read fails by itself when it has taken too long.
+    ///
+    /// # Errors
+    /// If the stream is closed.
+    fn before_read(&mut self, _: Waiting) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Whether the server stops: the answer that is made now is the last one.
+    fn is_ending(&self) -> bool {
+        false
+    }
+}
+
+impl<C: Connection + ?Sized> Connection for &mut C {
+    fn before_read(&mut self, waiting: Waiting) -> io::Result<()> {
+        (**self).before_read(waiting)
+    }
+
+    fn is_ending(&self) -> bool {
+        (**self).is_ending()
+    }
+}
+
+/// What a read waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// The first byte of a request.
+    ForRequest,
+    /// The rest of one that began then.
+    ForRest(Instant),
+}
+
 /// Serves a connection until either side ends it.
 ///
 /// # Errors
 /// What the stream answers; `UnexpectedEof` if it ends within a request.
-pub fn serve<S: Read + Write>(
+pub fn serve<S: Connection>(
     mut stream: S,
     answer: impl for<'a> Fn(&Request<'a>) -> Response<'a>,
 ) -> io::Result<()> {
     let mut incoming = Incoming::new();
     let mut outgoing = Outgoing::new();
     let mut told_to_continue = false;
+    let mut began = None;
     loop {
         match incoming.next() {
             Next::Request(request, head) => {
                 told_to_continue = false;
-                let ends = if head.keep_alive { Ends::No } else { Ends::AfterThis };
+                began = None;
+                let keeps = head.keep_alive && !stream.is_ending();
+                let ends = if keeps { Ends::No } else { Ends::AfterThis };
                 outgoing.push(&answer(&request), head.wants_body, ends);
                 let n = head.len + head.body_len;
                 incoming.settle(n);
@@ -74,6 +114,14 @@ pub fn serve<S: Read + Write>(
             }
         }
         outgoing.send(&mut stream)?;
+        if incoming.is_empty() && stream.is_ending() {
+            return Ok(());
+        }
+        stream.before_read(if incoming.is_empty() {
+            Waiting::ForRequest
+        } else {
+            Waiting::ForRest(*began.get_or_insert_with(Instant::now))
+        })?;
         if incoming.read(&mut stream)? == 0 {
             return if incoming.is_empty() {
                 Ok(())
@@ -125,7 +173,10 @@ impl Incoming {
         let mut headers = [const { std::mem::MaybeUninit::uninit() }; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut []);
         let len = match request.parse_with_uninit_headers(bytes, &mut headers) {
-            Ok(httparse::Status::Complete(len)) => len,
+            Ok(httparse::Status::Complete(len)) if len <= HEAD_MAX => len,
+            Ok(httparse::Status::Complete(_)) => {
+                return Next::Refused("431 Request Header Fields Too Large");
+            }
             Ok(httparse::Status::Partial) if bytes.len() < HEAD_MAX => {
                 return Next::Partial { expects_continue: false };
             }
@@ -141,7 +192,8 @@ impl Incoming {
         let Some(body) = bytes.get(len..len + head.body_len) else {
             return Next::Partial { expects_continue: head.expects_continue };
         };
-        let (Some(method), Some(target)) = (request.method, request.path) else {
+        let Some(method) = request.method else { return Next::Refused("400 Bad Request") };
+        let Some(target) = request.path.and_then(|target| origin_form(method, target)) else {
             return Next::Refused("400 Bad Request");
         };
         Next::Request(Request { method, target, body }, head)
@@ -180,21 +232,20 @@ impl Head {
             expects_continue: false,
             wants_body: request.method != Some("HEAD"),
         };
-        let (mut has_host, mut body_len) = (false, None);
+        let (mut n_hosts, mut body_len) = (0, None);
+        // Several headers of that name are one list, and in it `close` wins.
+        let (mut closes, mut keeps) = (false, false);
         for header in &*request.headers {
             let (name, value) = (header.name, header.value);
             // Most headers are none of these; their lengths tell.
             match name.len() {
-                4 if name.eq_ignore_ascii_case("host") => has_host = true,
+                4 if name.eq_ignore_ascii_case("host") => n_hosts += 1,
                 6 if name.eq_ignore_ascii_case("expect") => {
                     head.expects_continue = value.eq_ignore_ascii_case(b"100-continue");
                 }
                 10 if name.eq_ignore_ascii_case("connection") => {
-                    if has_token(value, b"close") {
-                        head.keep_alive = false;
-                    } else if has_token(value, b"keep-alive") {
-                        head.keep_alive = true;
-                    }
+                    closes |= has_token(value, b"close");
+                    keeps |= has_token(value, b"keep-alive");
                 }
                 14 if name.eq_ignore_ascii_case("content-length") => {
                     let n = parse_length(value).ok_or(BAD)?;
@@ -208,14 +259,33 @@ impl Head {
                 _ => {}
             }
         }
-        if is_1_1 && !has_host {
+        if n_hosts > 1 || (is_1_1 && n_hosts == 0) {
             return Err(BAD);
         }
+        head.keep_alive = !closes && (is_1_1 || keeps);
         head.body_len = body_len.unwrap_or(0);
         if head.body_len > BODY_MAX {
             return Err("413 Content Too Large");
         }
         Ok(head)
+    }
+}
+
+/// The path of a target: one in absolute form has a scheme and an authority before it (RFC 9112, 3.2).
+fn origin_form<'a>(method: &str, target: &'a str) -> Option<&'a str> {
+    if target.starts_with('/') || (target == "*" && method == "OPTIONS") {
+        return Some(target);
+    }
+    let (scheme, rest) = target.split_once("://")?;
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return None;
+    }
+    let path = rest.find(['/', '?']).unwrap_or(rest.len());
+    match (&rest[..path], &rest[path..]) {
+        ("", _) => None,
+        (_, "") => Some("/"),
+        // Without a path the query is that of the root, which has no name here.
+        (_, path) => path.starts_with('/').then_some(path),
     }
 }
 

@@ -5,14 +5,20 @@
 
 pub mod http1;
 
+use heist::context::Context;
 use heist::net::{Server, TcpListener, TcpStream};
 use heist::signal;
-use http1::{Request, Response};
-use std::io::{self, ErrorKind};
-use std::time::Duration;
+use http1::{Connection, Request, Response, Waiting};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// How long a connection may say nothing.
 const IDLE: Duration = Duration::from_secs(60);
+/// How long a request may take from its first byte to its last, and one write of an answer.
+const SLOW: Duration = Duration::from_secs(20);
 
 #[heist::main(unsafe)]
 fn main() -> io::Result<()> {
@@ -24,31 +30,110 @@ fn main() -> io::Result<()> {
     let interrupted = signal::notify(&[signal::INTERRUPT, signal::TERMINATE])?;
     let stopping = server.clone();
     let stopper = heist::go(move || {
-        if interrupted.recv().is_ok() {
-            println!("stopping");
-            let left = stopping.shutdown(Duration::from_secs(5));
-            println!("{} connections had to be cancelled", left.cancelled);
+        if interrupted.recv().is_err() {
+            return;
         }
+        println!("stopping; once more to end at once");
+        heist::go(move || {
+            if interrupted.recv().is_ok() {
+                std::process::exit(130);
+            }
+        });
+        let left = stopping.shutdown(Duration::from_secs(5));
+        println!("{} connections had to be cancelled", left.cancelled);
     });
-    server.serve(listener, |stream, address| {
-        if let Err(error) = answer(&stream) {
-            eprintln!("{address}: {error}");
-        }
-    })?;
+    let running = server.context();
+    server.serve(listener, move |stream, address| answer(stream, address, &running))?;
     // Serving ends when the stopper begins to stop.
     let _ = stopper.join();
     Ok(())
 }
 
-fn answer(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(IDLE))?;
-    match http1::serve(stream, respond) {
+fn answer(stream: TcpStream, address: SocketAddr, running: &Context) {
+    match Client::new(stream, running).and_then(|client| client.serve()) {
+        Ok(()) => {}
         // Clients that go away without a word, or with one too many, are no news.
-        Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::ConnectionReset) => {
-            Ok(())
+        Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::ConnectionReset) => {}
+        Err(error) => eprintln!("{address}: {error}"),
+    }
+}
+
+/// A client, with what the server asks of it: to be quick, and to go when the server stops.
+pub struct Client {
+    shared: Arc<Shared>,
+    running: Context,
+}
+
+struct Shared {
+    stream: TcpStream,
+    /// Nothing of a request has come: the connection may be ended without a loss.
+    is_idle: AtomicBool,
+}
+
+impl Client {
+    /// # Errors
+    /// If the stream is closed.
+    pub fn new(stream: TcpStream, running: &Context) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(SLOW))?;
+        let shared = Arc::new(Shared { stream, is_idle: AtomicBool::new(false) });
+        Ok(Self { shared, running: running.clone() })
+    }
+
+    /// Serves until the client goes, is too slow, or the server stops.
+    ///
+    /// # Errors
+    /// What the stream answers.
+    pub fn serve(self) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let hang_up = self.running.after_func(move || {
+            // ORDERING: SeqCst, as in `before_read`: either this sees that it is idle, or that one sees
+            // that the server stops.
+            if shared.is_idle.load(Ordering::SeqCst) {
+                let _ = shared.stream.set_read_deadline(Some(Instant::now()));
+            }
+        });
+        let served = http1::serve(self, respond);
+        hang_up.stop();
+        served
+    }
+}
+
+impl Connection for Client {
+    fn before_read(&mut self, waiting: Waiting) -> io::Result<()> {
+        let Shared { stream, is_idle } = &*self.shared;
+        // ORDERING: SeqCst: see `serve`.
+        is_idle.store(waiting == Waiting::ForRequest, Ordering::SeqCst);
+        let deadline = match waiting {
+            Waiting::ForRequest => Instant::now() + IDLE,
+            Waiting::ForRest(began) => began + SLOW,
+        };
+        stream.set_read_deadline(Some(deadline))?;
+        if waiting == Waiting::ForRequest && self.is_ending() {
+            // It may have begun to stop before this set the deadline.
+            stream.set_read_deadline(Some(Instant::now()))?;
         }
-        other => other,
+        Ok(())
+    }
+
+    fn is_ending(&self) -> bool {
+        self.running.is_cancelled()
+    }
+}
+
+impl Read for Client {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&self.shared.stream).read(buf)
+    }
+}
+
+impl Write for Client {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        (&self.shared.stream).write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&self.shared.stream).flush()
     }
 }
 

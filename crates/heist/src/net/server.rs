@@ -1,6 +1,7 @@
 //! Serving connections until told to stop, and stopping without dropping what runs.
 
 use super::{TcpListener, TcpStream, is_closed};
+use crate::context::{self, Canceller, Context};
 use crate::current;
 use crate::goroutine::{self, JoinHandle, SpawnError};
 use crate::sync::{Mutex, MutexGuard, WaitGroup};
@@ -65,6 +66,9 @@ struct Shared {
     /// Most connections that are served at the same time.
     max_connections: AtomicUsize,
     n_refused: AtomicU64,
+    /// Until shutdown begins.
+    running: Context,
+    stop: Canceller,
 }
 
 #[derive(Default)]
@@ -92,6 +96,7 @@ impl Server {
     /// A server that serves nothing yet.
     #[must_use]
     pub fn new() -> Self {
+        let (running, stop) = context::background().with_cancel();
         let state = Mutex::new(State::default());
         Self {
             shared: Arc::new(Shared {
@@ -99,6 +104,8 @@ impl Server {
                 connections: WaitGroup::new(),
                 max_connections: AtomicUsize::new(usize::MAX),
                 n_refused: AtomicU64::new(0),
+                running,
+                stop,
             }),
         }
     }
@@ -237,6 +244,29 @@ impl Server {
         self.shared.n_refused.load(Ordering::Relaxed)
     }
 
+    /// A context that is done when [`shutdown`](Self::shutdown) begins. A handler that keeps a connection
+    /// alive looks at it before it waits for the next request, and ends connections on which nothing is
+    /// asked, as by a deadline in the past set by [`after_func`](Context::after_func): else `shutdown` waits
+    /// for them until the grace is over.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let server = heist::net::Server::new();
+    /// let running = server.context();
+    /// assert!(running.err().is_none());
+    /// server.shutdown(Duration::from_secs(1));
+    /// assert!(running.done().recv().is_err() && running.err().is_some());
+    /// # });
+    /// ```
+    #[must_use]
+    #[doc(alias = "RegisterOnShutdown")]
+    pub fn context(&self) -> Context {
+        self.shared.running.clone()
+    }
+
     /// Stops accepting, and waits until all connections have ended. What has not ended after
     /// `grace` is cancelled: it unwinds at its next wait, and is waited for. Destructors that would wait for
     /// the network on the way, as that of a `BufWriter`, fail instead.
@@ -254,6 +284,7 @@ impl Server {
             // Somebody else may have closed it.
             let _ = listener.close();
         }
+        self.shared.stop.cancel();
         let cancelled = Arc::new(AtomicUsize::new(0));
         let late = {
             let (shared, cancelled) = (Arc::clone(&self.shared), Arc::clone(&cancelled));
