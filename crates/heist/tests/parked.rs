@@ -91,8 +91,8 @@ fn stacks_are_reused_over_rounds() {
             rt.run(|| park(n, || ()));
             rt.run(|| park(n, || ()));
             let (_, resident) = usage();
-            // Their own, what processors keep at hand, and the rest of a slab: 64 MiB, or a 32nd.
-            let needed = (n + 1 + 33 * procs as u64) * (256 << 10);
+            // Their own with their guards, what processors keep at hand, and the rest of a slab: 64 MiB, or a 32nd.
+            let needed = (n + 1 + 33 * procs as u64) * ((256 + 16) << 10);
             let most = needed + (needed / 32).max(64 << 20);
             for round in 2..10 {
                 rt.run(|| park(n, || ()));
