@@ -107,7 +107,7 @@ pub const fn stacks_to_give_back(idle: u32) -> u32 {
 }
 
 /// Of so many goroutines one is looked at when it ends: whether it came near the end of its stack.
-pub const STACK_LOOK_PERIOD: u64 = 16;
+pub const STACK_LOOK_PERIOD: u64 = 32;
 /// How many times the stack of a kind of goroutine doubles at the most.
 pub const STACK_STEPS_MAX: u32 = 4;
 

@@ -146,18 +146,20 @@ impl Stack {
     /// whether anything was written there. For the owner of a stack that nobody runs on.
     #[cold]
     pub(crate) fn take_mark(&self) -> bool {
-        /// A frame may leave holes in what it writes.
-        const MARK_WORDS: usize = 64;
+        /// Some words at different distances from the places that frames leave out.
+        const MARKS: usize = 16;
+        const MARK_STRIDE: usize = 5;
         let bounds = self.bounds();
-        let mark = (bounds.guard().end + bounds.usable_bytes() / 4) as *mut [u64; MARK_WORDS];
+        let first = (bounds.guard().end + bounds.usable_bytes() / 4) as *mut u64;
+        let marks = (0..MARKS).map(|i| first.wrapping_add(i * MARK_STRIDE));
         // SAFETY: inside the stack, which is aligned, mapped, zero at first, and in use by nobody. A volatile read,
         // because other code than this wrote it.
-        let was_touched = unsafe { mark.read_volatile() } != [0; MARK_WORDS];
-        if was_touched {
+        let found = marks.clone().fold(0, |found, mark| found | unsafe { mark.read_volatile() });
+        if found != 0 {
             // SAFETY: as above.
-            unsafe { mark.write_volatile([0; MARK_WORDS]) };
+            marks.for_each(|mark| unsafe { mark.write_volatile(0) });
         }
-        was_touched
+        found != 0
     }
 
     /// Where it is.
