@@ -106,6 +106,7 @@ fn environment_without_sense_is_refused() {
         ("HEIST_DEBUG", "quantum=10 ms"),
         ("HEIST_DEBUG", "chaos=1,quantum=99999999999999999999s"),
         ("HEIST_DEBUG", "guard=wall"),
+        ("HEIST_DEBUG", "guard=canary"),
         ("HEIST_STACK_SIZE", "big"),
         ("HEIST_STACK_SIZE", "999999999999999999999k"),
         ("HEIST_MAX_THREADS", "none"),

@@ -407,11 +407,11 @@ fn lenders_of_an_abandoned_goroutine_wait() {
     for (scene, lender) in [
         ("abandoned_in_a_scope", "[scope wait]"),
         ("abandoned_main", "[abandoned: stack overflow]"),
-        ("abandoned_on_the_first_thread", "[abandoned: stack overflow]"),
+        ("abandoned_on_the_first_thread", "[abandoned: stack overflow, locked to thread]"),
     ] {
         let (output, text, _) = watch(scene);
         assert_eq!(output.status.code(), Some(2), "{scene}: {text}");
-        for part in [DEADLOCK, lender, "[abandoned: stack overflow]"] {
+        for part in [DEADLOCK, lender, "[abandoned: stack overflow"] {
             assert!(text.contains(part), "{scene}: no {part} in {text}");
         }
     }

@@ -1,5 +1,6 @@
 //! Coroutines: switching, the stacks they run on, and what guards those.
 
+pub(crate) mod cache;
 pub(crate) mod extra;
 pub(crate) mod guard;
 pub(crate) mod layout;

@@ -41,14 +41,6 @@ const N_CLASSES: usize = (MAX_BYTES.trailing_zeros() - MIN_SHIFT + 1) as usize;
 const SLAB_PART: usize = 32;
 const SLAB_MIN_BYTES: usize = 64 << 20;
 const SLAB_MAX_BYTES: usize = 1 << 30;
-/// Stacks that one refill of a cache takes from the pool, or carves at the most: their guards are
-/// one system call, and their first pages another. It begins with few and doubles, so that a small
-/// program pays for few.
-const REFILL_MAX: u32 = 32;
-const CARVE_FIRST: u32 = 4;
-/// Stacks a P keeps.
-const CACHE_MAX: usize = 64;
-const _: () = assert!(REFILL_MAX as usize <= memory::RANGES_MAX);
 
 /// What is known of a stack besides its memory. Lives apart from it, so that looking at a free
 /// stack touches none of its pages.
@@ -105,7 +97,7 @@ impl Head {
 impl Stack {
     /// The stack of a slot that the caller owns. It touches the first page.
     #[inline]
-    fn of(slot: NonNull<Slot>) -> Self {
+    pub(super) fn of(slot: NonNull<Slot>) -> Self {
         // SAFETY: slots are never unmapped.
         let &Slot { low, class, .. } = unsafe { slot.as_ref() };
         let top = low + class.stride();
@@ -120,7 +112,7 @@ impl Stack {
 
     /// Its slot.
     #[inline]
-    fn into_slot(self) -> NonNull<Slot> {
+    pub(super) fn into_slot(self) -> NonNull<Slot> {
         // SAFETY: written by `of`; the goroutine's frames lie below it.
         unsafe { (*self.head()).slot }
     }
@@ -253,7 +245,7 @@ impl Class {
         self.bytes() + GUARD_BYTES
     }
 
-    fn pool(self) -> &'static Lock<Pool> {
+    pub(super) fn pool(self) -> &'static Lock<Pool> {
         &POOLS[self.0 as usize]
     }
 }
@@ -262,9 +254,9 @@ impl Class {
 static MAPPED_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// The free stacks of a class.
-struct Pool {
+pub(super) struct Pool {
     /// Used before: their memory is resident.
-    warm: List<Slot>,
+    pub(super) warm: List<Slot>,
     /// Their memory was given back.
     cold: List<Slot>,
     /// Never used, because they could not be guarded.
@@ -397,7 +389,7 @@ pub(crate) fn give(stack: Stack) {
 }
 
 /// Up to `want` stacks that were used before, or, if there are none, up to `carve` that were not.
-fn find(class: Class, want: u32, carve: u32) -> std::io::Result<(List<Slot>, Fresh)> {
+pub(super) fn find(class: Class, want: u32, carve: u32) -> std::io::Result<(List<Slot>, Fresh)> {
     let mut found = List::new();
     let mut pool = class.pool().lock();
     while found.len() < want {
@@ -416,7 +408,7 @@ fn find(class: Class, want: u32, carve: u32) -> std::io::Result<(List<Slot>, Fre
 }
 
 /// Stacks without guards.
-enum Fresh {
+pub(super) enum Fresh {
     /// One behind the other, never seen before.
     InARow(List<Slot>),
     Scattered(List<Slot>),
@@ -425,7 +417,7 @@ enum Fresh {
 impl Fresh {
     /// Puts their guards in place. Those for which that is refused go back to their pool; an error, if it is
     /// refused for all. System calls: not under the pool's lock.
-    fn guard_all(self, class: Class) -> std::io::Result<List<Slot>> {
+    pub(super) fn guard_all(self, class: Class) -> std::io::Result<List<Slot>> {
         let (slots, done) = match self {
             Self::InARow(slots) => prepare_row(slots),
             Self::Scattered(slots) => (slots, 0),
@@ -460,90 +452,6 @@ fn prepare_row(row: List<Slot>) -> (List<Slot>, usize) {
     let top_page = guard::at(low + stride - page_bytes());
     memory::populate_all(Ranges { base: top_page, len: page_bytes(), stride, n });
     (row, guarded)
-}
-
-/// The stacks of the default class that a P keeps at hand.
-pub(crate) struct StackCache {
-    slots: [Option<NonNull<Slot>>; CACHE_MAX],
-    len: usize,
-    class: Class,
-    /// How many to carve next time.
-    carve: u32,
-}
-
-impl StackCache {
-    pub(crate) const fn new(class: Class) -> Self {
-        Self { slots: [None; CACHE_MAX], len: 0, class, carve: CARVE_FIRST }
-    }
-
-    /// The class it caches.
-    pub(crate) const fn class(&self) -> Class {
-        self.class
-    }
-
-    /// The stack used last, or a new one.
-    #[inline]
-    pub(crate) fn take(&mut self) -> std::io::Result<Stack> {
-        if self.len == 0 {
-            self.refill()?;
-        }
-        self.len -= 1;
-        match self.slots[self.len].take() {
-            Some(slot) => Ok(Stack::of(slot)),
-            None => heist_core::throw!("StackCache::take: {} counted, none found", self.len + 1),
-        }
-    }
-
-    /// Keeps a stack for the next goroutine. True if others had to go to the pool for it.
-    #[inline]
-    pub(crate) fn give(&mut self, stack: Stack) -> bool {
-        let full = self.len == CACHE_MAX;
-        if full {
-            self.spill(CACHE_MAX / 2);
-        }
-        self.keep(stack.into_slot());
-        full
-    }
-
-    #[cold]
-    fn refill(&mut self) -> std::io::Result<()> {
-        let (found, fresh) = find(self.class, REFILL_MAX, self.carve)?;
-        let ready = if found.is_empty() {
-            self.carve = (2 * self.carve).min(REFILL_MAX);
-            fresh.guard_all(self.class)?
-        } else {
-            found
-        };
-        for slot in ready {
-            self.keep(slot);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn keep(&mut self, slot: NonNull<Slot>) {
-        self.slots[self.len] = Some(slot);
-        self.len += 1;
-    }
-
-    /// Gives all but `keep` stacks back to the pool, the coldest first.
-    #[cold]
-    pub(crate) fn spill(&mut self, keep: usize) {
-        let surplus = self.len.saturating_sub(keep);
-        if surplus == 0 {
-            return; // A P that was never used is dropped by user code, which must not lock.
-        }
-        let mut pool = self.class.pool().lock();
-        for place in &mut self.slots[..surplus] {
-            if let Some(slot) = place.take() {
-                // SAFETY: owned by the cache until now, so valid and in no list.
-                unsafe { pool.warm.push_front(slot) };
-            }
-        }
-        drop(pool);
-        self.slots[..self.len].rotate_left(surplus);
-        self.len -= surplus;
-    }
 }
 
 /// Returns the memory of stacks that nobody needed since the last call. Says how many bytes of

@@ -6,7 +6,8 @@
 use super::g::WaitReason;
 use super::yielded::Yielded;
 use super::{G, M, pool};
-use crate::coro::stack::{Class, StackCache};
+use crate::coro::cache::StackCache;
+use crate::coro::stack::Class;
 use crate::current;
 use crate::metrics::latency::Latencies;
 use crate::metrics::shard::{Counter, Shard};
