@@ -406,5 +406,5 @@ impl G {
     }
 }
 
-#[cfg(not(any(heist_asan, heist_tsan)))]
+#[cfg(not(heist_asan))]
 const _: () = assert!(size_of::<G>() <= 192, "a goroutine record is three cache lines");
