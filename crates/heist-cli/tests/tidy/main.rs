@@ -59,7 +59,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 
 /// The checks' own scripts have no extension.
 fn is_script(path: &Path) -> bool {
-    path.parent().is_some_and(|folder| folder.ends_with("ci") || folder.ends_with(".ci"))
+    let folder = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+    matches!(folder, Some("ci" | ".ci"))
 }
 
 fn rust_files() -> Vec<Source> {

@@ -25,7 +25,7 @@ pub fn check_re_exports(sources: &[Source]) -> Vec<Violation> {
     for source in shipped {
         for (number, line) in source.shipped() {
             let exports = line.code.contains("pub use heist_core");
-            if exports && !names(&line.code).all(|name| is_listed(name)) {
+            if exports && !names(&line.code).all(is_listed) {
                 let problem = "heist hands out something of heist-core that is not in the list";
                 let fix = "define the type in heist, or add it to RE_EXPORTS in \
                            crates/heist-cli/tests/tidy/package.rs with a reason";
