@@ -286,13 +286,13 @@ fn without_a_guard_goroutines_wait() {
             child.env("HEIST_DEBUG", "guard=protect");
         },
         || {
-            for procs in [1, 2] {
-                let rt = matrix::plain(procs);
-                // Threads that are needed later find mappings.
+            // A runtime is refused later: its threads need mappings.
+            let runtimes = [1, 2].map(matrix::plain);
+            for rt in &runtimes {
                 rt.run(|| (0..8).for_each(|_| drop(go(yield_now))));
-                if procs == 1 {
-                    use_up_mappings(1000);
-                }
+            }
+            use_up_mappings(1000);
+            for rt in runtimes {
                 rt.run(|| {
                     let gate = WaitGroup::new();
                     gate.add(1);

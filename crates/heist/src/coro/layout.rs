@@ -4,7 +4,7 @@
 //! way for the same type. So the place is learned once, from a coroutine made for that: of all words of
 //! its record, only this one changes when it is resumed for the first time and suspends itself.
 
-use super::stack::{self, Class, MIN_BYTES};
+use super::stack::{self, Class};
 use super::switch::Inner;
 use heist_core::sync::{AtomicUsize, Ordering};
 use std::ptr::NonNull;
@@ -15,14 +15,11 @@ const _: () = assert!(size_of::<Inner>().is_multiple_of(size_of::<usize>()));
 /// The number of the word.
 static PLACE: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Learns the place, for the process. Before any goroutine runs.
-pub(crate) fn learn() -> std::io::Result<()> {
+/// Learns the place, for the process, with a stack of this class. Before any goroutine runs.
+pub(crate) fn learn(class: Class) -> std::io::Result<()> {
     if PLACE.load(Ordering::Relaxed) != usize::MAX {
         return Ok(());
     }
-    let Some(class) = Class::for_bytes(MIN_BYTES) else {
-        heist_core::throw!("layout::learn: no smallest stack");
-    };
     let mut probe = Inner::with_stack(stack::take(class)?, |yielder, _| {
         yielder.suspend(());
     });

@@ -80,6 +80,23 @@ pub(crate) fn reserve(len: usize) -> std::io::Result<NonNull<u8>> {
     Ok(base)
 }
 
+/// Whether the process can have a few mappings more than it has: `vm.max_map_count` limits them.
+pub(crate) fn has_free_mappings() -> bool {
+    const PAGES: usize = 8;
+    let page = page_bytes();
+    let Ok(base) = map(PAGES * page) else { return false };
+    // SAFETY: the pages were just mapped and are in use by nobody.
+    unsafe {
+        // Every other page with another protection: as many mappings as pages.
+        let split = (0..PAGES).step_by(2).all(|i| {
+            let at = base.as_ptr().wrapping_add(i * page).cast();
+            libc::mprotect(at, page, libc::PROT_NONE) == 0
+        });
+        unmap(base, PAGES * page);
+        split
+    }
+}
+
 /// Unmaps what [`map`] mapped.
 ///
 /// # Safety

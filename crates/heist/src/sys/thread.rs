@@ -16,7 +16,8 @@ pub(crate) fn spawn<T: Send + 'static>(
     main: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<T>> {
     // With less std does not refuse to start one, but ends the process.
-    if limits::room().is_some_and(|room| room < 2 * M_STACK_BYTES as u64) {
+    let no_room = limits::room().is_some_and(|room| room < 2 * M_STACK_BYTES as u64);
+    if no_room || !memory::has_free_mappings() {
         return Err(std::io::Error::from_raw_os_error(libc::ENOMEM));
     }
     std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES).spawn(main)
