@@ -46,6 +46,11 @@ impl Runtime {
     }
 
     pub(crate) fn start(config: Config) -> std::io::Result<Self> {
+        // A goroutine of another runtime blocks its thread here, and takes locks with which it must not be stopped.
+        syscall::blocking(|| Self::start_blocking(config))
+    }
+
+    fn start_blocking(config: Config) -> std::io::Result<Self> {
         throw::install();
         panic_report::install();
         overflow::install();
