@@ -61,13 +61,8 @@ impl Runtime {
         let no_descriptors = |error| limits::explain(&error, "descriptors for the poller");
         let sched = Sched::start(config).map_err(no_descriptors)?;
         let no_stack = |error| limits::explain(&error, "memory for a stack");
-        let prepared = {
-            // A goroutine of another runtime may be the one that starts this, and the pools have locks.
-            let _rt = current::enter();
-            let class = sched.config.stack;
-            stack::reserve_last(class).and_then(|()| layout::learn(class))
-        };
-        prepared.map_err(no_stack)?;
+        let class = sched.config.stack;
+        stack::reserve_last(class).and_then(|()| layout::learn(class)).map_err(no_stack)?;
         let helper = Helper::new(Arc::clone(&sched));
         let no_thread = |error| limits::explain(&error, "thread for the runtime");
         let helper = thread::spawn_patiently(&name, move || helper.run()).map_err(no_thread)?;
