@@ -66,6 +66,8 @@ pub struct IdleProcs {
     clock: fn() -> u64,
     /// How long they rest.
     time: LevelTime,
+    /// How often one was taken.
+    n_taken: u64,
 }
 
 /// What others may know about the idle Ps without the lock.
@@ -150,7 +152,15 @@ impl IdleProcs {
     #[must_use]
     pub fn with_clock(capacity: u32, clock: fn() -> u64) -> Self {
         let stack = || Vec::with_capacity(capacity as usize);
-        Self { stack: stack(), reserved: stack(), clock, time: LevelTime::new(0, clock()) }
+        let time = LevelTime::new(0, clock());
+        Self { stack: stack(), reserved: stack(), clock, time, n_taken: 0 }
+    }
+
+    /// How often a P was taken. If all Ps rest, and this has not changed when somebody looks again, no
+    /// goroutine did anything in between that needs a P.
+    #[must_use]
+    pub const fn n_taken(&self) -> u64 {
+        self.n_taken
     }
 
     /// For how long Ps have rested, all taken together, until now.
@@ -220,6 +230,7 @@ impl IdleProcs {
     }
 
     fn woken(&mut self, view: &IdleView, id: u32) {
+        self.n_taken += 1;
         self.has_changed();
         // Timers may be added as soon as the P runs: thieves must look from now on.
         view.timers.set(id);

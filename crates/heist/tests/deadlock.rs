@@ -56,6 +56,37 @@ const SCENES: &[(&str, fn())] = &[
             stuck().wait();
         });
     }),
+    ("comes_back_during_the_look", || {
+        run(1, || {
+            let (ask, asked) = heist::chan::bounded::<u64>(0);
+            let (answer, answered) = heist::chan::bounded::<()>(0);
+            // The first record is looked at last.
+            go(move || {
+                for i in &asked {
+                    // Somebody wants the P, so that it is taken and rests when the call lasts for long.
+                    go(|| ());
+                    let pause = Duration::from_micros(50_000 + i * 7919 % 20_000);
+                    heist::blocking(|| std::thread::sleep(pause));
+                    answer.send(()).unwrap();
+                }
+            });
+            let group = WaitGroup::new();
+            (0..150_000).for_each(|_| group.go(heist::yield_now));
+            group.wait();
+            // A record among the last, which are looked at first.
+            let before: Vec<_> = (0..100_000).map(|_| go(|| ())).collect();
+            let asks = go(move || {
+                for i in 0..50 {
+                    ask.send(i).unwrap();
+                    answered.recv().unwrap();
+                    heist::blocking(|| std::thread::sleep(Duration::from_millis(20)));
+                }
+            });
+            drop(before);
+            asks.join().unwrap();
+        });
+        std::process::exit(7);
+    }),
     ("locked", || {
         run(2, || {
             let group = stuck();
@@ -508,6 +539,13 @@ fn a_blocking_call_is_not_a_deadlock() {
 fn threads_on_their_way_are_no_deadlock() {
     lives("threads_come_and_go");
     lives("locked_and_woken");
+}
+
+/// DL-14: a goroutine that comes back from a blocking call while the detector looks at the others, wakes one
+/// that was looked at already and then waits itself, is no deadlock.
+#[test]
+fn a_goroutine_comes_back_during_the_look() {
+    lives("comes_back_during_the_look");
 }
 
 /// LT-08: a main goroutine that is run on the first thread of the process stays there, whatever it does

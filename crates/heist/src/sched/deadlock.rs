@@ -4,10 +4,12 @@
 //! goroutine is parked, no timer is due, nobody waits for the network, and there is no other thread
 //! in the process that could wake one of them.
 //!
-//! sysmon asks when all Ps have rested for a while, before it goes to sleep for good. The threads
-//! of the runtime are then all asleep, so nothing changes while it looks: whatever could change
-//! something would be a thread that is not the runtime's, and one such thread is enough to be
-//! silent. A false alarm would be worse than none.
+//! sysmon asks when all Ps have rested for a while, before it goes to sleep for good. Most likely nothing
+//! changes while it looks. But a goroutine may come back from a blocking call, or the clock may wake one
+//! that sleeps: it may wake another one, which was seen to wait, and wait itself when it is looked at. For
+//! that it needs a P. So the look counts only if no P was taken meanwhile; otherwise sysmon looks again later.
+//! Whatever else could change something would be a thread that is not the runtime's, and one such thread is
+//! enough to be silent. A false alarm would be worse than none.
 //!
 //! GO: proc.go checkdead.
 
@@ -27,13 +29,27 @@ const SYSTEM_THREADS: u32 = 2;
 const REPORT_MAX: u32 = 1000;
 
 impl Sched {
-    /// Ends the process with a report if nothing can ever happen again.
-    pub(crate) fn check_dead(&self) {
-        if self.is_dead() {
+    /// Ends the process with a report if nothing can ever happen again. False if something happened while it
+    /// looked: then it can tell nothing.
+    pub(crate) fn check_dead(&self) -> bool {
+        let Some(before) = self.n_taken_at_rest() else { return false };
+        let dead = self.is_dead();
+        if self.n_taken_at_rest() != Some(before) {
+            return false;
+        }
+        if dead {
             self.die();
         }
+        true
     }
 
+    /// How often a P was taken, if all of them rest.
+    fn n_taken_at_rest(&self) -> Option<u64> {
+        let locked = self.lock.lock();
+        (self.idle.count_all() == self.procs()).then(|| locked.idle_ps.n_taken())
+    }
+
+    /// Whether nothing can ever happen again, if no goroutine runs during the look.
     fn is_dead(&self) -> bool {
         if !self.config.deadlock_detection || self.poll.has_waiters() {
             return false;

@@ -187,10 +187,10 @@ impl<'a> Sysmon<'a> {
         if now - since < SYSMON_REST_NS {
             return rests;
         }
-        sched.check_dead();
+        let undisturbed = !rests || sched.check_dead();
         self.rest_since_ns = None;
-        if self.next_trace_ns != NEVER {
-            // Somebody reads the trace, also of a program that does nothing.
+        if !undisturbed || self.next_trace_ns != NEVER {
+            // It asks again later. Or somebody reads the trace, also of a program that does nothing.
             return rests;
         }
         self.at_rest = false;
