@@ -20,8 +20,9 @@
 //!   pointer of nobody.
 //!
 //! An M that finds a mark waits for its end. The sweeper finds stacks through the records of goroutines,
-//! which may have ended. Then the stack belongs to another goroutine, which its head says, or is free. A
-//! goroutine that starts on a stack while it is swept writes its own pointer over the mark. The sweeper
+//! which may have ended. Then the stack belongs to another goroutine, which its head says, or is free. The
+//! memory of a free stack, with its head, may be given back at any moment, by the helper of another runtime:
+//! it then reads as zeroes. A goroutine that starts on a stack while it is swept writes its own pointer over the mark. The sweeper
 //! changes only words that hold an address of the ended thread, which no goroutine that started later can
 //! have.
 //!
@@ -89,11 +90,13 @@ impl Coro {
         {
             return;
         }
-        // SAFETY: no goroutine runs on this stack that ran on the ended thread, and the mark keeps it so;
-        // the pointer is of this stack, which is mapped.
-        unsafe {
-            let frames = self.frames();
-            tls::relocate(frames.start, frames.end, from, nobody, |_| ());
+        if let Some(bytes) = head.stack_bytes_if_kept() {
+            // SAFETY: no goroutine runs on this stack that ran on the ended thread, and the mark keeps it so;
+            // the pointer is of this stack, which is mapped.
+            unsafe {
+                let frames = self.frames_within(bytes);
+                tls::relocate(frames.start, frames.end, from, nobody, |_| ());
+            }
         }
         // ORDERING: see above. It fails if a new goroutine has started there.
         let _ = head.thread.compare_exchange(marked, nobody, Ordering::Release, Ordering::Relaxed);

@@ -119,7 +119,14 @@ impl Coro {
     /// It has run.
     pub(super) unsafe fn frames(&self) -> Range<usize> {
         // SAFETY: by the caller's promise.
-        let bytes = unsafe { self.known_head() }.stack_bytes();
+        unsafe { self.frames_within(self.known_head().stack_bytes()) }
+    }
+
+    /// The same for a stack that is known to have so many bytes.
+    ///
+    /// # Safety
+    /// It has run.
+    pub(super) unsafe fn frames_within(&self, bytes: usize) -> Range<usize> {
         let link = self.yielder.get().addr();
         // SAFETY: the record is there, initialised or not.
         let sp = unsafe { layout::stack_pointer(self.inner.get().cast()) };
