@@ -232,3 +232,19 @@ fn setuid_reaches_stopped_threads() {
     });
     ended.succeeded();
 }
+
+/// A guard that was left in a thread-local means nothing to a goroutine of another runtime, though that may have
+/// the same record and the same number.
+#[test]
+fn a_guard_of_another_runtime_counts_nothing() {
+    thread_local! {
+        static LEFT: std::cell::Cell<Option<heist::goroutine::NoPreempt>> = const { std::cell::Cell::new(None) };
+    }
+    for _ in 0..20 {
+        runtime(1).run_here(|| {
+            drop(LEFT.take());
+            LEFT.set(Some(no_preempt()));
+        });
+    }
+    LEFT.take();
+}

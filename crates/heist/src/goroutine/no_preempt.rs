@@ -36,23 +36,30 @@ use std::marker::PhantomData;
 pub fn no_preempt() -> NoPreempt {
     let held = current::goroutine().map(|gp| {
         assert!(gp.forbid_force(), "heist::no_preempt: too many guards are held");
-        (gp, gp.id.get())
+        (gp, number_of(gp))
     });
     NoPreempt { held, _not_send: PhantomData }
+}
+
+/// The number of the calling goroutine's runtime, and its own there.
+fn number_of(gp: &G) -> (u64, u64) {
+    // SAFETY: the calling goroutine's runtime outlives it.
+    (unsafe { &*gp.sched.get() }.number, gp.id.get())
 }
 
 /// Keeps its goroutine from being stopped by force; see [`no_preempt`].
 #[must_use = "the goroutine can be stopped again when the guard is dropped"]
 pub struct NoPreempt {
-    /// Which goroutine: a guard in a thread-local may outlive it.
-    held: Option<(&'static G, u64)>,
+    /// Which goroutine: a guard in a thread-local may outlive it, and its record be another's.
+    held: Option<(&'static G, (u64, u64))>,
     _not_send: PhantomData<*mut ()>,
 }
 
 impl Drop for NoPreempt {
     fn drop(&mut self) {
-        let Some((gp, id)) = self.held else { return };
-        if current::goroutine().is_some_and(|own| std::ptr::eq(own, gp)) && gp.id.get() == id {
+        let Some((gp, number)) = self.held else { return };
+        if current::goroutine().is_some_and(|own| std::ptr::eq(own, gp)) && number_of(gp) == number
+        {
             gp.allow_force();
         }
     }
@@ -60,7 +67,7 @@ impl Drop for NoPreempt {
 
 impl fmt::Debug for NoPreempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let goroutine = self.held.map(|(_, id)| id);
+        let goroutine = self.held.map(|(_, (_, id))| id);
         f.debug_struct("NoPreempt").field("goroutine", &goroutine).finish_non_exhaustive()
     }
 }

@@ -181,6 +181,8 @@ pub(crate) struct Locked {
 /// A runtime's scheduler.
 pub(crate) struct Sched {
     pub(crate) config: Config,
+    /// No other runtime of the process has or had it.
+    pub(crate) number: u64,
     pub(crate) lock: CachePadded<Lock<Locked, GlobalLen>>,
     pub(crate) idle: CachePadded<IdleView>,
     pub(crate) spinning: Spinning,
@@ -234,6 +236,7 @@ unsafe impl Send for Sched {}
 
 impl Sched {
     pub(crate) fn new(config: Config) -> std::io::Result<Self> {
+        static N_RUNTIMES: AtomicU64 = AtomicU64::new(0);
         let procs = config.procs;
         let idle = IdleView::with_reserved(PROCS_MAX, config.latency_procs);
         // Before any of them rests: no more time at rest than there is.
@@ -248,6 +251,7 @@ impl Sched {
         }
         table.set_live(procs);
         Ok(Self {
+            number: N_RUNTIMES.fetch_add(1, Ordering::Relaxed),
             poll: CachePadded::new(poll::PollGate::new()?),
             table,
             all_ms: AllMs::new(),
