@@ -265,3 +265,48 @@ fn a_catch_does_not_swallow_a_cancellation() {
         assert!(handle.join().unwrap_err().is_cancelled());
     });
 }
+
+/// Says when its destructor, which waits on the way, has come to its end.
+struct Waits(heist::chan::Sender<&'static str>);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        yield_now();
+        let _ = self.0.send("to the end");
+    }
+}
+
+/// The destructors of a goroutine that was cancelled before it began, and of a result that nobody wants, wait as
+/// those of one that is unwound, and that is no panic.
+#[test]
+fn destructors_of_what_is_dropped_unused_may_wait() {
+    for policy in [heist::PanicPolicy::Isolate, heist::PanicPolicy::Abort] {
+        let rt = matrix::start(heist::Runtime::builder().procs(1).panic_policy(policy));
+        rt.run(|| {
+            let (tell, told) = heist::chan::bounded(1);
+            let waits = Waits(tell);
+            let unborn = go(move || {
+                let _waits = waits;
+                open().wait();
+            });
+            unborn.cancel();
+            assert!(unborn.join().unwrap_err().is_cancelled());
+            assert_eq!(told.recv(), Ok("to the end"), "a closure under {policy:?}");
+
+            let (tell, told) = heist::chan::bounded(1);
+            let began = Arc::new(AtomicBool::new(false));
+            let begins = Arc::clone(&began);
+            let unwanted = go(move || {
+                begins.store(true, Ordering::SeqCst);
+                while !heist::goroutine::is_cancelled() {
+                    std::hint::spin_loop();
+                }
+                Waits(tell)
+            });
+            matrix::yield_until("begun", || began.load(Ordering::SeqCst));
+            unwanted.cancel();
+            drop(unwanted);
+            assert_eq!(told.recv(), Ok("to the end"), "a result under {policy:?}");
+        });
+    }
+}

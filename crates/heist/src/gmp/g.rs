@@ -153,8 +153,8 @@ pub(crate) const AWAITED: u32 = 2048;
 pub(crate) const LOCKED: u32 = 4096;
 /// It waited for the memory of a stack in vain: it ends without having run.
 pub(crate) const STACKLESS: u32 = 8192;
-/// It waits in a destructor while it unwinds: a second unwinding would end the process, so this
-/// wait cannot be cancelled.
+/// It waits in a destructor while it ends, or for what it must not leave: a second unwinding would end the process,
+/// so this wait cannot be cancelled.
 pub(crate) const UNCANCELLABLE: u32 = 4;
 
 /// The bit of `started` that says so.

@@ -6,7 +6,7 @@ use crate::current::{self, InRuntime};
 use crate::gmp::g::{self, Extras, Outcome, WaitReason, Woken};
 use crate::gmp::m::Seal;
 use crate::gmp::{G, pool};
-use crate::sched::cancel::{self, Why};
+use crate::sched::cancel::{self, Shield, Why};
 use crate::sched::waiter::{ThreadWaiter, Waiter};
 use crate::sched::{body, park, schedule};
 use heist_core::join::Dropped;
@@ -36,28 +36,6 @@ unsafe impl<T: Send> Sync for JoinHandle<T> {}
 // As std's: nothing of the result can be seen through it that a panic could have left half changed.
 impl<T> UnwindSafe for JoinHandle<T> {}
 impl<T> RefUnwindSafe for JoinHandle<T> {}
-
-/// As long as it lives its goroutine is not cancelled. A stack that runs out unwinds it all the same.
-struct Shield<'a> {
-    me: &'a G,
-    was_up: bool,
-}
-
-impl<'a> Shield<'a> {
-    fn raise(me: &'a G) -> Self {
-        let was_up = me.has_flag(g::UNCANCELLABLE);
-        me.set_flag(g::UNCANCELLABLE);
-        Self { me, was_up }
-    }
-}
-
-impl Drop for Shield<'_> {
-    fn drop(&mut self) {
-        if !self.was_up {
-            self.me.clear_flag(g::UNCANCELLABLE);
-        }
-    }
-}
 
 impl<T> JoinHandle<T> {
     /// # Safety

@@ -212,7 +212,7 @@ impl State {
     pub(super) fn wait(&self, way: Way, look: Look, until: u64) -> io::Result<()> {
         let Some(rt) = current::enter() else { return self.wait_as_thread(way, look, until) };
         let rt = cancel::check(park::chaos_point(rt));
-        if rt.goroutine().is_cancelled() && std::thread::panicking() {
+        if rt.goroutine().is_cancelled() && cancel::is_spared(rt.goroutine()) {
             // A destructor on the way out, a buffer that is flushed: it must not wait for the other end,
             // which may never come, and nobody could cancel it again.
             drop(rt);

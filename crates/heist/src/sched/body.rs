@@ -3,7 +3,7 @@
 //! It runs the closure, catches whatever comes out, and hands the outcome to the handle. All of
 //! this is user code in the sense of the M word: it may allocate, be stopped and be moved.
 
-use super::cancel::{Ending, Why};
+use super::cancel::{Ending, Shield, Why};
 use super::{PanicPolicy, Sched};
 use crate::current::{self, InRuntime};
 use crate::gmp::g::{self, Extras, Outcome, Vtable};
@@ -93,7 +93,10 @@ fn drop_closure(g: &G, vtable: &Vtable) {
 /// A destructor of what the goroutine owned has panicked, and nobody can be told.
 #[cold]
 fn on_loud_drop(g: &G, payload: Box<dyn Any + Send>) {
-    abort_if_asked(g, &*payload);
+    // The caller's end is no panic. It goes on at the next park.
+    if !payload.is::<Ending>() {
+        abort_if_asked(g, &*payload);
+    }
     // The hook has reported it; a payload whose drop panics again is leaked.
     std::mem::forget(payload);
 }
@@ -101,6 +104,8 @@ fn on_loud_drop(g: &G, payload: Box<dyn Any + Send>) {
 fn run_closure(g: &G) -> Outcome {
     let vtable = vtable_of(g);
     if g.has_flag(g::CANCELLED | g::STACKLESS) {
+        // Its destructors may wait, as those of a goroutine that is unwound.
+        let _shield = Shield::raise(g);
         drop_closure(g, vtable);
         return if g.is_cancelled() { Outcome::Cancelled } else { Outcome::NoStack };
     }
@@ -135,6 +140,7 @@ fn run_closure(g: &G) -> Outcome {
 
 /// Drops a result that nobody will take.
 fn discard(g: &G) {
+    let _shield = g.has_flag(g::CANCELLED | g::EXITING).then(|| Shield::raise(g));
     let dropped = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the outcome says what the payload holds, and nobody takes it after this.
         unsafe {

@@ -121,6 +121,34 @@ pub(crate) fn forbids_waiting(gp: &G) -> bool {
     CAN_UNWIND && gp.is_cancelled() && !gp.has_flag(g::UNCANCELLABLE)
 }
 
+/// Whether nothing unwinds the calling goroutine, though it may have been cancelled: it runs destructors because
+/// it ends, or must not leave what it does.
+pub(crate) fn is_spared(gp: &G) -> bool {
+    std::thread::panicking() || gp.has_flag(g::UNCANCELLABLE)
+}
+
+/// As long as it lives its goroutine, the caller, is not unwound by cancellation.
+pub(crate) struct Shield<'a> {
+    me: &'a G,
+    was_up: bool,
+}
+
+impl<'a> Shield<'a> {
+    pub(crate) fn raise(me: &'a G) -> Self {
+        let was_up = me.has_flag(g::UNCANCELLABLE);
+        me.set_flag(g::UNCANCELLABLE);
+        Self { me, was_up }
+    }
+}
+
+impl Drop for Shield<'_> {
+    fn drop(&mut self) {
+        if !self.was_up {
+            self.me.clear_flag(g::UNCANCELLABLE);
+        }
+    }
+}
+
 /// Whether the calling goroutine was cancelled, or will be because its runtime shuts down.
 pub(crate) fn will_be() -> bool {
     current::goroutine().is_some_and(|gp| {
@@ -142,7 +170,7 @@ pub(crate) fn check(rt: InRuntime) -> InRuntime {
 
 #[cold]
 fn check_slow(rt: InRuntime, gp: &G) -> InRuntime {
-    if std::thread::panicking() {
+    if is_spared(gp) {
         return rt;
     }
     let why = if gp.is_cancelled() { Why::Cancelled } else { Why::Exited };

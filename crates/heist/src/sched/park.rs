@@ -11,8 +11,9 @@
 //! GO: proc.go gopark, goready, Gosched.
 
 use super::Sched;
+use super::cancel::Shield;
 use crate::current::InRuntime;
-use crate::gmp::g::{self, WaitReason, Woken};
+use crate::gmp::g::{WaitReason, Woken};
 use crate::gmp::m::{Commit, Request, Seal};
 use crate::gmp::{G, M};
 use heist_core::run_queue::Slot;
@@ -106,14 +107,10 @@ fn switch_out_rarely(rt: InRuntime, gp: &G) -> InRuntime {
         return suspend(rt, gp);
     }
     super::bound::bind(rt.m(), gp);
-    if unwinding {
-        gp.set_flag(g::UNCANCELLABLE);
-    }
+    let shield = unwinding.then(|| Shield::raise(gp));
     let rt = suspend(rt, gp);
     super::bound::unbind(rt.m(), gp);
-    if unwinding {
-        gp.clear_flag(g::UNCANCELLABLE);
-    }
+    drop(shield);
     rt
 }
 

@@ -5,6 +5,7 @@
 //!
 //! GO: proc.go newproc, gfget.
 
+use super::cancel::is_spared;
 use super::{Phase, Sched, bound};
 use crate::coro::stack::Stack;
 use crate::current::{self, InRuntime};
@@ -195,8 +196,12 @@ impl Sched {
     /// process. What they spawn is cancelled before it begins.
     #[cold]
     fn may_spawn_to_the_end(&self) -> Result<u32, Refused> {
-        let unwinds = self.phase() == Phase::Closing && std::thread::panicking();
-        if unwinds { Ok(g::CANCELLED) } else { Err(Refused::Closing) }
+        let is_spared = std::thread::panicking() || current::goroutine().is_some_and(is_spared);
+        if self.phase() == Phase::Closing && is_spared {
+            Ok(g::CANCELLED)
+        } else {
+            Err(Refused::Closing)
+        }
     }
 
     /// A free record for a goroutine that is counted as unborn, and the flags with which it begins.

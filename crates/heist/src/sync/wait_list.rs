@@ -258,7 +258,8 @@ impl Caller {
 
     /// Whether it is a goroutine that was cancelled and can be unwound.
     pub(super) fn is_cancelled(&self) -> bool {
-        self.rt().is_some_and(|rt| rt.goroutine().is_cancelled()) && !std::thread::panicking()
+        let goroutine = self.rt().map(InRuntime::goroutine);
+        goroutine.is_some_and(|gp| gp.is_cancelled() && !cancel::is_spared(gp))
     }
 
     /// Waits until `entry`, which is in a list that `guard` protects, is chosen. The lock is
