@@ -7,22 +7,23 @@ use crate::sched::Sched;
 use crate::sync::Mutex;
 use std::fmt;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 type Body = Box<dyn FnOnce() + Send>;
 
 /// A function that waits for a context. Whoever takes the body out decides: it runs, or it does not.
 pub(super) struct Func {
     body: Mutex<Option<Body>>,
-    /// The runtime of whoever registered it.
-    home: Option<Arc<Sched>>,
+    /// The runtime of whoever registered it. A context may be there for longer, and must not keep its memory and
+    /// its descriptors.
+    home: Option<Weak<Sched>>,
 }
 
 impl Func {
     fn new(body: Body) -> Self {
         let home = current::goroutine().map(|gp| {
             // SAFETY: the calling goroutine's runtime outlives it.
-            unsafe { &*gp.sched.get() }.share()
+            Arc::downgrade(&unsafe { &*gp.sched.get() }.share())
         });
         Self { body: Mutex::new(Some(body)), home }
     }
@@ -51,9 +52,11 @@ impl Due {
         match &func.home {
             // A runtime that has shut down runs nothing any more: the body is dropped.
             Some(home) => {
-                let site = Location::caller();
-                // SAFETY: everything is `'static`.
-                drop(unsafe { goroutine::spawn_on(home, body, site, Beginning::Anywhere, None) });
+                if let Some(home) = home.upgrade() {
+                    let (site, anywhere) = (Location::caller(), Beginning::Anywhere);
+                    // SAFETY: everything is `'static`.
+                    drop(unsafe { goroutine::spawn_on(&home, body, site, anywhere, None) });
+                }
             }
             None if current::goroutine().is_some() => drop(goroutine::try_go(body)),
             None => drop(std::thread::spawn(body)),
