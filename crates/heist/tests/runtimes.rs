@@ -6,6 +6,7 @@ mod matrix;
 use heist::goroutine::SpawnError;
 use heist::sync::WaitGroup;
 use heist::{Handle, Runtime, go, yield_now};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -269,6 +270,53 @@ fn runtimes_leave_nothing_behind() {
         assert_eq!(mapped(), before.2, "stacks are lost");
     });
     ended.succeeded();
+}
+
+/// A function of a context that is there for longer than the runtime keeps nothing of it.
+#[test]
+fn a_context_keeps_no_runtime() {
+    let ended = child::run("a_context_keeps_no_runtime", || {
+        let (ctx, canceller) = heist::context::background().with_cancel();
+        let descriptors = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        let live = || matrix::plain(1).run(|| drop(ctx.after_func(|| unreachable!())));
+        live();
+        let before = descriptors();
+        (0..50).for_each(|_| live());
+        assert_eq!(descriptors(), before);
+        canceller.cancel();
+    });
+    ended.succeeded();
+}
+
+/// The last owner of a runtime may be a thread-local of a thread that was one of its own: its destructor ends
+/// the runtime.
+#[test]
+fn a_runtime_is_dropped_by_a_thread_local_of_its_own() {
+    struct Last {
+        rt: Arc<Runtime>,
+        _ended: std::sync::mpsc::Sender<()>,
+    }
+    impl Drop for Last {
+        fn drop(&mut self) {
+            // The other owners give theirs up.
+            while Arc::strong_count(&self.rt) != 1 {
+                std::thread::yield_now();
+            }
+        }
+    }
+    thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
+    for case in matrix::cases() {
+        let rt = Arc::new(case.runtime());
+        let (_ended, ended) = std::sync::mpsc::channel();
+        let last = Last { rt: Arc::clone(&rt), _ended };
+        let own = heist::goroutine::Builder::new().os_thread();
+        let handle = own.spawn_on(&rt.handle(), move || LAST.set(Some(last))).unwrap();
+        drop(handle.join());
+        drop(rt);
+        // The sender is dropped after the runtime.
+        let waited = ended.recv_timeout(std::time::Duration::from_secs(60));
+        assert_eq!(waited, Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
+    }
 }
 
 /// A runtime that never ran anything can be dropped.

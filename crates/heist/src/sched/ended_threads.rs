@@ -51,9 +51,9 @@ impl EndedThreads {
         self.n_kept = 0;
     }
 
-    /// Joins all of them: no goroutine of the runtime goes on any more.
-    pub(super) fn join_all(self) {
-        for (thread, _) in self.ending {
+    /// Joins all of them but the one with that thread pointer: no goroutine of the runtime goes on any more.
+    pub(super) fn join_all_but(self, caller: usize) {
+        for (thread, _) in self.ending.into_iter().filter(|&(_, pointer)| pointer != caller) {
             // A panic in an M has ended the process.
             let _ = thread.join();
         }

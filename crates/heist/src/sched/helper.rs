@@ -19,7 +19,7 @@ use crate::sys::futex::Kernel;
 use crate::sys::signal::Blocked;
 use crate::sys::{registers, stderr, thread, tls};
 use heist_core::note::Futex;
-use heist_core::sync::{AtomicU32, Ordering};
+use heist_core::sync::{AtomicU32, AtomicUsize, Ordering};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -45,11 +45,20 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 /// How others reach the helper.
 pub(crate) struct Mailbox {
     asked: AtomicU32,
+    /// The thread that stops the runtime.
+    closer: AtomicUsize,
 }
 
 impl Mailbox {
     pub(crate) fn new() -> Self {
-        Self { asked: AtomicU32::new(0) }
+        Self { asked: AtomicU32::new(0), closer: AtomicUsize::new(0) }
+    }
+
+    /// Says who stops the runtime, before that is stopped. It may be a thread that was an M of it: then the
+    /// destructor of a thread-local does it, and nobody is to wait for the thread.
+    pub(super) fn set_closer(&self) {
+        // The phase orders it.
+        self.closer.store(registers::thread_pointer(), Ordering::Relaxed);
     }
 
     /// Asks for a look at the orphans or at the phase.
@@ -371,15 +380,17 @@ impl Helper {
 
     fn leave(self) {
         let mut threads = self.threads;
-        for m in self.sched.all_ms.iter().filter(|m| m.abandoned.get()) {
-            // It never ends. A guest has no thread here.
+        let closer = self.sched.helper.closer.load(Ordering::Relaxed);
+        let stays = |m: &&M| m.abandoned.get() || m.thread.get() == closer;
+        for m in self.sched.all_ms.iter().filter(stays) {
+            // It never ends, or not before this. A guest has no thread here.
             threads.get_mut(m.id as usize).map(Option::take);
         }
         for thread in threads.into_iter().flatten() {
             // A panic in an M has ended the process.
             let _ = thread.join();
         }
-        self.ended.join_all();
+        self.ended.join_all_but(closer);
     }
 }
 

@@ -179,6 +179,7 @@ impl Sched {
     }
 
     fn stop_ms(&self) {
+        self.helper.set_closer();
         // A stop of the world ends before, and none begins after.
         let reins = self.reins.lock();
         self.set_phase(Phase::Stopped);
