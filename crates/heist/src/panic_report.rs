@@ -6,6 +6,7 @@
 use crate::current;
 use crate::sched::PanicPolicy;
 use std::any::Any;
+use std::io::{Write, stderr};
 use std::panic::PanicHookInfo;
 use std::sync::Once;
 
@@ -44,8 +45,11 @@ fn report(info: &PanicHookInfo<'_>, before: &(dyn Fn(&PanicHookInfo<'_>) + Send 
     before(info);
     let id = gp.id.get();
     let name = gp.name().map(|name| format!(" '{name}'")).unwrap_or_default();
-    match gp.spawn_site() {
-        Some(site) => eprintln!("note: in goroutine {id}{name}, spawned at {site}"),
-        None => eprintln!("note: in goroutine {id}{name}"),
-    }
+    // If nobody can be told, that is no reason to panic: a panic in here would end the process.
+    let _ = match gp.spawn_site() {
+        Some(site) => {
+            writeln!(stderr(), "note: in goroutine {id}{name}, spawned at {site}")
+        }
+        None => writeln!(stderr(), "note: in goroutine {id}{name}"),
+    };
 }

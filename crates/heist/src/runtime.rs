@@ -366,7 +366,7 @@ impl Runtime {
         if self.sched.config.tls_report
             && let Some(report) = tls_report::take()
         {
-            eprint!("{report}");
+            stderr::report(format_args!("{report}"));
         }
     }
 }
@@ -376,10 +376,10 @@ impl Drop for Runtime {
         if let Some(gp) = current::goroutine()
             && std::ptr::eq(gp.sched.get(), &*self.sched)
         {
-            eprintln!(
-                "heist: a Runtime was dropped by one of its own goroutines, which cannot wait \
-                     for itself; it is left running"
-            );
+            stderr::report(format_args!(
+                "heist: a Runtime was dropped by one of its own goroutines, which cannot wait for itself; it is \
+                 left running\n"
+            ));
             return;
         }
         // A goroutine of another runtime blocks its thread here, and takes locks of this one, with which it must

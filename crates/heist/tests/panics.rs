@@ -6,6 +6,7 @@ mod matrix;
 use heist::sync::WaitGroup;
 use heist::{PanicPolicy, Runtime, go, yield_now};
 use std::fmt;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::ThreadId;
@@ -54,6 +55,25 @@ fn a_panic_is_reported_with_its_goroutine() {
     ended.said("no luck");
     ended.said("in goroutine 2 'parser', spawned at ");
     ended.said("panics.rs:");
+}
+
+/// A panic is isolated though nobody can be told about it: standard error is a full disk.
+#[test]
+fn a_panic_that_cannot_be_reported_is_isolated() {
+    let ended = child::run("a_panic_that_cannot_be_reported_is_isolated", || {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        // SAFETY: both are descriptors of this process, and std's standard error does not mind.
+        assert_eq!(unsafe { libc::dup2(full.as_raw_fd(), 2) }, 2);
+        let rt = matrix::plain(2);
+        let own = Arc::new(rt);
+        let error = own.run(|| go(|| panic!("nobody hears it")).join().unwrap_err());
+        assert_eq!(error.panic_message(), Some("nobody hears it"));
+        // Nor can a runtime tell that one of its own goroutines dropped it.
+        let handle = own.handle();
+        let dropped = handle.spawn(move || drop(own));
+        assert!(dropped.join().is_ok());
+    });
+    ended.succeeded();
 }
 
 /// SP-13, SP-14: with `PanicPolicy::Abort` a panic that nobody caught ends the process as in Go:
