@@ -188,11 +188,11 @@ impl Server {
             state.n_accepted += 1;
             let id = state.n_accepted;
             state.handles.insert(id, None);
+            // With the lock: who shuts down waits for what was let in before.
+            self.shared.connections.add(1);
             id
         };
-        let shared = Arc::clone(&self.shared);
-        shared.connections.add(1);
-        let ended = Ended { shared, id };
+        let ended = Ended { shared: Arc::clone(&self.shared), id };
         // Without the lock: if it cannot be spawned, what it owns is dropped, and takes itself out.
         let spawned = goroutine::try_go(move || {
             let _ended = ended;
