@@ -30,6 +30,10 @@
 //!
 //! At most one goroutine waits in a direction; the descriptor's lock sees to that.
 //!
+//! The word also says which use of its record this is: [`Readiness::event_of`] changes nothing if the event
+//! was meant for an earlier one. That and the change are one step. Otherwise a poller that is stopped between
+//! the two would hand out who waits in the next use, perhaps a goroutine of another runtime.
+//!
 //! `EAGER` is kept until the descriptor is closed: the other end has hung up, or something urgent
 //! is among the data. Then the edges do not tell everything, and a try that found less than it
 //! asked for does not show that nothing is left.
@@ -55,6 +59,12 @@ const CLOSED: u64 = 3;
 /// Less than was asked for does not mean that nothing is left.
 const EAGER: u64 = 4;
 const NUMBER_ONE: u64 = 8;
+/// The place of the use. Numbers are below it.
+const USE_SHIFT: u32 = 64 - USE_BITS;
+const NUMBER: u64 = (1 << USE_SHIFT) - NUMBER_ONE;
+
+/// Bits of the number of a use.
+pub const USE_BITS: u32 = 23;
 
 /// What the state was at a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,10 +122,14 @@ impl<T> Readiness<T> {
         }
     }
 
-    /// A new descriptor: the first operation just tries.
-    pub fn open(&self) {
-        let changed = self.change(|word| (word & STATE == CLOSED).then_some(READY));
-        if changed.is_none() {
+    /// A new descriptor: the first operation just tries. This is the use `number` of the record; what does
+    /// not fit into [`USE_BITS`] is left out.
+    pub fn open(&self, number: u32) {
+        let word = self.word.load(Ordering::Acquire);
+        let to = u64::from(number) << USE_SHIFT | next_number(word) & NUMBER | READY;
+        let opened = word & STATE == CLOSED
+            && self.word.compare_exchange(word, to, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !opened {
             crate::throw!("Readiness::open: open already");
         }
     }
@@ -134,12 +148,17 @@ impl<T> Readiness<T> {
         Look(self.word.load(Ordering::Acquire))
     }
 
-    /// Something happened. Gives out who waited.
+    /// Something happened. Gives out who waited. For who uses the descriptor: the use does not end meanwhile.
     #[doc(alias = "netpollunblock")]
     pub fn event(&self, edge: Edge) -> Option<(NonNull<T>, Ticket)> {
+        self.hand_out(|word| after_event(word, edge))
+    }
+
+    /// The same in the use `number` of the record. Nothing if that has ended.
+    pub fn event_of(&self, number: u32, edge: Edge) -> Option<(NonNull<T>, Ticket)> {
+        let of_use = u64::from(number) << USE_SHIFT >> USE_SHIFT;
         self.hand_out(|word| {
-            let eager = if edge == Edge::Eager { EAGER } else { word & EAGER };
-            (word & STATE != CLOSED).then_some(READY | eager)
+            (word >> USE_SHIFT == of_use).then(|| after_event(word, edge)).flatten()
         })
     }
 
@@ -219,8 +238,15 @@ impl<T> Readiness<T> {
     }
 }
 
+/// The state after an event; None if it is closed.
+fn after_event(word: u64, edge: Edge) -> Option<u64> {
+    let eager = if edge == Edge::Eager { EAGER } else { word & EAGER };
+    (word & STATE != CLOSED).then_some(READY | eager)
+}
+
+/// The use of the word, and its next number.
 const fn next_number(word: u64) -> u64 {
-    (word & !(STATE | EAGER)).wrapping_add(NUMBER_ONE)
+    word & !(NUMBER | STATE | EAGER) | word.wrapping_add(NUMBER_ONE) & NUMBER
 }
 
 impl<T> Default for Readiness<T> {

@@ -42,7 +42,7 @@ impl World {
             data: AtomicU32::new(0),
             deadline: AtomicU32::new(0),
         };
-        world.half.open();
+        world.half.open(0);
         world.status.transition(Status::Dead, Status::Runnable);
         world.status.transition(Status::Runnable, Status::Running);
         Arc::new(world)

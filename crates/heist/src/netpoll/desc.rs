@@ -2,15 +2,15 @@
 //!
 //! A record that is never unmapped, because an event that was taken from the kernel before the
 //! descriptor was closed may be delivered after that. The event names the record and the use it
-//! meant; one for an earlier use is dropped. Should a use end between that look and the delivery,
-//! the next one sees an event that is none, which costs it one try.
+//! meant; one for an earlier use is dropped. The words of the record say which use it is, so that a use
+//! cannot end between that look and the delivery.
 
 use crate::gmp::G;
 use crate::sys::lock::Lock;
 use crate::sys::memory;
 use heist_core::list::{Link, Linked, List};
 use heist_core::lock_rank::Rank;
-use heist_core::readiness::Readiness;
+use heist_core::readiness::{Readiness, USE_BITS};
 use heist_core::sync::{AtomicU32, Ordering};
 use std::io;
 use std::ptr::NonNull;
@@ -56,8 +56,9 @@ impl Desc {
         drop(free);
         // SAFETY: records are never unmapped.
         let desc = unsafe { desc.as_ref() };
-        desc.read.open();
-        desc.write.open();
+        let tag = desc.tag.load(Ordering::Relaxed);
+        desc.read.open(tag);
+        desc.write.open(tag);
         Ok(desc)
     }
 
@@ -124,6 +125,11 @@ impl Token {
         std::ptr::with_exposed_provenance((self.0 >> TAG_BITS << ALIGN_BITS) as usize)
     }
 
+    /// Which use of the record is meant.
+    pub(crate) const fn tag(self) -> u32 {
+        self.0 as u32 & TAG_MASK
+    }
+
     /// Fetches the record.
     pub(crate) fn prefetch(self) {
         memory::prefetch_for_write(self.address().cast());
@@ -136,7 +142,7 @@ impl Token {
         // ORDERING: Acquire pairs with `Desc::give`: an event of this use is not delivered to the
         // state of the one before.
         let tag = desc.tag.load(Ordering::Acquire) & TAG_MASK;
-        (u64::from(tag) == self.0 & u64::from(TAG_MASK)).then_some(desc)
+        (tag == self.tag()).then_some(desc)
     }
 }
 
@@ -153,3 +159,4 @@ impl From<mio::Token> for Token {
 }
 
 const _: () = assert!(size_of::<usize>() == 8, "a token is 64 bits");
+const _: () = assert!(TAG_BITS == USE_BITS, "a tag is the number of a use");

@@ -248,14 +248,15 @@ fn fetch(events: &Events) {
 /// Tells a descriptor of an event. Answers how many goroutines it put into `ready`.
 fn dispatch(token: Token, event: &Event, ready: &mut List<G>) -> u32 {
     let Some(desc) = token.desc() else { return 0 };
+    let tag = token.tag();
     let mut n = 0;
     let both = event.is_error();
     if both || event.is_readable() || event.is_read_closed() || event.is_priority() {
         let eager = both || event.is_read_closed() || event.is_priority();
-        n += claim(desc.read.event(edge(eager)), ready);
+        n += claim(desc.read.event_of(tag, edge(eager)), ready);
     }
     if both || event.is_writable() || event.is_write_closed() {
-        n += claim(desc.write.event(edge(both || event.is_write_closed())), ready);
+        n += claim(desc.write.event_of(tag, edge(both || event.is_write_closed())), ready);
     }
     n
 }

@@ -159,6 +159,27 @@ fn stale_events_do_not_reach_the_next_use() {
     others.into_iter().for_each(Desc::give);
 }
 
+/// NP-31: nor if the use ends after the event was found to be of it, and before it is delivered: who waits in
+/// the next use may be a goroutine of another runtime.
+#[test]
+fn an_event_that_is_late_finds_nobody() {
+    let poller = Poller::new().expect("a poller");
+    let desc = Desc::take().expect("a record");
+    let token = Token::of(desc);
+    let found = token.desc().expect("it is of this use");
+    // As `give` and `take` do; another test could be faster with those.
+    assert!(desc.read.close().is_none());
+    desc.read.open(token.tag() + 1);
+    let gp = running();
+    assert!(park_on_read(&poller, desc, gp));
+    assert!(found.read.event_of(token.tag(), Edge::Eager).is_none());
+    assert!(gp.status.waiting().is_some() && !desc.read.look().is_eager());
+    let (waiter, _) = desc.read.event_of(token.tag() + 1, Edge::Plain).expect("it waits");
+    assert_eq!(waiter, NonNull::from(gp));
+    poller.waiters_gone(1);
+    desc.give();
+}
+
 /// NP-31: an edge is told once, however long what it told of stays there, and again when more comes.
 #[test]
 fn events_are_edges() {
