@@ -92,6 +92,19 @@ fn it_moves_only_when_it_must() {
     });
 }
 
+/// What `f` has on the stack needs no room on the smaller one, though an optimised build could put the frames of
+/// `f` and of its caller together.
+#[test]
+fn the_frame_of_the_call_is_not_in_that_of_its_caller() {
+    matrix::run(|| {
+        let large = || {
+            let frame = [1_u8; 4 << 20];
+            black_box(&frame)[7]
+        };
+        assert_eq!(go(move || with_stack(LARGE, large)).join().unwrap(), 1);
+    });
+}
+
 /// A panic, an exit and a cancellation go through it and run the destructors on both stacks.
 #[test]
 fn unwinding_goes_through_it() {

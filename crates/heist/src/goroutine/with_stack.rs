@@ -45,7 +45,7 @@ pub fn with_stack<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
     let owner = current::goroutine();
     let room = extra::room(owner);
     if room.is_some_and(|room| room >= bytes) {
-        return f();
+        return in_place(f);
     }
     assert!(
         bytes <= stack::MAX_BYTES,
@@ -65,6 +65,12 @@ pub fn with_stack<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
     let result = Extra::new(stack, owner).call(f);
     drop(taken);
     result.unwrap_or_else(|payload| resume_unwind(payload))
+}
+
+/// Never inlined: the caller would have the frame of `f` in its own, and need the room for it on the smaller stack.
+#[inline(never)]
+fn in_place<R>(f: impl FnOnce() -> R) -> R {
+    f()
 }
 
 /// The least that is worth a move.
