@@ -159,7 +159,7 @@ fn stale_events_do_not_reach_the_next_use() {
     others.into_iter().for_each(Desc::give);
 }
 
-/// NP-31: nor if the use ends after the event was found to be of it, and before it is delivered: who waits in
+/// Nor if the use ends after the event was found to be of it, and before it is delivered: who waits in
 /// the next use may be a goroutine of another runtime.
 #[test]
 fn an_event_that_is_late_finds_nobody() {
