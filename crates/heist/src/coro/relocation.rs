@@ -102,3 +102,20 @@ impl Coro {
         let _ = head.thread.compare_exchange(marked, nobody, Ordering::Release, Ordering::Relaxed);
     }
 }
+
+/// A sweep may look at the head of a free stack while the helper of another runtime gives its memory back.
+#[test]
+fn a_stack_whose_memory_was_given_back_has_no_size() {
+    use super::guard::{self, GUARD_BYTES};
+    use super::stack::{self, Class, MIN_BYTES};
+    let class = Class::for_bytes(MIN_BYTES).expect("there is a smallest class");
+    let stack = stack::take(class).expect("there is memory for a stack");
+    // SAFETY: the head of a stack that is mapped for ever.
+    let head = unsafe { &*stack.head() };
+    let (low, bytes) = (stack.bounds().guard().end, stack.bounds().usable_bytes());
+    assert_eq!(head.stack_bytes_if_kept(), Some(GUARD_BYTES + bytes));
+    // SAFETY: nobody uses the stack.
+    unsafe { crate::sys::memory::discard_all(std::iter::once((guard::at(low), bytes))) };
+    // It has lost the way to its slot, so it does not go back to the pool.
+    assert_eq!(head.stack_bytes_if_kept(), None);
+}

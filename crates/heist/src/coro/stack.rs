@@ -506,19 +506,3 @@ pub(crate) fn usage() -> Usage {
     }
     Usage { mapped_bytes: MAPPED_BYTES.load(Ordering::Relaxed), warm, cold }
 }
-
-/// A sweep may look at the head of a free stack while the helper of another runtime gives its memory back.
-#[test]
-fn a_stack_whose_memory_was_given_back_has_no_size() {
-    let class = Class::for_bytes(MIN_BYTES).expect("there is a smallest class");
-    let stack = take(class).expect("there is memory for a stack");
-    // SAFETY: the head of a stack that is mapped for ever.
-    let head = unsafe { &*stack.head() };
-    assert_eq!(head.stack_bytes_if_kept(), Some(class.stride()));
-    let bounds = stack.bounds();
-    let usable = (guard::at(bounds.guard().end), bounds.usable_bytes());
-    // SAFETY: nobody uses the stack.
-    unsafe { memory::discard_all(std::iter::once(usable)) };
-    // It has lost the way to its slot, so it does not go back to the pool.
-    assert_eq!(head.stack_bytes_if_kept(), None);
-}
