@@ -50,7 +50,11 @@ fn end_of_stack() -> std::io::Result<usize> {
 }
 
 /// The thread pointer of no thread: addresses of thread-locals can be kept relative to it, because
-/// its area belongs to nothing else. It is made at the first call. None: there is no address space.
+/// its area belongs to nothing else. It is made at the first call, on a thread that is not the first one of
+/// the process. None: there is no address space.
+///
+/// It has the same place in its page as those of threads. A word may be what is left of an address, with
+/// a live byte at its low end: such a byte must not change when the word is moved.
 pub(crate) fn nobody() -> Option<usize> {
     /// More than the area can still grow: frames of the C library.
     const SPARE_BYTES: usize = 1 << 20;
@@ -59,7 +63,8 @@ pub(crate) fn nobody() -> Option<usize> {
         let below = BELOW.load(Ordering::Relaxed) + SPARE_BYTES;
         let len = below + ABOVE.load(Ordering::Relaxed) + SPARE_BYTES;
         let base = memory::reserve(len).ok()?;
-        Some((base.addr().get() + below) & !0xf)
+        let in_page = memory::PAGE_MIN_BYTES - 1;
+        Some((base.addr().get() + below) & !in_page | thread_pointer() & in_page)
     })
 }
 
@@ -260,6 +265,8 @@ mod tests {
             let (first, second) = (scope.spawn(other), scope.spawn(other));
             (first.join().expect("no panic"), second.join().expect("no panic"))
         });
+        let in_page = memory::PAGE_MIN_BYTES - 1;
+        assert_eq!(first.0 & in_page, second.0 & in_page, "low ends of words would change");
         let mut words = [1, first.1, second.1, first.0, first.2, !0];
         let range = words.as_mut_ptr_range();
         let mut places = vec![];
