@@ -194,7 +194,7 @@ fn run(procs: usize, capacities: &[Option<usize>], scripts: Vec<Vec<Step>>, canc
             yield_now();
             handles[i % handles.len()].cancel();
         }
-        // Whoever still waits is told that nothing comes any more.
+        // Goroutines that still wait are told that nothing comes any more.
         for tx in &channels.tx {
             yield_now();
             tx.close();
