@@ -15,7 +15,7 @@ pub fn run() -> ExitCode {
         rt.run(heist::yield_now);
     }
     let diagnosis = heist::Diagnosis::new();
-    // Whoever closed the pipe does not want to read on; the exit code still tells.
+    // The reader that closed the pipe does not want more; the exit code still tells.
     let _ = writeln!(std::io::stdout(), "{diagnosis}{verdict}");
     if runs { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -357,8 +357,8 @@ impl Builder {
     /// # Safety
     /// A goroutine may come back from a park on another thread. The caller promises that no code
     /// run on this runtime's goroutines keeps something that is bound to its thread across a park:
-    /// a reference to a thread-local, an `Rc` out of one, a guard that must be released on the
-    /// thread that took it, or any other value that is not `Send`. [`docs::safety`](crate::docs::safety)
+    /// a reference to a thread-local or its address as a number, an `Rc` out of one, a guard that must
+    /// be released on the thread that took it, or any other value that is not `Send`. [`docs::safety`](crate::docs::safety)
     /// shows what that means in practice.
     pub unsafe fn build(self) -> Result<Runtime, BuildError> {
         Runtime::start(self.with_environment()?.check()?).map_err(BuildError::System)

@@ -155,7 +155,7 @@ fn overflowing_in_a_scope_of_threads_leaves_no_borrower() {
     assert!(!ended.stderr.contains("dangling"), "{}", ended.stderr);
 }
 
-/// Whoever waits for a goroutine that overflows does not wait for ever.
+/// Those that wait for a goroutine that overflows do not wait for ever.
 #[test]
 fn overflowing_hangs_nobody() {
     static LOCK: heist::sync::Mutex<u64> = heist::sync::Mutex::new(0);

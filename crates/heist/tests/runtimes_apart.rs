@@ -39,7 +39,7 @@ fn thread_names() -> Vec<String> {
     names.flatten().collect()
 }
 
-/// A goroutine that did not end in time is left behind. Whoever wakes it later finds its scheduler, it goes on,
+/// A goroutine that did not end in time is left behind. A later waker finds its scheduler, it goes on,
 /// and the threads of its runtime end with it.
 #[test]
 fn a_goroutine_that_was_left_behind_can_be_woken() {

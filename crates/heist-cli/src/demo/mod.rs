@@ -65,7 +65,7 @@ fn perform(options: &DemoOptions) -> Result<Vec<(&'static Step, Report)>, heist:
     let width = stdout.size_checked().map_or(DEFAULT_WIDTH, |(_, columns)| columns.into());
     let mut text = format!("\n{}", table::draw(&results, width));
     text += &table::summary(&results, started.elapsed());
-    // Whoever closed the pipe does not want to read on; the exit code still tells.
+    // The reader that closed the pipe does not want more; the exit code still tells.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(results)
 }

@@ -60,7 +60,7 @@ struct State {
     /// Made when somebody asks for it.
     done: Option<(Sender<Infallible>, Receiver<Infallible>)>,
     timer: Option<Timer>,
-    /// Who ended it and walks, or has walked, over what was below. None if nothing was.
+    /// The walk that ended it, and goes or has gone over what was below. None if nothing was.
     walk: Option<Arc<Walk>>,
 }
 

@@ -22,9 +22,9 @@
 //! An M that finds a mark waits for its end. The sweeper finds stacks through the records of goroutines,
 //! which may have ended. Then the stack belongs to another goroutine, which its head says, or is free. The
 //! memory of a free stack, with its head, may be given back at any moment, by the helper of another runtime:
-//! it then reads as zeroes. A goroutine that starts on a stack while it is swept writes its own pointer over the mark. The sweeper
-//! changes only words that hold an address of the ended thread, which no goroutine that started later can
-//! have.
+//! it then reads as zeroes. A goroutine that starts on a stack while it is swept writes its own pointer over
+//! the mark. The sweeper changes only words that hold an address of the ended thread, which no goroutine that
+//! started later can have.
 //!
 //! # Ordering
 //! The M's exchange is an Acquire and the sweeper's last one a Release: what the sweeper has moved, the M

@@ -1,6 +1,6 @@
 //! Programs that nobody waits for any more: one thread takes away what is left of each when it has ended.
 //!
-//! Who waits for a program may be cancelled. If it was the only one that could wait, as in
+//! A goroutine that waits for a program may be cancelled. If it was the only one that could wait, as in
 //! [`Command::status`](super::Command::status), the program is an orphan: without somebody to ask how it
 //! ended, the system keeps its entry for as long as this process lives. The thread is there as long as an
 //! orphan is.

@@ -284,7 +284,7 @@ fn finish(m: &M, gp: NonNull<G>) {
     }
     super::bound::end(m, g);
     g.status.transition(Status::Running, Status::Dead);
-    // Whoever counts its end has to count its beginning, on whatever P that was.
+    // A reader that counts its end has to count its beginning, on whatever P that was.
     pp.stats.finished.bump_last();
     if g.join.release_runtime() {
         recycle(m, gp);

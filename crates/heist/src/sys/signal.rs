@@ -211,7 +211,7 @@ pub(crate) fn go_without_marks() {
     WITHOUT_MARKS.store(true, Ordering::Relaxed);
 }
 
-/// Who sent a signal.
+/// The sender of a signal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Ours,
