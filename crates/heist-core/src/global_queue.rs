@@ -241,6 +241,17 @@ impl<T: Linked> GlobalQueue<T> {
         !self.stopped.is_empty() || !self.stopped_latency.is_empty()
     }
 
+    /// Puts a stopped one back that was just taken. The others have their turn first.
+    ///
+    /// # Safety
+    /// As for [`push_back`](Self::push_back).
+    pub unsafe fn put_back_stopped(&mut self, len: &GlobalLen, gp: NonNull<T>) {
+        // SAFETY: passed on.
+        unsafe { self.stopped.push_front(gp) };
+        self.ahead = self.ahead.max(1);
+        self.publish(len);
+    }
+
     /// Takes exactly one.
     #[doc(alias = "globrunqget")]
     pub fn pop(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {

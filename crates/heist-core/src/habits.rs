@@ -12,22 +12,37 @@
 //! # Ordering
 //! None: a slot is one word, and nothing else hangs on it.
 
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 
 const N_SLOTS: usize = 64;
 /// The bits of a slot that count how often its kind has blocked; an address leaves them free.
-const COUNT_MASK: usize = KIND_ALIGN - 1;
+const COUNT_MASK: usize = KEEPS_THREAD - 1;
+/// Set if one of its kind has kept its thread.
+const KEEPS_THREAD: usize = KIND_ALIGN / 2;
 /// With this count, the highest, it is expected to.
 const EXPECTED: usize = 2;
 
 /// What the address of a kind is a multiple of.
 pub const KIND_ALIGN: usize = 8;
 
+/// What is known of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Habit {
+    /// It is expected to block.
+    pub blocks: bool,
+    /// One of this kind was found blocked, or was stopped by force: either way it kept its thread.
+    pub keeps_thread: bool,
+}
+
+impl Habit {
+    const UNKNOWN: Self = Self { blocks: false, keeps_thread: false };
+}
+
 /// The habits of the goroutines of one runtime.
 #[derive(Debug)]
 pub struct Habits {
-    /// How often a kind came to be expected to. Most programs have none, and look no further.
-    n_expected: AtomicUsize,
+    /// Not zero if any kind is known. Most programs have none, and look no further.
+    n_known: AtomicU32,
     slots: [AtomicUsize; N_SLOTS],
 }
 
@@ -35,37 +50,53 @@ impl Habits {
     /// Nothing is known of anybody.
     #[must_use]
     pub fn new() -> Self {
-        let n_expected = AtomicUsize::new(0);
-        Self { n_expected, slots: std::array::from_fn(|_| AtomicUsize::new(0)) }
+        let n_known = AtomicU32::new(0);
+        Self { n_known, slots: std::array::from_fn(|_| AtomicUsize::new(0)) }
     }
 
-    /// Whether goroutines of this kind are expected to block.
+    /// What is known of goroutines of this kind.
     #[inline]
     #[must_use]
-    pub fn expects(&self, kind: usize) -> bool {
-        self.n_expected.load(Ordering::Relaxed) != 0 && self.is_expected(kind)
+    pub fn of(&self, kind: usize) -> Habit {
+        if self.n_known.load(Ordering::Relaxed) == 0 { Habit::UNKNOWN } else { self.look_up(kind) }
     }
 
-    fn is_expected(&self, kind: usize) -> bool {
-        self.slot(kind).load(Ordering::Relaxed) == kind | EXPECTED
+    #[cold]
+    fn look_up(&self, kind: usize) -> Habit {
+        let seen = self.slot(kind).load(Ordering::Relaxed);
+        if kind_of(seen) != kind {
+            return Habit::UNKNOWN;
+        }
+        Habit { blocks: seen & COUNT_MASK == EXPECTED, keeps_thread: seen & KEEPS_THREAD != 0 }
+    }
+
+    /// One of this kind was stopped by force.
+    pub fn stopped(&self, kind: usize) {
+        self.learn(kind, 0);
     }
 
     /// One of this kind has blocked.
     pub fn blocked(&self, kind: usize) {
+        self.learn(kind, 1);
+    }
+
+    fn learn(&self, kind: usize, blocks: usize) {
         let slot = self.slot(kind);
         let seen = slot.load(Ordering::Relaxed);
-        let count = if seen & !COUNT_MASK == kind { seen & COUNT_MASK } else { 0 };
-        slot.store(kind | (count + 1).min(EXPECTED), Ordering::Relaxed);
-        if count + 1 == EXPECTED {
-            self.n_expected.fetch_add(1, Ordering::Relaxed);
+        let count = if kind_of(seen) == kind { seen & COUNT_MASK } else { 0 };
+        let learned = kind | (count + blocks).min(EXPECTED) | KEEPS_THREAD;
+        if learned != seen {
+            slot.store(learned, Ordering::Relaxed);
+            self.n_known.store(1, Ordering::Relaxed);
         }
     }
 
     /// One of this kind was expected to block, and did not.
     pub fn went_on(&self, kind: usize) {
         let slot = self.slot(kind);
-        if slot.load(Ordering::Relaxed) & !COUNT_MASK == kind {
-            slot.store(0, Ordering::Relaxed);
+        let seen = slot.load(Ordering::Relaxed);
+        if kind_of(seen) == kind {
+            slot.store(seen & !COUNT_MASK, Ordering::Relaxed);
         }
     }
 
@@ -73,6 +104,11 @@ impl Habits {
     fn slot(&self, kind: usize) -> &AtomicUsize {
         &self.slots[place(kind, N_SLOTS)]
     }
+}
+
+/// The kind that a slot is about.
+const fn kind_of(slot: usize) -> usize {
+    slot & !(KIND_ALIGN - 1)
 }
 
 /// The place of a kind in a table with so many, a power of two.
@@ -99,12 +135,12 @@ mod tests {
     #[test]
     fn who_blocked_twice_is_expected_to() {
         let habits = Habits::new();
-        assert!(!habits.expects(KIND));
+        assert!(!habits.of(KIND).blocks);
         habits.blocked(KIND);
-        assert!(!habits.expects(KIND));
+        assert!(!habits.of(KIND).blocks);
         for _ in 0..100 {
             habits.blocked(KIND);
-            assert!(habits.expects(KIND));
+            assert!(habits.of(KIND).blocks);
         }
     }
 
@@ -113,11 +149,23 @@ mod tests {
         let habits = Habits::new();
         (0..9).for_each(|_| habits.blocked(KIND));
         habits.went_on(KIND);
-        assert!(!habits.expects(KIND));
+        assert!(!habits.of(KIND).blocks);
         habits.blocked(KIND);
-        assert!(!habits.expects(KIND));
+        assert!(!habits.of(KIND).blocks);
         habits.blocked(KIND);
-        assert!(habits.expects(KIND));
+        assert!(habits.of(KIND).blocks);
+    }
+
+    #[test]
+    fn a_kind_that_kept_a_thread_is_known_for_that() {
+        let habits = Habits::new();
+        habits.stopped(KIND);
+        assert_eq!(habits.of(KIND), Habit { blocks: false, keeps_thread: true });
+        (0..2).for_each(|_| habits.blocked(KIND));
+        assert_eq!(habits.of(KIND), Habit { blocks: true, keeps_thread: true });
+        habits.went_on(KIND);
+        assert_eq!(habits.of(KIND), Habit { blocks: false, keeps_thread: true });
+        assert!(!habits.of(KIND + KIND_ALIGN).keeps_thread);
     }
 
     #[test]
@@ -125,10 +173,10 @@ mod tests {
         let habits = Habits::new();
         (0..2).for_each(|_| habits.blocked(KIND));
         for other in (0..1000).map(|n| n * KIND_ALIGN).filter(|&other| other != KIND) {
-            assert!(!habits.expects(other), "{other:#x}");
+            assert!(!habits.of(other).blocks, "{other:#x}");
             habits.went_on(other);
         }
-        assert!(habits.expects(KIND));
+        assert!(habits.of(KIND).blocks);
     }
 
     /// Wherever two kinds share a place, neither is taken for the other.
@@ -141,9 +189,9 @@ mod tests {
             .expect("the table is smaller than that");
         (0..2).for_each(|_| habits.blocked(KIND));
         habits.blocked(other);
-        assert!(!habits.expects(KIND) && !habits.expects(other));
+        assert!(!habits.of(KIND).blocks && !habits.of(other).blocks);
         habits.blocked(other);
-        assert!(!habits.expects(KIND) && habits.expects(other));
+        assert!(!habits.of(KIND).blocks && habits.of(other).blocks);
     }
 
     #[test]

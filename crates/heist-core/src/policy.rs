@@ -92,8 +92,33 @@ pub const GOT_ON_NS: u64 = 3_000_000;
 pub const BLOCKED_LATELY_NS: u64 = 50_000_000;
 /// How long the network may be left alone while a P gets on, as in Go.
 pub const NETWORK_LATE_NS: u64 = 10_000_000;
-/// Urgent goroutines a P runs before it looks at the others again.
+/// Urgent goroutines a P runs in a row before it looks at the others again.
 pub const URGENT_STREAK_MAX: u32 = 4;
+
+/// How many urgent goroutines a P has run in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UrgentStreak {
+    n: u32,
+    /// The P's tick when it took the last one.
+    tick: u32,
+}
+
+impl UrgentStreak {
+    /// Whether the P, which has this tick, takes an urgent one. Each that runs is one tick: if there were more since
+    /// the last, others have had their turn.
+    pub const fn goes_on(&mut self, tick: u32) -> bool {
+        if tick.wrapping_sub(self.tick) > 1 {
+            self.n = 0;
+        }
+        self.tick = tick;
+        if self.n == URGENT_STREAK_MAX {
+            self.n = 0;
+            return false;
+        }
+        self.n += 1;
+        true
+    }
+}
 
 /// How many of so many stacks, which nobody needed for a second, have their memory given back: an eighth
 /// of many, all of few. A program that needs them every few seconds keeps most: to give a page back and
@@ -111,6 +136,16 @@ pub const STACK_LOOK_PERIOD: u64 = 32;
 /// How many times the stack of a kind of goroutine doubles at the most.
 pub const STACK_STEPS_MAX: u32 = 4;
 
+/// How many goroutines that were held back a P admits before it rests.
+pub const ADMITTED_MAX: u32 = 64;
+/// How long there is a crowd after it was noticed.
+pub const CROWD_NS: u64 = 10_000_000;
+/// A P is lent again at the latest after so long.
+pub const CROWD_KEEP_NS: u64 = 100_000_000;
+/// A P is not lent in a crowd if its next timer is due so soon.
+pub const CROWD_NEAR_NS: u64 = 1_000_000;
+/// A nap of sysmon that ends so much later than it should has ended when a CPU was free.
+pub const OVERSLEPT_NS: u64 = 1_000_000;
 /// How often a goroutine that does not listen is forced.
 pub const FORCE_PERIOD_NS: u64 = 1_000_000;
 

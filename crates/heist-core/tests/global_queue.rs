@@ -234,3 +234,20 @@ fn stopped_ones_of_a_removed_p_come_first() {
     assert_eq!(order[0], 0);
     assert_eq!(order.len(), 6);
 }
+
+/// A stopped one that was taken and put back is the first of the stopped, and lets others go first.
+#[test]
+fn a_stopped_one_that_is_put_back_lets_others_go_first() {
+    let jobs = jobs(4);
+    let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
+    stop(&mut queue, &len, &jobs[..2]);
+    queue.append(&len, &mut list(&jobs[2..]));
+    let taken = queue.pop_stopped(&len).expect("one is there");
+    // SAFETY: just taken, so valid and in no queue.
+    unsafe { queue.put_back_stopped(&len, taken) };
+    assert_eq!(len.get(), 4);
+    let order = pop_all(&mut queue, &len);
+    assert_eq!(order[0], 2);
+    assert!(order.iter().position(|&job| job == 0) < order.iter().position(|&job| job == 1));
+    assert_eq!(order.len(), 4);
+}

@@ -3,7 +3,7 @@
 
 use heist_core::policy::{
     GLOBAL_BATCH_MAX, GLOBAL_CHECK_TICKS, LOCK_SPIN_PAUSES, LOCK_SPINS, RING_CAPACITY, STEAL_TRIES,
-    global_batch, global_first, may_spin, may_spin_for_lock, stacks_to_give_back,
+    UrgentStreak, global_batch, global_first, may_spin, may_spin_for_lock, stacks_to_give_back,
 };
 use heist_core::rng::Rng;
 
@@ -195,4 +195,16 @@ fn idle_stacks_go_back_bit_by_bit() {
         left > 0
     });
     assert_eq!(periods.count(), 43);
+}
+
+/// Urgent goroutines that come one after the other let somebody else run after four; those between which others
+/// run do not count as a row.
+#[test]
+fn urgent_goroutines_take_turns_with_the_others() {
+    let mut streak = UrgentStreak::default();
+    let in_a_row: Vec<_> = (10..20).map(|tick| streak.goes_on(tick)).collect();
+    let expected: Vec<_> = (0..10).map(|i| i % 5 != 4).collect();
+    assert_eq!(in_a_row, expected);
+    let mut streak = UrgentStreak::default();
+    assert!((0..100).all(|i| streak.goes_on(u32::MAX.wrapping_add(i * 2))));
 }

@@ -26,13 +26,15 @@
 
 #[cfg(not(all(
     target_os = "linux",
+    target_env = "gnu",
     target_pointer_width = "64",
     target_endian = "little",
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
 compile_error!(
-    "heist runs on 64-bit Linux on x86-64 and on little-endian aarch64 only: its scheduler is built on \
-     futexes, epoll, signals and assembler for these two."
+    "heist runs on 64-bit Linux with the GNU C library, on x86-64 and on little-endian aarch64 only: its \
+     scheduler is built on futexes, epoll, signals, where that library puts thread-locals, and assembler \
+     for these two."
 );
 
 mod builder;

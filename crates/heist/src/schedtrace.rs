@@ -12,6 +12,7 @@ use crate::sys::clock;
 use crate::sys::stderr::{self, Stderr};
 use heist_core::m_word::Place;
 use heist_core::status::Status;
+use heist_core::sync::Ordering;
 use std::fmt::{self, Display, Write};
 
 /// Prints the line, and with `Detail::All` one for each P, M and goroutine.
@@ -49,7 +50,7 @@ fn print_summary(sched: &Sched, detail: Detail) {
         sched.idle.count_all(),
         sched.spinning.n(),
         u32::from(sched.spinning.requested()),
-        sched.global_len().get() + yielded,
+        sched.global_len().get() + yielded + sched.n_held_back.load(Ordering::Relaxed),
     );
     let _ = if detail == Detail::All {
         let locked = sched.all_ms.iter().filter(|m| is_idle_locked(m)).count();

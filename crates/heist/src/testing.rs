@@ -8,6 +8,7 @@ use crate::current;
 use crate::procs::with_reins;
 use crate::runtime::{Handle, Runtime};
 use crate::sys::lock::Lock;
+use crate::sys::placed_thread;
 use heist_core::lock_rank::Rank;
 
 /// The state of a scheduler at one moment.
@@ -146,6 +147,11 @@ pub fn allocate_in(place: Place) {
             allocate();
         }
     }
+}
+
+/// The name of the calling thread, as the kernel has it. std knows none for threads that it has not started.
+pub fn thread_name() -> String {
+    (*placed_thread::name()).to_owned()
 }
 
 /// Recurses for ever on the scheduler's own stack.

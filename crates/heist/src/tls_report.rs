@@ -39,6 +39,9 @@ pub(crate) fn note() {
     let found = take_places(m);
     let mut stack: Vec<Frame> = vec![];
     frames::walk(|frame| stack.push(frame));
+    // After the goroutine's frames come those of its thread, which are anywhere.
+    let bounds = gp.coro.stack_bounds();
+    stack.retain(|frame| bounds.is_some_and(|bounds| bounds.contains(frame.low)));
     for at in found.into_iter().filter(|&at| at != 0) {
         // A frame reaches up to the next one. What is below all of them has returned since.
         let Some(depth) = stack.iter().rposition(|frame| frame.low <= at) else { continue };

@@ -10,7 +10,7 @@ fn returns_a_result() -> Result<(), String> {
     assert_eq!(answer, 42);
     assert_eq!(current_id().unwrap().as_u64(), 1);
     yield_now();
-    let name = std::thread::current().name().unwrap_or("?").to_owned();
+    let name = heist::testing::thread_name();
     assert!(name.starts_with("program-m"), "{name}");
     Err("on purpose".to_owned())
 }

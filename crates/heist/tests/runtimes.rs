@@ -21,7 +21,7 @@ fn several_runtimes_live_side_by_side() {
         for (i, rt) in runtimes.iter().enumerate() {
             scope.spawn(move || {
                 let sum: usize = rt.run(|| {
-                    let name = std::thread::current().name().unwrap_or("?").to_owned();
+                    let name = heist::testing::thread_name();
                     assert!(name.starts_with(&format!("rt{}-m", i + 1)), "{name}");
                     let handles: Vec<_> = (0..500).map(|j| go(move || i * j)).collect();
                     handles.into_iter().map(|h| h.join().unwrap()).sum()

@@ -123,10 +123,10 @@ fn a_stale_timer_meets_no_goroutine_of_another_runtime() {
         let wait_for_tick = |rt: &Runtime, ticks: &Receiver<_>, other: &Receiver<()>| {
             let (ticks, other) = (ticks.clone(), other.clone());
             rt.handle().spawn(move || {
-                let before = std::thread::current().name().map(ToOwned::to_owned);
+                let before = heist::testing::thread_name();
                 let ticked = select! { recv(ticks) -> _ => true, recv(other) -> _ => false };
-                let after = std::thread::current().name().map(ToOwned::to_owned);
-                (ticked, [before, after].map(Option::unwrap))
+                let after = heist::testing::thread_name();
+                (ticked, [before, after])
             })
         };
         // The records go to the pool with their timers still in the heap.

@@ -40,6 +40,46 @@ fn keeps_an_address(park: impl FnOnce()) -> bool {
     black_box(kept) == COUNT.with(|count| std::ptr::from_ref(count).addr())
 }
 
+/// A word on the stack that held an address of a variable, of which the lower half is in use again for something
+/// else: a number which, with what is left of the address, looks like an address of another variable.
+#[inline(never)]
+fn keeps_a_number_beside_what_is_left_of_an_address(park: impl FnOnce()) -> bool {
+    let address = COUNT.with(|count| std::ptr::from_ref(count).addr());
+    let mut word = black_box(address as u64);
+    let number = black_box(address as u32).wrapping_add(8);
+    // SAFETY: the lower half of the word, on a little-endian machine.
+    let half = unsafe { &mut *(&raw mut word).cast::<u32>() };
+    *half = number;
+    park();
+    let kept = *black_box(half);
+    kept == black_box(number)
+}
+
+/// What is left of an address of a thread-local on a stack, with a live number of up to four bytes at its low
+/// end, may be taken for an address: the number stays as it is all the same.
+#[test]
+fn a_number_in_the_place_of_an_old_address_stays_as_it_is() {
+    if matrix::emulator::cannot_show("its address space may be too small") {
+        return;
+    }
+    let rt = matrix::start(Runtime::builder().procs(4));
+    let count = |name: &str| rt.metrics().get(name).unwrap();
+    rt.run(|| {
+        testing_until(|| {
+            let keep = || {
+                let park = || heist::time::sleep(Duration::from_micros(10));
+                keeps_a_number_beside_what_is_left_of_an_address(park)
+            };
+            let handles: Vec<_> = (0..16).map(|_| go(keep)).collect();
+            assert!(
+                handles.into_iter().all(|handle| handle.join().unwrap()),
+                "a number has changed"
+            );
+            count("/heist/moves/relocated:words") > 100
+        });
+    });
+}
+
 /// However often a goroutine changes threads, the variable it uses is the one of the thread it is on.
 #[test]
 fn a_goroutine_that_moves_uses_the_variables_of_its_new_thread() {

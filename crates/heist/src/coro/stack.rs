@@ -13,7 +13,6 @@
 //! for a while.
 
 use super::guard::{self, GUARD_BYTES};
-use crate::gmp::G;
 use crate::sys::limits;
 use crate::sys::lock::Lock;
 use crate::sys::memory::{self, Ranges, page_bytes};
@@ -21,7 +20,7 @@ use corosensei::stack::{Stack as CoroStack, StackPointer};
 use heist_core::list::{Link, Linked, List};
 use heist_core::lock_rank::Rank;
 use heist_core::policy;
-use heist_core::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use heist_core::sync::{AtomicU64, AtomicUsize, Ordering};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -75,12 +74,8 @@ const _: () = assert!(N_CLASSES <= TAG_MASK);
 pub(super) struct Head {
     /// The way back.
     slot: NonNull<Slot>,
-    /// The goroutine that started on it last.
-    pub(super) owner: AtomicPtr<G>,
     /// The thread pointer of the thread that ran it last; see `coro::relocation`.
     pub(super) thread: AtomicUsize,
-    /// As much as keeps the rest of the stack aligned.
-    _unused: usize,
 }
 
 const HEAD_BYTES: usize = size_of::<Head>();
@@ -91,15 +86,6 @@ impl Head {
     pub(super) const fn stack_bytes(&self) -> usize {
         // SAFETY: slots are never unmapped.
         unsafe { self.slot.as_ref() }.class.stride()
-    }
-
-    /// The same for a stack that may be free. None: its memory was given back, perhaps just now.
-    pub(super) fn stack_bytes_if_kept(&self) -> Option<usize> {
-        // SAFETY: the word is aligned and mapped; it holds the address of the stack's slot, or is zero.
-        let slot = unsafe { AtomicPtr::from_ptr((&raw const self.slot).cast_mut().cast()) };
-        let slot: *mut Slot = slot.load(Ordering::Relaxed);
-        // SAFETY: slots are never unmapped.
-        unsafe { slot.as_ref() }.map(|slot| slot.class.stride())
     }
 }
 

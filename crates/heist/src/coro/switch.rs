@@ -77,18 +77,9 @@ impl Coro {
         };
         // SAFETY: the stack is this goroutine's from now on; nobody else uses the fields.
         unsafe {
-            (*stack.head()).owner.store(gp.as_ptr(), Ordering::Relaxed);
-            // ORDERING: Release pairs with the look of a sweep, see `coro::relocation`.
-            (*stack.head()).thread.store(thread, Ordering::Release);
+            (*stack.head()).thread.store(thread, Ordering::Relaxed);
             (*self.inner.get()).write(Inner::with_stack(stack, body));
         }
-    }
-
-    /// The highest words of the stack of a goroutine that has run, null before.
-    #[inline(always)]
-    pub(super) fn head(&self) -> *const Head {
-        let link = self.yielder.get();
-        if link.is_null() { std::ptr::null() } else { link.wrapping_byte_add(LINK_BYTES).cast() }
     }
 
     /// Whether the goroutine, which has run, ran on another thread than the one with this thread
@@ -99,15 +90,15 @@ impl Coro {
     #[inline(always)]
     pub(crate) unsafe fn is_of_another_thread(&self, thread: usize) -> bool {
         // SAFETY: by the caller's promise. It is in the line that the switch writes to.
-        unsafe { self.known_head() }.thread.load(Ordering::Relaxed) != thread
+        unsafe { self.head() }.thread.load(Ordering::Relaxed) != thread
     }
 
-    /// The same without a look whether there is a stack.
+    /// The highest words of the stack of a goroutine.
     ///
     /// # Safety
     /// It has one, and has run.
     #[inline(always)]
-    unsafe fn known_head(&self) -> &Head {
+    pub(super) unsafe fn head(&self) -> &Head {
         // SAFETY: stacks are never unmapped.
         unsafe { &*self.yielder.get().wrapping_byte_add(LINK_BYTES).cast::<Head>() }
     }
@@ -119,14 +110,7 @@ impl Coro {
     /// It has run.
     pub(super) unsafe fn frames(&self) -> Range<usize> {
         // SAFETY: by the caller's promise.
-        unsafe { self.frames_within(self.known_head().stack_bytes()) }
-    }
-
-    /// The same for a stack that is known to have so many bytes.
-    ///
-    /// # Safety
-    /// It has run.
-    pub(super) unsafe fn frames_within(&self, bytes: usize) -> Range<usize> {
+        let bytes = unsafe { self.head() }.stack_bytes();
         let link = self.yielder.get().addr();
         // SAFETY: the record is there, initialised or not.
         let sp = unsafe { layout::stack_pointer(self.inner.get().cast()) };
@@ -143,7 +127,7 @@ impl Coro {
     /// Whether the calling goroutine is on another stack than its own.
     pub(crate) fn is_off_its_stack(&self) -> bool {
         // SAFETY: the goroutine runs.
-        self.depth() > unsafe { self.known_head() }.stack_bytes()
+        self.depth() > unsafe { self.head() }.stack_bytes()
     }
 
     /// How far down the caller is in the goroutine's stack, if it is there.

@@ -19,6 +19,7 @@ use super::{G, P};
 use crate::sched::Sched;
 use crate::sys::doorbell::Doorbell;
 use crate::sys::membarrier::is_asymmetric;
+use crate::sys::memory::{self, PAGE_MAX_BYTES};
 use crate::sys::signal::Blocked;
 use heist_core::list::{DoubleLink, DoublyLinked};
 use heist_core::m_word::{MWord, Place, Stamp};
@@ -28,6 +29,7 @@ use heist_core::sync::{AtomicPtr, AtomicU32, Ordering, fence};
 use heist_core::timer_heap::NEVER;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null, null_mut};
+use std::sync::{Mutex, PoisonError};
 
 /// What the goroutine that switched back to the scheduler wants.
 #[derive(Clone, Copy)]
@@ -62,11 +64,42 @@ pub(crate) type Commit = unsafe fn(gp: NonNull<G>, arg: *mut ()) -> bool;
 pub(crate) struct AllMs {
     newest: AtomicPtr<M>,
     n_ids: AtomicU32,
+    /// Taken by threads without a P only.
+    room: Mutex<Room>,
+}
+
+/// Room for more records, in pages of our own: to make a thread must not need the allocator, whose lock a
+/// stopped goroutine may hold.
+struct Room {
+    next: *mut M,
+    n_left: usize,
+}
+
+/// Bytes mapped at once, a multiple of every page.
+const CHUNK_BYTES: usize = PAGE_MAX_BYTES;
+const _: () = assert!(size_of::<M>() <= CHUNK_BYTES);
+
+// SAFETY: memory that nobody else uses.
+unsafe impl Send for Room {}
+
+impl Room {
+    fn take(&mut self, m: &M) -> std::io::Result<NonNull<M>> {
+        m.is_first_of_chunk.set(self.n_left == 0);
+        if self.n_left == 0 {
+            self.next = memory::map(CHUNK_BYTES)?.cast().as_ptr();
+            self.n_left = CHUNK_BYTES / size_of::<M>();
+        }
+        let taken = self.next;
+        self.next = taken.wrapping_add(1);
+        self.n_left -= 1;
+        NonNull::new(taken).ok_or_else(|| std::io::ErrorKind::OutOfMemory.into())
+    }
 }
 
 impl AllMs {
     pub(crate) fn new() -> Self {
-        Self { newest: AtomicPtr::new(null_mut()), n_ids: AtomicU32::new(0) }
+        let room = Mutex::new(Room { next: null_mut(), n_left: 0 });
+        Self { newest: AtomicPtr::new(null_mut()), n_ids: AtomicU32::new(0), room }
     }
 
     /// A number for a record.
@@ -74,26 +107,26 @@ impl AllMs {
         self.n_ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Adds a record.
-    pub(crate) fn add(&self, m: Box<M>) -> NonNull<M> {
-        let m = Box::leak(m);
-        let mut newest = self.newest.load(Ordering::Relaxed);
-        loop {
-            m.made_before.set(newest);
-            // ORDERING: Release pairs with `iter`: who finds the record sees what is in it.
-            match self.newest.compare_exchange_weak(newest, m, Ordering::Release, Ordering::Relaxed)
-            {
-                Ok(_) => break,
-                Err(now) => newest = now,
-            }
-        }
+    /// Adds a record. An error if there is no memory for it.
+    pub(crate) fn add(&self, m: M) -> std::io::Result<NonNull<M>> {
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = room.take(&m)?;
+        // SAFETY: room for a record, aligned, which is this one's from now on.
+        let m = unsafe {
+            place.write(m);
+            &mut *place.as_ptr()
+        };
+        m.made_before.set(self.newest.load(Ordering::Relaxed));
+        // ORDERING: Release pairs with `iter`: who finds the record sees what is in it.
+        self.newest.store(m, Ordering::Release);
+        drop(room);
         // ORDERING: pairs with the fence of `Sched::heavy_fence`, which finds out that there is no asymmetric
         // one any more and then walks over the list: one of the two sees the other.
         fence(Ordering::SeqCst);
         if !is_asymmetric() {
             m.word.use_full_fences();
         }
-        NonNull::from(m)
+        Ok(NonNull::from(m))
     }
 
     /// All of them.
@@ -114,12 +147,18 @@ impl AllMs {
 
 impl Drop for AllMs {
     fn drop(&mut self) {
-        let mut next = self.newest.load(Ordering::Relaxed).cast_const();
-        while !next.is_null() {
-            // SAFETY: from a box; every thread that used it held a share of the runtime, which is
-            // being dropped.
-            let m = unsafe { Box::from_raw(next.cast_mut()) };
-            next = m.made_before.get();
+        let mut next = NonNull::new(self.newest.load(Ordering::Relaxed));
+        while let Some(m) = next {
+            // SAFETY: every thread that used it held a share of the runtime, which is being dropped. Of the records
+            // of a chunk the first is the oldest, so it comes last here.
+            unsafe {
+                next = NonNull::new(m.as_ref().made_before.get().cast_mut());
+                let is_first = m.as_ref().is_first_of_chunk.get();
+                m.drop_in_place();
+                if is_first {
+                    memory::unmap(m.cast(), CHUNK_BYTES);
+                }
+            }
         }
     }
 }
@@ -138,6 +177,10 @@ pub(crate) struct M {
     pub(crate) request: Cell<Request>,
     /// The thread pointer of its thread.
     pub(crate) thread: Cell<usize>,
+    /// The CPU time that sysmon saw last while it had no P, and since when it has none.
+    pub(crate) pless_ran: Cell<(Stamp, u64)>,
+    /// The end of its thread's stack, below which is the guard. Zero: the thread is not the runtime's.
+    pub(crate) stack_end: Cell<usize>,
     /// Where the goroutine that it resumed last had addresses of thread-locals; see `tls_report`.
     pub(crate) moved: [Cell<usize>; MOVED_MAX],
     pub(crate) spinning: ShownFlag,
@@ -183,6 +226,7 @@ pub(crate) struct M {
     pub(crate) blocked: Cell<Blocked>,
     /// The record made before this one: the list of all.
     made_before: Cell<*const M>,
+    is_first_of_chunk: Cell<bool>,
     tid: AtomicU32,
 }
 
@@ -207,6 +251,8 @@ impl M {
             cur: AtomicPtr::new(null_mut()),
             request: Cell::new(Request::Exit),
             thread: Cell::new(0),
+            pless_ran: Cell::new((Stamp::NONE, 0)),
+            stack_end: Cell::new(0),
             moved: [const { Cell::new(0) }; MOVED_MAX],
             spinning: ShownFlag::new(false),
             spins_since_ns: Cell::new(0),
@@ -232,6 +278,7 @@ impl M {
             short_turns: Cell::new(false),
             blocked: Cell::new(Blocked::NONE),
             made_before: Cell::new(null()),
+            is_first_of_chunk: Cell::new(false),
             tid: AtomicU32::new(0),
         }
     }
@@ -251,6 +298,7 @@ impl M {
         self.stopped_p.set(null());
         self.parted.set(None);
         self.short_turns.set(false);
+        self.thread.set(0);
         self.note.clear();
     }
 

@@ -14,6 +14,7 @@ use crate::metrics::shard::{Counter, Shard};
 use crate::time::timers::Timers;
 use crossbeam_utils::CachePadded;
 use heist_core::list::List;
+use heist_core::policy::UrgentStreak;
 use heist_core::rng::Rng;
 use heist_core::run_queue::{Owner, RunQueue};
 use heist_core::stalled::Suspect;
@@ -33,8 +34,10 @@ pub(crate) struct Local {
     pub(crate) n_readied: u32,
     /// The P that may stand still.
     pub(crate) suspect: Suspect,
+    /// When it was last lent in a crowd; see `sched::admission`.
+    pub(crate) lent_ns: u64,
     /// Urgent goroutines run in a row.
-    pub(crate) urgent_streak: u32,
+    pub(crate) urgent_streak: UrgentStreak,
     /// Draws the disturbances of chaos mode.
     pub(crate) chaos: Option<Rng>,
 }
@@ -132,7 +135,8 @@ impl P {
                 stacks: StackCache::new(stacks),
                 n_readied: 0,
                 suspect: Suspect::new(id),
-                urgent_streak: 0,
+                lent_ns: 0,
+                urgent_streak: UrgentStreak::default(),
                 chaos: chaos.map(|seed| Rng::new(seed.wrapping_add(u64::from(id)))),
             })),
             stats: CachePadded::new(Shard::default()),

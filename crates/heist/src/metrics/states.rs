@@ -2,6 +2,7 @@
 
 use crate::sched::Sched;
 use heist_core::m_word::Place;
+use heist_core::sync::Ordering;
 
 /// Goroutines by what they do. The parts are of slightly different moments, but add up.
 pub(super) struct States {
@@ -27,7 +28,8 @@ impl States {
         let not_in_go = not_in_go.min(live - running);
         let queued: u64 =
             sched.all_ps().map(|pp| u64::from(pp.queue.len() + pp.yielded.len())).sum();
-        let queued = queued + u64::from(sched.global_len().get());
+        let held_back = sched.n_held_back.load(Ordering::Relaxed);
+        let queued = queued + u64::from(sched.global_len().get() + held_back);
         let runnable = queued.min(live - running - not_in_go);
         Self { running, runnable, not_in_go, waiting: live - running - not_in_go - runnable }
     }

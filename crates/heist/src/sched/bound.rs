@@ -159,6 +159,9 @@ impl Sched {
             HandOff::Spin | HandOff::Rest => offer.others_free = true,
         }
         let mut locked = self.lock.lock();
+        if !pp.is_reserved {
+            self.admit(&mut locked);
+        }
         // Under the lock the lengths are exact.
         offer.has_work = self.has_work_for(pp);
         offer.last_and_unattended =

@@ -123,11 +123,9 @@ impl Sched {
     fn take_urgent(&self, pp: &P) -> Option<Next> {
         // SAFETY: the caller holds the P, and no other reference to its data is alive.
         let streak = unsafe { &mut pp.local().urgent_streak };
-        if *streak == policy::URGENT_STREAK_MAX {
-            *streak = 0;
+        if !streak.goes_on(pp.tick()) {
             return None;
         }
-        *streak += 1;
         let gp = self.lock.lock().global.pop_urgent(self.global_len());
         pp.stats.global_taken.bump_if(gp.is_some());
         gp.map(Next::fresh)

@@ -24,10 +24,10 @@ impl<'a> Guest<'a> {
     pub(crate) fn new(sched: &'a Sched) -> std::io::Result<Self> {
         let alt_stack = AltStack::install()?;
         let free = sched.lock.lock().free_guests.pop();
-        let m = free.unwrap_or_else(|| {
-            // ALLOC: on a plain thread.
-            sched.all_ms.add(Box::new(M::new(NonNull::from(sched), sched.all_ms.next_id())))
-        });
+        let m = match free {
+            Some(m) => m,
+            None => sched.all_ms.add(M::new(NonNull::from(sched), sched.all_ms.next_id()))?,
+        };
         let guest = Self { sched, m, _alt_stack: alt_stack };
         guest.m().reset();
         guest.m().set_tid(thread::id());

@@ -6,7 +6,6 @@
 //! If the system refuses a thread, the P goes back to rest and its work to the global queue, where
 //! the Ms that there are find it; the helper tries again later.
 
-use super::ended_threads::EndedThreads;
 use super::find_runnable::Found;
 use super::stackless::Patience;
 use super::wake::Start;
@@ -16,13 +15,13 @@ use crate::gmp::M;
 use crate::sys::cpu::DefaultProcs;
 use crate::sys::degraded::{Lack, Plain};
 use crate::sys::futex::Kernel;
+use crate::sys::placed_thread::PlacedThread;
 use crate::sys::signal::Blocked;
-use crate::sys::{registers, stderr, thread, tls};
+use crate::sys::{registers, stderr, thread};
 use heist_core::note::Futex;
-use heist_core::sync::{AtomicU32, AtomicUsize, Ordering};
+use heist_core::sync::{AtomicU32, AtomicUsize, Ordering, fence};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Somebody needs an M, or the runtime stops.
@@ -128,6 +127,9 @@ const SPARES_AGAIN: Duration = Duration::from_millis(5);
 /// Most Ms made in advance.
 const SPARES_MAX: u32 = 8;
 
+/// So many threads are kept count of without asking the allocator, whose lock a stopped goroutine may hold.
+const RECORDS_USUAL: usize = 256;
+
 /// Ps that wait for an M to be made.
 pub(crate) struct Orphans {
     // Reserved for all Ps at once: pushing must not allocate.
@@ -153,12 +155,14 @@ impl Orphans {
 pub(crate) struct Helper {
     sched: Arc<Sched>,
     /// The threads by the number of their M; None if that has none.
-    threads: Vec<Option<JoinHandle<()>>>,
+    threads: Vec<Option<PlacedThread>>,
     /// Records without a thread.
     free: Vec<NonNull<M>>,
-    /// Threads that have left their M: a destructor of a thread-local may keep them for as long as it
-    /// likes.
-    ended: EndedThreads,
+    /// Threads that have left their M, with their thread pointers: a destructor of a thread-local may keep
+    /// them for as long as it likes.
+    ending: Vec<(PlacedThread, usize)>,
+    /// The number of a record for which there was no memory.
+    unused_id: Option<u32>,
     refused_until: Option<Instant>,
     /// When it last collected stacks.
     collected: Option<Instant>,
@@ -180,9 +184,10 @@ impl Helper {
         Self {
             procs: None,
             sched,
-            threads: vec![], // ALLOC: helper thread
-            free: vec![],    // ALLOC: helper thread
-            ended: EndedThreads::default(),
+            threads: Vec::with_capacity(RECORDS_USUAL), // ALLOC: helper thread
+            free: Vec::with_capacity(RECORDS_USUAL),    // ALLOC: helper thread
+            ending: vec![],                             // ALLOC: helper thread
+            unused_id: None,
             refused_until: None,
             collected: None,
             patience: Patience::default(),
@@ -251,12 +256,17 @@ impl Helper {
             };
             // SAFETY: records live as long as the runtime.
             let gone = unsafe { m.as_ref() };
-            if let Some(handle) = self.threads[gone.id as usize].take() {
-                self.ended.add(handle, gone.thread.get());
+            if let Some(thread) = self.threads[gone.id as usize].take() {
+                self.ending.push((thread, gone.thread.get()));
             }
             self.free.push(m);
         }
-        self.ended.collect();
+        for i in (0..self.ending.len()).rev() {
+            let (thread, pointer) = self.ending.swap_remove(i);
+            if let Err(thread) = thread.try_join() {
+                self.ending.push((thread, pointer));
+            }
+        }
     }
 
     /// Finds or makes an M for every P that waits for one. While it makes one it has no P in its
@@ -309,8 +319,16 @@ impl Helper {
         let sched = Arc::clone(&self.sched);
         loop {
             let mut locked = sched.lock.lock();
-            let enough = locked.idle_ms.len() + locked.n_starting >= self.n_spares;
+            // The last one is kept from those that are held back: they need another.
+            let wanted = self.n_spares.max(if locked.held_back.is_empty() { 0 } else { 2 });
+            // Each orphan takes one of those that are starting.
+            let coming = locked.n_starting.saturating_sub(locked.orphans.waiting.len() as u32);
             let full = locked.n_ms >= sched.config.max_threads;
+            if full && sched.admit(&mut locked) {
+                drop(locked);
+                return sched.wake_for_admitted();
+            }
+            let enough = locked.idle_ms.len() + coming >= wanted;
             if enough || full || self.refused_until.is_some() {
                 return;
             }
@@ -325,20 +343,12 @@ impl Helper {
 
     /// Starts a thread, which was counted already. False if the system refuses.
     fn make_m(&mut self) -> bool {
-        let sched = Arc::clone(&self.sched);
-        let owned = self.free_record();
-        // SAFETY: records live as long as the runtime, and no thread has this one yet.
-        let m = unsafe { owned.as_ref() };
-        let name = format!("{}-m{}", sched.config.name, m.id); // ALLOC: helper thread
-        let given = Owned(owned);
-        match thread::spawn(name, move || m_main(sched, given)) {
-            Ok(handle) => {
-                self.threads[m.id as usize] = Some(handle);
+        match self.try_make_m() {
+            Ok(()) => {
                 self.sched.threads_refused.store(0, Ordering::Relaxed);
                 true
             }
             Err(error) => {
-                self.free.push(owned);
                 let mut locked = self.sched.lock.lock();
                 locked.n_ms -= 1;
                 locked.n_starting -= 1;
@@ -350,6 +360,17 @@ impl Helper {
         }
     }
 
+    fn try_make_m(&mut self) -> std::io::Result<()> {
+        let owned = self.free_record()?;
+        // SAFETY: records live as long as the runtime, and no thread has this one yet.
+        let id = unsafe { owned.as_ref() }.id;
+        let (sched, given) = (Arc::clone(&self.sched), Owned(owned));
+        let name = format_args!("{}-m{id}", self.sched.config.name);
+        let spawned = PlacedThread::spawn(name, move |stack_end| m_main(sched, given, stack_end));
+        self.threads[id as usize] = Some(spawned.inspect_err(|_| self.free.push(owned))?);
+        Ok(())
+    }
+
     /// The system has refused a thread.
     fn pause_making(&mut self) {
         self.refused_until = Some(Instant::now() + REFUSED_PAUSE);
@@ -357,16 +378,17 @@ impl Helper {
     }
 
     /// A record that no thread has, made if there is none.
-    fn free_record(&mut self) -> NonNull<M> {
+    fn free_record(&mut self) -> std::io::Result<NonNull<M>> {
         if let Some(m) = self.free.pop() {
             // SAFETY: records live as long as the runtime, and its thread has left it.
             unsafe { m.as_ref() }.reset();
-            return m;
+            return Ok(m);
         }
-        let id = self.sched.all_ms.next_id();
-        self.threads.resize_with(id as usize + 1, || None);
-        // ALLOC: helper thread
-        self.sched.all_ms.add(Box::new(M::new(NonNull::from(&*self.sched), id)))
+        let id = *self.unused_id.get_or_insert_with(|| self.sched.all_ms.next_id());
+        self.threads.resize_with(self.threads.len().max(id as usize + 1), || None);
+        let m = self.sched.all_ms.add(M::new(NonNull::from(&*self.sched), id))?;
+        self.unused_id = None;
+        Ok(m)
     }
 
     fn complain(&self, error: &std::io::Error) {
@@ -386,11 +408,9 @@ impl Helper {
             // It never ends, or not before this. A guest has no thread here.
             threads.get_mut(m.id as usize).map(Option::take);
         }
-        for thread in threads.into_iter().flatten() {
-            // A panic in an M has ended the process.
-            let _ = thread.join();
-        }
-        self.ended.join_all_but(closer);
+        let ending = self.ending.into_iter().filter(|&(_, pointer)| pointer != closer);
+        let ending = ending.map(|(thread, _)| thread);
+        threads.into_iter().flatten().chain(ending).for_each(PlacedThread::join);
     }
 }
 
@@ -406,13 +426,14 @@ impl Owned {
 // SAFETY: the thread that gets it is the only one to use it.
 unsafe impl Send for Owned {}
 
-fn m_main(sched: Arc<Sched>, m: Owned) {
+fn m_main(sched: Arc<Sched>, m: Owned, stack_end: usize) {
     // SAFETY: records live as long as the runtime, of which this thread has a share.
     let m = unsafe { m.get().as_ref() };
     m.set_tid(thread::id());
     m.thread.set(registers::thread_pointer());
+    m.stack_end.set(stack_end);
     m.blocked.set(Blocked::all_but_ours());
-    let alt_stack = match tls::learn_area().and_then(|()| thread::AltStack::install()) {
+    let alt_stack = match thread::AltStack::install() {
         Ok(alt_stack) => alt_stack,
         Err(error) => return sched.cannot_begin(m, &error),
     };
@@ -522,7 +543,12 @@ impl Sched {
 
     /// Wakes somebody if there is anything to run.
     pub(super) fn wake_p_if_work(&self) {
-        let idle_work = !self.lock.lock().idle_work.is_empty();
+        let mut locked = self.lock.lock();
+        self.admit(&mut locked);
+        let idle_work = !locked.idle_work.is_empty();
+        drop(locked);
+        // ORDERING: the submitter's fence of `heist_core::spinning`.
+        fence(Ordering::SeqCst);
         let queued = self.global_len().get() != 0 || self.all_ps().any(|pp| !pp.is_empty());
         if queued || idle_work {
             self.wake_p();

@@ -65,6 +65,11 @@ impl Sched {
             self.become_spinning(m);
             return Found::Retry;
         }
+        if self.admit(&mut locked) {
+            drop(locked);
+            self.wake_for_admitted();
+            return Found::Retry;
+        }
         if let Some(gp) = locked.idle_work.pop_front() {
             return Found::Run(Next::fresh(gp));
         }
@@ -154,8 +159,12 @@ impl Sched {
         }
         // SAFETY: this M is in no list and stays where it is until its thread ends.
         unsafe { locked.idle_ms.push(NonNull::from(m)) };
+        let admitted = self.admit_to_idle(&mut locked);
         let surplus = locked.idle_ms.has_surplus(self.procs());
         drop(locked);
+        if admitted {
+            self.wake_for_admitted();
+        }
         let asleep_ns = clock::now_ns();
         if surplus {
             let in_vain = self.sleeps_out(m, asleep_ns + policy::IDLE_M_NS, |idle_ms| {
@@ -177,7 +186,11 @@ impl Sched {
         }
         // SAFETY: this M is in no list and stays where it is until its thread ends.
         unsafe { locked.idle_ms.push(NonNull::from(m)) };
+        let admitted = self.admit_to_idle(&mut locked);
         drop(locked);
+        if admitted {
+            self.wake_for_admitted();
+        }
         // SAFETY: an M with a thread can be in no other list.
         if self.sleeps_out(m, until_ns, |idle_ms| unsafe { idle_ms.remove(NonNull::from(m)) }) {
             return Found::Nothing;

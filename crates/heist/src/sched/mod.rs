@@ -13,13 +13,13 @@
 //! any of it goes to the helper thread.
 
 pub(crate) mod abandon;
+pub(crate) mod admission;
 pub(crate) mod bell;
 pub(crate) mod body;
 pub(crate) mod bound;
 pub(crate) mod cancel;
 pub(crate) mod class;
 pub(crate) mod deadlock;
-pub(crate) mod ended_threads;
 pub(crate) mod find_runnable;
 pub(crate) mod guest;
 pub(crate) mod helper;
@@ -31,6 +31,7 @@ pub(crate) mod linger;
 pub(crate) mod moves;
 pub(crate) mod overflow;
 pub(crate) mod park;
+pub(crate) mod pless;
 pub(crate) mod poll;
 pub(crate) mod procs;
 pub(crate) mod schedule;
@@ -170,6 +171,8 @@ pub(crate) struct Locked {
     pub(crate) idle_work: List<G>,
     /// Goroutines that could not start because there was no memory for a stack.
     pub(crate) stackless: List<G>,
+    /// Goroutines that do not start because threads are scarce.
+    pub(crate) held_back: List<G>,
     /// Ms that have a thread.
     pub(crate) n_ms: u32,
     /// Of these, how many have not begun to run: each of them looks for an orphan first.
@@ -213,6 +216,9 @@ pub(crate) struct Sched {
     pub(crate) idle_running: AtomicU32,
     /// How many goroutines wait for the memory of a stack.
     pub(crate) n_stackless: AtomicU32,
+    pub(crate) n_held_back: AtomicU32,
+    /// Until when there are more threads that run than CPUs; see `admission`.
+    pub(crate) crowded_until_ns: AtomicU64,
     /// Whether the system refused the last thread that was asked for.
     pub(crate) threads_refused: AtomicU32,
     /// Whether all Ms execute full fences when they enter the runtime. Under the lock.
@@ -269,6 +275,7 @@ impl Sched {
                     orphans: helper::Orphans::new(PROCS_MAX),
                     idle_work: List::new(),
                     stackless: List::new(),
+                    held_back: List::new(),
                     n_ms: 0,
                     n_starting: 0,
                     proc_time,
@@ -285,6 +292,8 @@ impl Sched {
             unborn: AtomicU64::new(0),
             idle_running: AtomicU32::new(0),
             n_stackless: AtomicU32::new(0),
+            n_held_back: AtomicU32::new(0),
+            crowded_until_ns: AtomicU64::new(0),
             threads_refused: AtomicU32::new(0),
             full_fences: AtomicU32::new((!membarrier::is_asymmetric()).into()),
             endings: Endings::new(),

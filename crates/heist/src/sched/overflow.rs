@@ -18,7 +18,7 @@ use crate::gmp::{G, M};
 use crate::sys::signal::{self, Fault};
 use crate::sys::symbols::{Symbols, own_code};
 use crate::sys::unwind::{self, Frames};
-use crate::sys::{stderr, thread};
+use crate::sys::{place, placed_thread, stderr, thread};
 use heist_core::sync::{AtomicU32, Ordering};
 use std::fmt;
 use std::time::Duration;
@@ -75,6 +75,9 @@ pub(crate) fn on_fault(fault: &Fault<'_>) {
     // SAFETY: the M of the calling thread is alive.
     let m = unsafe { current::m().as_ref() };
     let gp = m.and_then(M::current);
+    if m.is_some_and(|m| place::guard_below(m.stack_end.get()).contains(&fault.address)) {
+        handle_scheduler(fault);
+    }
     let Some(stack) = stacks_of(gp).find(|stack| stack.guard().contains(&fault.address)) else {
         return;
     };
@@ -94,14 +97,28 @@ fn stacks_of(gp: Option<&G>) -> impl Iterator<Item = Bounds> {
     extra::stacks_of(gp).chain(gp.and_then(|gp| gp.coro.stack_bounds()))
 }
 
+/// A thread that runs goroutines has overflowed its own stack.
+fn handle_scheduler(fault: &Fault<'_>) -> ! {
+    let name = placed_thread::name();
+    end_with(format_args!("heist: thread '{}' has overflowed its stack\n", &*name), fault)
+}
+
 /// A plain thread has overflowed the stack that `with_stack` gave it.
 fn handle_thread(stack: Bounds, fault: &Fault<'_>) -> ! {
+    end_with(
+        format_args!(
+            "heist: a thread overflowed its stack of {} bytes\n\tgive it more with heist::with_stack\n",
+            stack.usable_bytes(),
+        ),
+        fault,
+    )
+}
+
+/// Ends the process with that and the frames.
+fn end_with(what: fmt::Arguments<'_>, fault: &Fault<'_>) -> ! {
     signal::block_all();
     await_turn();
-    stderr::report(format_args!(
-        "heist: a thread overflowed its stack of {} bytes\n\tgive it more with heist::with_stack\n",
-        stack.usable_bytes(),
-    ));
+    stderr::report(what);
     signal::end_process_after(REPORT_MAX_SECONDS, 2);
     stderr::report(format_args!("fatal error: stack overflow\n"));
     let mut frames = unwind::walk(fault.instruction(), &|_| true);

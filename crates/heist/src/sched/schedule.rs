@@ -57,7 +57,7 @@ fn serve(m: &M, whom: Whom) {
         let bound_m = unsafe { next.gp.as_ref() }.bound_m.get();
         if bound_m.is_null() || std::ptr::eq(bound_m, m) {
             execute(m, next);
-        } else if !sched.lend_p(m, next.gp) {
+        } else if !sched.keeps_p(m, next.gp) && !sched.lend_p(m, next.gp) {
             return;
         }
     }
@@ -148,6 +148,10 @@ fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
     let sched = m.sched();
     // SAFETY: the goroutine is this M's to run.
     let g = unsafe { gp.as_ref() };
+    let habit = sched.habits.of(g.kind());
+    if habit.keeps_thread && sched.holds_back(gp) {
+        return false;
+    }
     let class = sched.stack_class(g);
     // SAFETY: this M holds its P, and no other reference to its data is alive.
     let cache = unsafe { &mut pp.local().stacks };
@@ -163,7 +167,7 @@ fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
     if pp.stats.stacks_attached.get().is_multiple_of(policy::STACK_LOOK_PERIOD) {
         sched.watch_stack(g, &stack);
     }
-    if sched.habits.expects(g.kind()) {
+    if habit.blocks {
         g.set_flag(g::BLOCKS);
     }
     // SAFETY: this M owns the goroutine, which has no context yet.

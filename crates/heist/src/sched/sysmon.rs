@@ -13,6 +13,7 @@
 //!
 //! GO: proc.go sysmon, retake.
 
+use super::pless::{self, Pless};
 use super::{Detail, Phase, Sched};
 use crate::current::NoAllocation;
 use crate::gmp::{M, P, g};
@@ -20,15 +21,14 @@ use crate::preempt;
 use crate::sys::thread_state::{State, ThreadStates};
 use crate::sys::{clock, stopwatch, thread};
 use heist_core::list::List;
-use heist_core::m_word::{PREEMPT, Place, Stamp};
+use heist_core::m_word::{Place, Stamp};
 use heist_core::policy::sysmon::{self as rules, Agenda, Demand, Look, Mood, Naps, Verdict};
 use heist_core::policy::{
-    FORCE_PERIOD_NS, NETWORK_LATE_NS, PLESS_CPU_NS, PLESS_LOOKS, PLESS_PERIOD_NS, PROCS_CHECK_NS,
-    PROCS_MAX, SYSMON_NAP_WANTED_NS, SYSMON_REST_NS,
+    FORCE_PERIOD_NS, NETWORK_LATE_NS, OVERSLEPT_NS, PROCS_CHECK_NS, PROCS_MAX,
+    SYSMON_NAP_WANTED_NS, SYSMON_REST_NS,
 };
 use heist_core::sync::Ordering;
 use heist_core::timer_heap::NEVER;
-use std::ptr::null;
 
 /// What sysmon remembers of a P since its last look.
 #[derive(Clone, Copy)]
@@ -63,6 +63,8 @@ pub(crate) struct Sysmon<'a> {
     got_on_ns: u64,
     /// When a P was last taken from a blocking call.
     taken_ns: u64,
+    /// Somebody was asked to give way for the urgent ones that wait.
+    asked_for_urgent: bool,
     /// When urgent goroutines were first seen waiting.
     urgent_since_ns: Option<u64>,
     /// What this round found to be looked at again.
@@ -71,9 +73,7 @@ pub(crate) struct Sysmon<'a> {
     slice_ended: bool,
     /// When the default number of Ps is looked at again.
     next_procs_ns: u64,
-    /// When threads without a P are looked at next, and where that begins.
-    next_pless_ns: u64,
-    pless_cursor: *const M,
+    pless: Pless,
     /// Prints the trace of the scheduler.
     print: Print,
     /// When it is printed next.
@@ -101,11 +101,11 @@ impl<'a> Sysmon<'a> {
             left_rest: false,
             got_on_ns: 0,
             taken_ns: 0,
+            asked_for_urgent: false,
             urgent_since_ns: None,
             agenda: Agenda::new(),
             slice_ended: false,
-            next_pless_ns: 0,
-            pless_cursor: null(),
+            pless: Pless::new(),
         }
     }
 
@@ -132,7 +132,8 @@ impl<'a> Sysmon<'a> {
                 self.naps = Naps::new();
             }
             self.serve_the_late(now);
-            self.look_at_the_pless(now);
+            self.pless.look(self.sched, &mut self.states, now);
+            self.sched.press_for_held_back();
             self.naps.after_round(acted);
         }
     }
@@ -147,6 +148,11 @@ impl<'a> Sysmon<'a> {
         sched.bell.nap(until, at_rest, || {
             if at_rest && !sched.rests() { 0 } else { sched.next_overdue() }
         });
+        let now = clock::now_ns();
+        let overslept = now >= until.saturating_add(OVERSLEPT_NS);
+        if overslept && pless::any_runs(sched) {
+            sched.note_crowd(now);
+        }
     }
 
     /// Whether some P gets on.
@@ -245,35 +251,6 @@ impl<'a> Sysmon<'a> {
         }
         let pause_ns = if stops { self.sched.config.quantum_ns } else { FORCE_PERIOD_NS };
         self.agenda.look_at(now.saturating_add(pause_ns));
-    }
-
-    /// Looks at some of the threads that are in user code without a P. As long as they sleep in the
-    /// call during which they lost it, all is well; if they compute, more goroutines run than there
-    /// are Ps.
-    fn look_at_the_pless(&mut self, now: u64) {
-        if now < self.next_pless_ns || !self.sched.config.forced_preemption {
-            return;
-        }
-        self.next_pless_ns = now + PLESS_PERIOD_NS;
-        let mut ms = self.sched.all_ms.iter_from(self.pless_cursor);
-        for m in ms.by_ref().take(PLESS_LOOKS as usize) {
-            let stamp = m.word.stamp();
-            if stamp.place() != Place::User || m.has_p() {
-                continue;
-            }
-            let Some(cpu_ns) = thread::cpu_ns(m.tid()) else { continue };
-            let (seen, since_ns) = m.pless.get();
-            if seen != stamp {
-                m.pless.set((stamp, cpu_ns));
-            } else if cpu_ns.saturating_sub(since_ns) >= PLESS_CPU_NS
-                && matches!(self.states.of_runner(m.tid()), State::Running | State::Unknown)
-            {
-                m.word.call_attention(PREEMPT);
-                self.sched.stats.signals.add_shared(1);
-                thread::interrupt(m.tid());
-            }
-        }
-        self.pless_cursor = ms.next().map_or(null(), std::ptr::from_ref);
     }
 
     fn look_at(&mut self, id: u32, now: u64) -> bool {
@@ -387,6 +364,9 @@ impl<'a> Sysmon<'a> {
         if is_late {
             woken.append(&mut sched.poll_without_waiting());
         }
+        if sched.global_len().urgent() == 0 {
+            self.asked_for_urgent = false;
+        }
         if !woken.is_empty() {
             sched.inject_without_p(woken);
             // They have waited already.
@@ -409,9 +389,39 @@ impl<'a> Sysmon<'a> {
         if now - since >= late {
             since = now;
             self.urgent_since_ns = Some(now);
-            self.preempt_longest(now);
+            let in_vain = std::mem::replace(&mut self.asked_for_urgent, true);
+            if !(in_vain && sched.is_crowded(now) && self.take_from_the_waiting()) {
+                self.preempt_longest(now);
+            }
         }
         self.agenda.look_at(since + late);
+    }
+
+    /// Takes the P of a goroutine whose thread waits for a CPU, for somebody urgent: threads without a P have the
+    /// CPUs, and the goroutine would not notice a signal. When it goes on, it has no P either. False if all of
+    /// them run, or nobody is idle who could take the P over at once and run whom it finds.
+    fn take_from_the_waiting(&self) -> bool {
+        /// A thread that runs uses at least a part of it.
+        const LOOK_NS: u64 = 5_000;
+        let sched = self.sched;
+        if !sched.config.forced_preemption || sched.lock.lock().idle_ms.is_empty() {
+            return false;
+        }
+        (0..sched.procs()).filter(|&id| !sched.idle.is_reserved(id)).any(|id| {
+            let pp = sched.p(id);
+            // SAFETY: Ms live until the runtime has stopped and sysmon has ended.
+            let Some(m) = (unsafe { pp.m().as_ref() }) else { return false };
+            let stamp = m.word.stamp();
+            if stamp.place() != Place::User {
+                return false;
+            }
+            let cpu_ns = thread::cpu_ns(m.tid());
+            let until = clock::now_ns() + LOOK_NS;
+            while clock::now_ns() < until {
+                std::hint::spin_loop();
+            }
+            cpu_ns.is_some() && cpu_ns == thread::cpu_ns(m.tid()) && sched.take_p(m, pp, stamp)
+        })
     }
 
     /// The goroutine that has run longest gives way; one that was asked to lately comes last: the kernel

@@ -85,6 +85,12 @@ impl<T, B> Lock<T, B> {
         Guard { lock: self }
     }
 
+    /// Whether a thread waits for it.
+    #[cfg(test)]
+    pub(crate) fn is_contended(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == CONTENDED
+    }
+
     /// Takes the lock if it is free.
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T, B>> {
         self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;

@@ -47,37 +47,57 @@ pub(crate) fn prefetch_for_write(address: *const u8) {
     }
 }
 
+/// Mappings that cost nothing until touched.
+const UNTOUCHED: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+
 /// Maps `len` bytes of zeroes that cost nothing until touched.
 pub(crate) fn map(len: usize) -> std::io::Result<NonNull<u8>> {
-    map_with(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE)
+    map_with(null_mut(), len, UNTOUCHED)
 }
 
 /// Maps `len` bytes for stacks: one touched page must stay one page.
 pub(crate) fn map_stacks(len: usize) -> std::io::Result<NonNull<u8>> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
-    let base = map_with(len, flags)?;
-    // SAFETY: the range was just mapped. Failure (a kernel without huge pages) is harmless.
-    unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_NOHUGEPAGE) };
+    let base = map_with(null_mut(), len, UNTOUCHED | libc::MAP_STACK)?;
+    keep_pages_small(base, len);
     Ok(base)
 }
 
-fn map_with(len: usize, flags: libc::c_int) -> std::io::Result<NonNull<u8>> {
+/// The same at a given address. None: something is there already.
+pub(crate) fn map_stacks_at(address: usize, len: usize) -> std::io::Result<Option<NonNull<u8>>> {
+    let flags = UNTOUCHED | libc::MAP_STACK | libc::MAP_FIXED_NOREPLACE;
+    match map_with(address as *mut libc::c_void, len, flags) {
+        Ok(base) if base.addr().get() == address => {
+            keep_pages_small(base, len);
+            Ok(Some(base))
+        }
+        Ok(base) => {
+            // Kernels before 4.17 take the address for a wish.
+            // SAFETY: just mapped, not used.
+            unsafe { unmap(base, len) };
+            Ok(None)
+        }
+        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn keep_pages_small(base: NonNull<u8>, len: usize) {
+    // SAFETY: the range was just mapped. Failure (a kernel without huge pages) is harmless.
+    unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_NOHUGEPAGE) };
+}
+
+fn map_with(
+    address: *mut libc::c_void,
+    len: usize,
+    flags: libc::c_int,
+) -> std::io::Result<NonNull<u8>> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new private mapping at an address of the kernel's choice touches nothing that
-    // exists.
-    let base = unsafe { libc::mmap(null_mut(), len, access, flags, -1, 0) };
+    // SAFETY: a new private mapping that replaces nothing touches nothing that exists.
+    let base = unsafe { libc::mmap(address, len, access, flags, -1, 0) };
     if base == libc::MAP_FAILED {
         return Err(std::io::Error::last_os_error());
     }
     NonNull::new(base.cast()).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOMEM))
-}
-
-/// Keeps `len` bytes of address space free of everything else, for ever.
-pub(crate) fn reserve(len: usize) -> std::io::Result<NonNull<u8>> {
-    let base = map(len)?;
-    // SAFETY: the range was just mapped. If it fails the pages can be touched, which nobody does.
-    unsafe { libc::mprotect(base.as_ptr().cast(), len, libc::PROT_NONE) };
-    Ok(base)
 }
 
 /// Whether the process can have a few mappings more than it has: `vm.max_map_count` limits them.
@@ -131,6 +151,15 @@ pub(crate) unsafe fn guard_install(base: NonNull<u8>, len: usize) -> Installed {
         _ if unsafe { *libc::__errno_location() } == libc::ENOMEM => Installed::NoMemory,
         _ => Installed::Unknown,
     }
+}
+
+/// Makes pages fault on touch in one of the two ways. False if neither is possible.
+///
+/// # Safety
+/// Nothing in the range is in use.
+pub(crate) unsafe fn guard(base: NonNull<u8>, len: usize) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { guard_install(base, len) == Installed::Yes || guard_protect(base, len) }
 }
 
 /// Whether the kernel would fault on reading a byte that is mapped and in use by nobody.

@@ -1,6 +1,6 @@
 //! The operating system: the only place that calls libc.
 //!
-//! Nothing here allocates or takes a lock that user code can hold, but for [`thread::spawn`],
+//! Nothing here allocates or takes a lock that user code can hold, but for what starts threads,
 //! which says so.
 
 pub(crate) mod cgroup;
@@ -16,6 +16,8 @@ pub(crate) mod lock;
 pub(crate) mod membarrier;
 pub(crate) mod memory;
 pub(crate) mod notify;
+pub(crate) mod place;
+pub(crate) mod placed_thread;
 pub(crate) mod poll;
 pub(crate) mod probe;
 pub(crate) mod registers;

@@ -1,6 +1,6 @@
 //! OS threads.
 
-use super::memory::{self, Installed};
+use super::memory;
 use super::{fd, limits};
 use std::ptr::{NonNull, from_ref, null_mut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,11 +16,17 @@ pub(crate) fn spawn<T: Send + 'static>(
     main: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<T>> {
     // With less std does not refuse to start one, but ends the process.
-    let no_room = limits::room().is_some_and(|room| room < 2 * M_STACK_BYTES as u64);
+    check_room(M_STACK_BYTES)?;
+    std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES).spawn(main)
+}
+
+/// An error if the system has no memory for a thread with such a stack and what it needs at first.
+pub(super) fn check_room(stack_bytes: usize) -> std::io::Result<()> {
+    let no_room = limits::room().is_some_and(|room| room < 2 * stack_bytes as u64);
     if no_room || !memory::has_free_mappings() {
         return Err(std::io::Error::from_raw_os_error(libc::ENOMEM));
     }
-    std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES).spawn(main)
+    Ok(())
 }
 
 /// As [`spawn`], but where threads are limited waits a little: those that have just ended count for a moment.
@@ -343,10 +349,7 @@ impl AltStack {
     pub(crate) fn install() -> std::io::Result<Self> {
         let base = memory::map(ALT_MAPPED_BYTES)?;
         // SAFETY: just mapped, not used.
-        let guarded = unsafe {
-            memory::guard_install(base, ALT_GUARD_BYTES) == Installed::Yes
-                || memory::guard_protect(base, ALT_GUARD_BYTES)
-        };
+        let guarded = unsafe { memory::guard(base, ALT_GUARD_BYTES) };
         let stack = libc::stack_t {
             ss_sp: base.as_ptr().wrapping_add(ALT_GUARD_BYTES).cast(),
             ss_flags: 0,

@@ -1,71 +1,28 @@
 //! Where the variables of a thread are, and moving addresses of them from one thread to another.
 //!
 //! The C library puts the static thread-locals of a thread, and its own record of the thread, into one
-//! area around the thread pointer, at the high end of the mapping that holds the thread's stack. The
-//! layout is the same for all threads: a variable has the same distance from the thread pointer in each
+//! area around the thread pointer, at the high end of the thread's place (`sys::place`). The layout is the same for all threads: a variable has the same distance from the thread pointer in each
 //! of them. So an address inside the area of one thread becomes the address of the same variable of
 //! another thread by adding the difference of the two thread pointers.
 //!
 //! Thread-locals of a library that was loaded by `dlopen` and did not fit into the static area are in
 //! blocks of their own and are not moved. See docs/design/thread_locals.md.
 
-use super::memory;
 use super::registers::thread_pointer;
 use std::arch::asm;
-use std::mem::MaybeUninit;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How far the area reaches below and above the thread pointer: the largest that any thread has said.
 static BELOW: AtomicUsize = AtomicUsize::new(0);
 static ABOVE: AtomicUsize = AtomicUsize::new(0);
 
-/// Learns the area from the calling thread, which is not the first one of the process. Everything above
-/// the caller's frame belongs to the area: it is the lowest frame that no goroutine can know.
+/// Learns the area from the calling thread, whose place ends at `top`. Everything above the caller's frame
+/// belongs to the area: it is the lowest frame that no goroutine can know.
 #[inline(never)]
-pub(crate) fn learn_area() -> std::io::Result<()> {
+pub(crate) fn learn_area(top: usize) {
     let frame = 0u8;
-    let below = thread_pointer() - (&raw const frame).addr();
-    BELOW.fetch_max(below, Ordering::Relaxed);
-    if ABOVE.load(Ordering::Relaxed) == 0 {
-        ABOVE.fetch_max(end_of_stack()? - thread_pointer(), Ordering::Relaxed);
-    }
-    Ok(())
-}
-
-/// The end of the mapping that holds the stack of the calling thread.
-fn end_of_stack() -> std::io::Result<usize> {
-    let mut attr = MaybeUninit::uninit();
-    let (mut base, mut len) = (std::ptr::null_mut(), 0);
-    // SAFETY: the first call initialises the attributes, the last one frees what they hold.
-    let error = unsafe {
-        let error = libc::pthread_getattr_np(libc::pthread_self(), attr.as_mut_ptr());
-        if error == 0 {
-            libc::pthread_attr_getstack(attr.as_ptr(), &raw mut base, &raw mut len);
-            libc::pthread_attr_destroy(attr.as_mut_ptr());
-        }
-        error
-    };
-    if error == 0 { Ok(base.addr() + len) } else { Err(std::io::Error::from_raw_os_error(error)) }
-}
-
-/// The thread pointer of no thread: addresses of thread-locals can be kept relative to it, because
-/// its area belongs to nothing else. It is made at the first call, on a thread that is not the first one of
-/// the process. None: there is no address space.
-///
-/// It has the same place in its page as those of threads. A word may be what is left of an address, with
-/// a live byte at its low end: such a byte must not change when the word is moved.
-pub(crate) fn nobody() -> Option<usize> {
-    /// More than the area can still grow: frames of the C library.
-    const SPARE_BYTES: usize = 1 << 20;
-    static NOBODY: OnceLock<Option<usize>> = OnceLock::new();
-    *NOBODY.get_or_init(|| {
-        let below = BELOW.load(Ordering::Relaxed) + SPARE_BYTES;
-        let len = below + ABOVE.load(Ordering::Relaxed) + SPARE_BYTES;
-        let base = memory::reserve(len).ok()?;
-        let in_page = memory::PAGE_MIN_BYTES - 1;
-        Some((base.addr().get() + below) & !in_page | thread_pointer() & in_page)
-    })
+    BELOW.fetch_max(thread_pointer() - (&raw const frame).addr(), Ordering::Relaxed);
+    ABOVE.fetch_max(top - thread_pointer(), Ordering::Relaxed);
 }
 
 /// Moves every address in the area of the thread pointer `from` that the words from `begin` to `end` hold
@@ -222,7 +179,9 @@ unsafe fn find(begin: usize, end: usize, low: usize, len: usize) -> Option<usize
 
 #[cfg(test)]
 mod tests {
+    use super::super::placed_thread::PlacedThread;
     use super::*;
+    use std::sync::{Arc, Barrier};
 
     #[test]
     fn an_address_in_the_area_is_found_wherever_it_is() {
@@ -249,24 +208,25 @@ mod tests {
             static ONE: std::cell::Cell<u64> = const { std::cell::Cell::new(1) };
         }
         let own = || {
-            learn_area().expect("attributes of a thread can be read");
             // SAFETY: only asks for an address.
             let errno = unsafe { libc::__errno_location() }.addr();
             (thread_pointer(), ONE.with(|one| std::ptr::from_ref(one).addr()), errno)
         };
-        // Both threads live at the same time, or they could have the same area.
-        let meet = std::sync::Barrier::new(2);
-        let other = || {
-            let own = own();
-            meet.wait();
-            own
-        };
-        let (first, second) = std::thread::scope(|scope| {
-            let (first, second) = (scope.spawn(other), scope.spawn(other));
-            (first.join().expect("no panic"), second.join().expect("no panic"))
+        // Both threads live at the same time, or they could have the same place.
+        let meet = Arc::new(Barrier::new(2));
+        let (send, areas) = std::sync::mpsc::channel();
+        let threads = [(); 2].map(|()| {
+            let (meet, send) = (Arc::clone(&meet), send.clone());
+            let main = move |_| {
+                send.send(own()).expect("the test waits");
+                meet.wait();
+            };
+            PlacedThread::spawn(format_args!("area"), main).expect("spawns")
         });
-        let in_page = memory::PAGE_MIN_BYTES - 1;
-        assert_eq!(first.0 & in_page, second.0 & in_page, "low ends of words would change");
+        threads.into_iter().for_each(PlacedThread::join);
+        let (first, second) = (areas.recv().expect("has run"), areas.recv().expect("has run"));
+        assert_ne!(first.0, second.0);
+        assert_eq!(first.0 as u32, second.0 as u32, "low ends of words would change");
         let mut words = [1, first.1, second.1, first.0, first.2, !0];
         let range = words.as_mut_ptr_range();
         let mut places = vec![];
