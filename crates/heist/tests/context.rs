@@ -565,6 +565,37 @@ fn a_deadline_outlives_its_runtime() {
     });
 }
 
+/// A function that cannot run any more is dropped. If that panics, the others run all the same, and the panic is
+/// passed on.
+#[test]
+fn functions_run_although_the_drop_of_another_panics() {
+    struct Bad;
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            panic!("a bad drop");
+        }
+    }
+    let (ctx, canceller) = context::background().with_cancel();
+    let gone = matrix::plain(1);
+    let bad = Bad;
+    let never_runs = gone.run(|| ctx.after_func(move || drop(bad)));
+    drop(gone);
+    let group = heist::sync::WaitGroup::new();
+    let funcs: Vec<_> = (0..3)
+        .map(|_| {
+            group.add(1);
+            let group = group.clone();
+            ctx.after_func(move || group.done())
+        })
+        .collect();
+    let payload =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| canceller.cancel())).unwrap_err();
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"a bad drop"));
+    group.wait();
+    assert_done(&ctx, ContextError::Canceled);
+    drop((funcs, never_runs));
+}
+
 /// A deadline that is set while the runtime shuts down holds too.
 #[test]
 fn a_deadline_that_is_set_at_the_end() {

@@ -61,6 +61,42 @@ fn a_runtime_works_or_is_refused_with_few_descriptors() {
     assert!(worked >= 53, "{worked}");
 }
 
+/// Goroutines that have a stack can sleep, however little the system gives from then on.
+#[test]
+fn thousands_sleep_although_the_system_gives_no_more_memory() {
+    const N: usize = 3000;
+    let ended = limited::run("thousands_sleep_although_the_system_gives_no_more_memory", 0, |_| {
+        let rt = limited::build(Runtime::builder().procs(1).stack_size(32 << 10));
+        rt.run(|| {
+            let (begin, begun) = heist::chan::bounded::<()>(0);
+            let handles: Vec<_> = (0..N)
+                .map(|_| {
+                    let begun = begun.clone();
+                    heist::go(move || {
+                        assert!(begun.recv().is_err(), "it is closed");
+                        heist::time::sleep(std::time::Duration::from_millis(200));
+                    })
+                })
+                .collect();
+            let waiting = || {
+                let groups = heist::goroutine::census();
+                groups
+                    .iter()
+                    .filter(|group| group.state == "chan receive")
+                    .map(|group| group.count)
+                    .sum::<usize>()
+            };
+            while waiting() < N {
+                heist::yield_now();
+            }
+            limited::set_limit(libc::RLIMIT_AS, 1 << 20);
+            drop(begin);
+            handles.into_iter().for_each(|handle| handle.join().expect("it has slept"));
+        });
+    });
+    ended.worked();
+}
+
 /// Mounts an empty folder over `/proc`, for this process alone.
 fn hide_proc() {
     // SAFETY: these change what this process sees and touch no memory of ours.

@@ -4,6 +4,7 @@ mod matrix;
 
 use heist::go;
 use heist::sync::WaitGroup;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -112,6 +113,23 @@ fn a_negative_count_panics() {
         let error = go(|| WaitGroup::new().done()).join().unwrap_err();
         assert_eq!(error.panic_message(), Some("sync: negative WaitGroup counter"));
     });
+}
+
+/// However many are done too often at once, each of them panics, and the count is what it was.
+#[test]
+fn a_count_that_many_would_make_negative_stays_zero() {
+    let group = WaitGroup::new();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let misuse = || catch_unwind(AssertUnwindSafe(|| group.done())).is_err();
+            scope.spawn(move || (0..2_000).for_each(|_| assert!(misuse())));
+        }
+    });
+    group.wait();
+    group.add(1);
+    group.done();
+    group.wait();
+    assert_eq!(format!("{group:?}"), "WaitGroup { count: 0 }");
 }
 
 /// SY-13: nobody passes the second of two groups before the last of sixteen is done, over eight

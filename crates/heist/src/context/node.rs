@@ -33,8 +33,10 @@ use super::func::{Due, Func};
 use crate::chan::{self, Receiver, Sender};
 use crate::sync::Mutex;
 use crate::time::{AfterFunc, try_at};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
@@ -268,9 +270,12 @@ impl Node {
         }
         drop(held);
         // From here on the user's code may run.
-        found.functions.into_iter().for_each(Due::start);
+        let panicked = start_all(found.functions);
         found.timers.into_iter().for_each(Timer::stop);
         node.leave_parent();
+        if let Some(payload) = panicked {
+            resume_unwind(payload);
+        }
     }
 
     /// Ends this node, and gives the children away. If it has ended, there are none, but perhaps a walk over
@@ -356,6 +361,22 @@ impl Node {
     pub(super) const fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
+}
+
+/// Starts every function, also if the destructor of one that cannot be started panics. The first such panic is
+/// the caller's to pass on.
+fn start_all(functions: Vec<Due>) -> Option<Box<dyn Any + Send>> {
+    let mut first = None;
+    for due in functions {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| due.start())) {
+            match &first {
+                None => first = Some(payload),
+                // Its destructor may panic as well.
+                Some(_) => std::mem::forget(payload),
+            }
+        }
+    }
+    first
 }
 
 impl Drop for Node {

@@ -105,15 +105,14 @@ impl WaitGroup {
     /// group.wait();
     /// ```
     pub fn done(&self) {
-        // ORDERING: AcqRel: who sees zero sees everything the others did before they were done.
-        let before = self.inner.word.fetch_sub(1, Ordering::AcqRel);
-        match before & COUNT {
-            0 => {
-                self.inner.word.fetch_add(1, Ordering::Relaxed);
-                panic!("sync: negative WaitGroup counter");
-            }
-            1 => wait_list::wake_all(&self.inner.waiters),
-            _ => {}
+        // Not a subtraction that is taken back when it was one too many: between the two, others would see a
+        // count that never was.
+        let less = |word: u64| (word & COUNT != 0).then(|| word - 1);
+        // ORDERING: AcqRel: a thread that sees zero sees everything the others did before they were done.
+        match self.inner.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less) {
+            Ok(before) if before & COUNT == 1 => wait_list::wake_all(&self.inner.waiters),
+            Ok(_) => {}
+            Err(_) => panic!("sync: negative WaitGroup counter"),
         }
     }
 

@@ -308,9 +308,19 @@ unsafe impl<T: Send> Send for Pages<T> {}
 const PAGES_KEEP_BYTES: usize = 64 << 10; // A multiple of every page.
 
 impl<T: Copy> Pages<T> {
-    /// An empty array, which costs nothing yet.
-    pub(crate) const fn new() -> Self {
-        Self { base: NonNull::dangling(), len: 0, bytes: 0 }
+    /// An empty array. Its first pages are mapped, as far as the system allows that, so that a few thousand
+    /// entries do not depend on what it allows later. They are not touched yet.
+    pub(crate) fn new() -> Self {
+        let mut pages = Self { base: NonNull::dangling(), len: 0, bytes: 0 };
+        pages.grow_to(PAGES_KEEP_BYTES);
+        pages
+    }
+
+    /// Whether there is room for one more. The array grows when it is half full: if the system refuses that, it
+    /// has many more chances.
+    fn has_room(&mut self) -> bool {
+        let needed = (self.len + 1) * size_of::<T>();
+        (2 * needed <= self.bytes) || self.grow() || needed <= self.bytes
     }
 
     #[cold]
@@ -348,7 +358,7 @@ impl<T: Copy> heist_core::timer_heap::Store<T> for Pages<T> {
     }
 
     fn push(&mut self, line: T) -> bool {
-        if (self.len + 1) * size_of::<T>() > self.bytes && !self.grow() {
+        if !self.has_room() {
             return false;
         }
         // SAFETY: there is room for one more, and pages are aligned for anything.

@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 
 pub mod emulator;
+mod panics;
 
 use heist::{Builder, Runtime, StealPolicy, testing};
 use std::fmt;
@@ -79,7 +80,9 @@ const LONG_QUANTUM: Duration = Duration::from_secs(3600);
 /// Starts a runtime.
 pub fn start(builder: Builder) -> Runtime {
     // SAFETY: the goroutines of these tests keep nothing across a park that is bound to a thread.
-    unsafe { builder.build() }.expect("the runtime starts")
+    let rt = unsafe { builder.build() }.expect("the runtime starts");
+    panics::keep_back();
+    rt
 }
 
 /// A runtime without chaos.
@@ -203,7 +206,7 @@ impl Drop for Watchdog {
 /// Ends the process with a message that the test harness does not hold back.
 pub fn give_up(message: &str) -> ! {
     // Nobody is left to hear about an error.
-    let _ = writeln!(std::io::stderr(), "{message}");
+    let _ = writeln!(std::io::stderr(), "{}{message}", panics::take());
     std::process::abort();
 }
 
