@@ -3,8 +3,9 @@
 use crate::coro::guard;
 use crate::coro::stack::{self, Class};
 use crate::runtime::Runtime;
-use crate::sched::overflow::OverflowPolicy;
-use crate::sched::{Config, Detail, PanicPolicy, procs};
+use crate::sched::stacks::overflow::OverflowPolicy;
+use crate::sched::world::resize;
+use crate::sched::{Config, Detail, PanicPolicy};
 use heist_core::policy::{
     FractionalQuota, PROCS_MAX, QUANTUM_NS, StealPolicy, THREADS_MAX, WAKE_UP_NS,
 };
@@ -440,14 +441,14 @@ impl Builder {
 
     fn check(self) -> Result<Config, BuildError> {
         let wrong = |option, problem: String| Err(BuildError::Option { option, problem });
-        let procs_default = procs::Default {
+        let procs_default = resize::Default {
             cgroup_root: self.cgroup_root,
             cpus: self.cpus,
             rounding: self.fractional_quota,
             follow: self.follow_procs,
         };
         let procs_choice =
-            if self.procs.is_some() { procs::Choice::Chosen } else { procs::Choice::Default };
+            if self.procs.is_some() { resize::Choice::Chosen } else { resize::Choice::Default };
         // One for the others besides those that are reserved, if nobody says how many there are.
         let procs = self.procs.unwrap_or_else(|| {
             (procs_default.source().now() as usize).max(self.latency_procs.saturating_add(1))

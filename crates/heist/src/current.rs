@@ -7,7 +7,9 @@
 
 use crate::coro::extra::Extra;
 use crate::gmp::{G, M};
-use crate::sched::{Sched, leave};
+use crate::sched::Sched;
+use crate::sched::stall;
+use crate::sched::stall::leave;
 use crate::sys::membarrier::no_fence;
 use crate::sys::slot;
 use heist_core::m_word::Place;
@@ -133,7 +135,7 @@ pub(crate) fn enter() -> Option<InRuntime> {
     // SAFETY: the M of the calling thread is alive.
     let here = unsafe { m.as_ref() };
     if here.word.enter(no_fence) {
-        here.sched().regain_p(here);
+        stall::regain_p(here.sched(), here);
     }
     Some(InRuntime { m, _not_send: PhantomData })
 }

@@ -17,7 +17,7 @@
 //! # }
 //! ```
 
-use crate::sched::syscall::blocking;
+use crate::sched::stall::blocking::blocking;
 use std::fs::{self, Metadata, Permissions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

@@ -52,7 +52,6 @@ pub mod metrics;
 pub mod net;
 mod netpoll;
 mod panic_report;
-mod preempt;
 pub mod process;
 mod procs;
 mod runtime;
@@ -105,7 +104,7 @@ pub use runtime::{Handle, Runtime};
 /// # Ok::<(), heist::BuildError>(())
 /// ```
 pub use sched::PanicPolicy;
-pub use sched::overflow::OverflowPolicy;
+pub use sched::stacks::overflow::OverflowPolicy;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 
 /// What a [`StealPolicy`] is made of.
@@ -129,5 +128,5 @@ pub mod policy {
 /// ```
 #[doc(alias = "entersyscall")]
 pub fn blocking<T>(f: impl FnOnce() -> T) -> T {
-    sched::syscall::blocking(f)
+    sched::stall::blocking::blocking(f)
 }

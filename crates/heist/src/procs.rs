@@ -3,9 +3,11 @@
 use crate::current::{self, InRuntime};
 use crate::gmp::M;
 use crate::runtime::Handle;
-use crate::sched::procs::{Choice, Prepared};
-use crate::sched::stop::Reins;
-use crate::sched::{Sched, syscall};
+use crate::sched::Sched;
+use crate::sched::stall::blocking;
+use crate::sched::world;
+use crate::sched::world::resize::{Choice, Prepared};
+use crate::sched::world::stop::WorldState;
 use crate::sys::lock::Guard;
 use heist_core::policy::PROCS_MAX;
 
@@ -109,7 +111,7 @@ pub fn set_default_procs() -> usize {
 
 /// Goes back to the default of any runtime, from anywhere.
 pub(crate) fn set_default_procs_of(sched: &Sched) -> usize {
-    let n = sched.default_procs(&mut sched.config.procs_default.source());
+    let n = world::default_procs(sched, &mut sched.config.procs_default.source());
     change(sched, n as usize, Choice::Default).0
 }
 
@@ -127,7 +129,7 @@ fn change(sched: &Sched, n: usize, choice: Choice) -> (usize, Choice) {
         n <= PROCS_MAX as usize,
         "heist::set_procs: {n} is more than the most there can be, {PROCS_MAX}"
     );
-    let reserved = sched.idle.n_reserved();
+    let reserved = sched.rest.idle().n_reserved();
     assert!(
         n > reserved as usize,
         "heist::set_procs: {reserved} processors are reserved for latency goroutines, so {n} would \
@@ -135,22 +137,25 @@ fn change(sched: &Sched, n: usize, choice: Choice) -> (usize, Choice) {
     );
     let n = n as u32;
     let mut prepared = Prepared::new(sched, n);
-    with_reins(sched, |caller, mut reins| {
-        let before = std::mem::replace(&mut reins.choice, choice);
-        (sched.resize_procs(n, &mut prepared, reins, caller) as usize, before)
+    with_world_lock(sched, |caller, mut world_lock| {
+        let before = std::mem::replace(&mut world_lock.choice, choice);
+        (world::resize_procs(sched, n, &mut prepared, world_lock, caller) as usize, before)
     })
 }
 
-/// Calls `f` with the reins of `sched` and the M of the calling thread, if it is one of its own.
+/// Calls `f` with the world lock of `sched` and the M of the calling thread, if it is one of its own.
 ///
 /// `f` runs as the runtime does: it must not allocate, free, panic or wait.
-pub(crate) fn with_reins<T>(sched: &Sched, f: impl FnOnce(Option<&M>, Guard<'_, Reins>) -> T) -> T {
+pub(crate) fn with_world_lock<T>(
+    sched: &Sched,
+    f: impl FnOnce(Option<&M>, Guard<'_, WorldState>) -> T,
+) -> T {
     // A goroutine of another runtime is a plain thread to this one.
     match current::enter().filter(|rt| std::ptr::eq(rt.sched(), sched)) {
         Some(rt) => {
-            let (rt, reins) = sched.take_reins(Some(rt));
-            f(rt.as_ref().map(InRuntime::m), reins)
+            let (rt, world_lock) = world::lock_world(sched, Some(rt));
+            f(rt.as_ref().map(InRuntime::m), world_lock)
         }
-        None => syscall::blocking(|| f(None, sched.take_reins(None).1)),
+        None => blocking::blocking(|| f(None, world::lock_world(sched, None).1)),
     }
 }

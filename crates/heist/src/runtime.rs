@@ -6,16 +6,20 @@ use crate::current;
 use crate::goroutine::{self, Beginning, JoinError, JoinHandle, SpawnError};
 use crate::metrics::{Metrics, ProcStats};
 use crate::procs;
-use crate::sched::guest::Guest;
-use crate::sched::helper::Helper;
-use crate::sched::shutdown::Closed;
-use crate::sched::sysmon::Sysmon;
-use crate::sched::{Config, Sched, overflow, syscall};
+use crate::sched::life;
+use crate::sched::life::shutdown::Closed;
+use crate::sched::stacks::overflow;
+use crate::sched::stall;
+use crate::sched::stall::blocking;
+use crate::sched::stall::sysmon::Sysmon;
+use crate::sched::threads::guest::Guest;
+use crate::sched::threads::helper::Helper;
+use crate::sched::{Config, Sched};
 use crate::scope;
 use crate::sys::thread_state::ThreadStates;
 use crate::sys::{limits, membarrier, signal, stderr, stopwatch, thread};
 use crate::throw;
-use crate::{panic_report, preempt, schedtrace, tls_report};
+use crate::{panic_report, schedtrace, tls_report};
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
@@ -47,14 +51,14 @@ impl Runtime {
 
     pub(crate) fn start(config: Config) -> std::io::Result<Self> {
         // A goroutine of another runtime blocks its thread here, and takes locks with which it must not be stopped.
-        syscall::blocking(|| Self::start_blocking(config))
+        blocking::blocking(|| Self::start_blocking(config))
     }
 
     fn start_blocking(config: Config) -> std::io::Result<Self> {
         throw::install();
         panic_report::install();
         overflow::install();
-        signal::install_interrupt_handler(preempt::signal::on_interrupt);
+        signal::install_interrupt_handler(stall::signal::on_interrupt);
         membarrier::prepare();
         stopwatch::prepare();
         let name = format!("{}-helper", config.name);
@@ -194,7 +198,7 @@ impl Runtime {
         match self.outcome_of(f, Location::caller()) {
             Ok(result) => result,
             Err(error) if error.is_exited() => {
-                self.sched.stay_to_the_end();
+                life::stay_to_the_end(&self.sched);
                 stderr::report(format_args!(
                     "fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n"
                 ));
@@ -339,7 +343,7 @@ struct System {
 impl System {
     /// Ends a runtime whose goroutines have ended, or are left where they are.
     fn end(self, sched: &Sched, closed: Closed) {
-        sched.stop(closed);
+        life::stop(sched, closed);
         // They do not panic; if one did, the process has been told.
         let _ = self.sysmon.map(std::thread::JoinHandle::join);
         if closed == Closed::Clean {
@@ -351,13 +355,13 @@ impl System {
 impl Runtime {
     fn close(&mut self) {
         let system = System { sysmon: self.sysmon.take(), helper: self.helper.take() };
-        match self.sched.end_goroutines() {
+        match life::end_goroutines(&self.sched) {
             Closed::Leaked => {
                 let sched = Arc::clone(&self.sched);
                 let name = format!("{}-last", sched.config.name);
                 // Without a thread for it the runtime is there for good: its own threads keep it.
                 let _ = thread::spawn(name, move || {
-                    sched.wait_until_empty();
+                    life::wait_until_empty(&sched);
                     system.end(&sched, Closed::Clean);
                 });
             }
@@ -384,7 +388,7 @@ impl Drop for Runtime {
         }
         // A goroutine of another runtime blocks its thread here, and takes locks of this one, with which it must
         // not be stopped.
-        syscall::blocking(|| self.close());
+        blocking::blocking(|| self.close());
     }
 }
 
@@ -393,7 +397,7 @@ impl fmt::Debug for Runtime {
         f.debug_struct("Runtime")
             .field("name", &self.sched.config.name)
             .field("procs", &self.procs())
-            .field("goroutines", &self.sched.n_live())
+            .field("goroutines", &life::n_live(&self.sched))
             .finish_non_exhaustive()
     }
 }
@@ -446,7 +450,7 @@ impl Handle {
     pub fn current() -> Option<Self> {
         let sched = current::goroutine()?.sched.get();
         // SAFETY: the calling goroutine's runtime outlives it.
-        Some(Self { sched: unsafe { &*sched }.share() })
+        Some(Self { sched: unsafe { &*sched }.life.share() })
     }
 
     /// Runs `f` on a new goroutine.

@@ -12,7 +12,6 @@ use crate::sys::clock;
 use crate::sys::stderr::{self, Stderr};
 use heist_core::m_word::Place;
 use heist_core::status::Status;
-use heist_core::sync::Ordering;
 use std::fmt::{self, Display, Write};
 
 /// Prints the line, and with `Detail::All` one for each P, M and goroutine.
@@ -22,7 +21,7 @@ pub(crate) fn print(sched: &Sched, detail: Detail) {
         for pp in sched.all_ps() {
             print_p(sched, pp);
         }
-        for m in sched.all_ms.iter().filter(|m| m.tid() != 0) {
+        for m in sched.threads.all_ms().iter().filter(|m| m.tid() != 0) {
             print_m(m);
         }
         pool::for_each(|gp| {
@@ -45,20 +44,20 @@ fn print_summary(sched: &Sched, detail: Detail) {
         out,
         "SCHED {}ms: gomaxprocs={} idleprocs={} threads={threads} spinningthreads={} \
          needspinning={} idlethreads={idle} runqueue={}",
-        sched.age_ns(clock::now_ns()) / 1_000_000,
+        sched.life.age_ns(clock::now_ns()) / 1_000_000,
         sched.procs(),
-        sched.idle.count_all(),
-        sched.spinning.n(),
-        u32::from(sched.spinning.requested()),
-        sched.global_len().get() + yielded + sched.n_held_back.load(Ordering::Relaxed),
+        sched.rest.idle().count_all(),
+        sched.rest.n_spinning(),
+        u32::from(sched.rest.wants_spinner()),
+        sched.global_len().get() + yielded + sched.threads.n_held_back(),
     );
     let _ = if detail == Detail::All {
-        let locked = sched.all_ms.iter().filter(|m| is_idle_locked(m)).count();
+        let locked = sched.threads.all_ms().iter().filter(|m| is_idle_locked(m)).count();
         writeln!(
             out,
             " gcwaiting={} nmidlelocked={locked} stopwait={} sysmonwait=false",
-            sched.stop.pending(),
-            sched.stop.left(),
+            sched.world.is_stopping(),
+            sched.world.n_left_to_stop(),
         )
     } else {
         write_lists(&mut out, sched)
@@ -87,12 +86,12 @@ fn print_p(sched: &Sched, pp: &P) {
     let m = unsafe { pp.m().as_ref() };
     let (status, free) = {
         let locked = sched.lock.lock();
-        if sched.idle.idle.contains(pp.id) {
+        if sched.rest.idle().idle.contains(pp.id) {
             // SAFETY: a P at rest is nobody's, and leaves its rest only under this lock.
             (0, Some(unsafe { pp.local() }.free_gs.len()))
         } else {
             drop(locked);
-            (if sched.stop.pending() && m.is_none() { 3 } else { 1 }, None)
+            (if sched.world.is_stopping() && m.is_none() { 3 } else { 1 }, None)
         }
     };
     stderr::report(format_args!(
@@ -131,14 +130,15 @@ fn print_g(sched: &Sched, gp: &G) {
     let status = gp.status.get();
     let m = match status {
         Status::Running => sched
-            .all_ms
+            .threads
+            .all_ms()
             .iter()
             .find(|m| m.current().is_some_and(|running| std::ptr::eq(running, gp))),
         _ => None,
     };
     let reason = if status == Status::Waiting { gp.wait_reason().text() } else { "" };
     // Only compared: in a record that is free by now, the field means something else.
-    let locked_m = sched.all_ms.iter().find(|m| std::ptr::eq(*m, gp.bound_m.get()));
+    let locked_m = sched.threads.all_ms().iter().find(|m| std::ptr::eq(*m, gp.bound_m.get()));
     stderr::report(format_args!(
         "  G{}: status={}({reason}) m={} lockedm={}\n",
         gp.id.get(),

@@ -50,7 +50,7 @@ impl Sched {
     /// All goroutines as text, the calling one first, then by number.
     pub(crate) fn dump(&self) -> String {
         let own = current::goroutine().map(|gp| gp.id.get());
-        let minute = self.minute_now();
+        let minute = self.life.minute_now();
         let mut found: Vec<(u64, String)> = Vec::new();
         self.for_each_live(|gp| {
             found.push((gp.id.get(), Described::at(gp, minute).to_string()));

@@ -5,8 +5,9 @@ mod allocator;
 pub use allocator::CheckedAllocator;
 
 use crate::current;
-use crate::procs::with_reins;
+use crate::procs::with_world_lock;
 use crate::runtime::{Handle, Runtime};
+use crate::sched::world;
 use crate::sys::lock::Lock;
 use crate::sys::placed_thread;
 use heist_core::lock_rank::Rank;
@@ -36,12 +37,12 @@ pub fn sample(rt: &Runtime) -> Sample {
     let sched = rt.sched();
     Sample {
         procs: sched.procs(),
-        n_idle: sched.idle.count(),
-        n_spinning: sched.spinning.n(),
-        need_spinning: sched.spinning.requested(),
+        n_idle: sched.rest.idle().count(),
+        n_spinning: sched.rest.n_spinning(),
+        need_spinning: sched.rest.wants_spinner(),
         global: sched.global_len().get() + sched.all_ps().map(|pp| pp.yielded.len()).sum::<u32>(),
         queued: sched.all_ps().map(|pp| pp.queue.len()).collect(),
-        idle: sched.all_ps().map(|pp| sched.idle.idle.contains(pp.id)).collect(),
+        idle: sched.all_ps().map(|pp| sched.rest.idle().idle.contains(pp.id)).collect(),
     }
 }
 
@@ -49,8 +50,8 @@ pub fn sample(rt: &Runtime) -> Sample {
 ///
 /// `f` must not allocate, free, panic or wait: goroutines may have been stopped inside the allocator.
 pub fn stop_the_world<T>(rt: &Handle, f: impl FnOnce() -> T) -> Option<T> {
-    with_reins(rt.sched(), |caller, reins| {
-        let world = rt.sched().stop_the_world(reins, caller)?;
+    with_world_lock(rt.sched(), |caller, world_lock| {
+        let world = world::stop_the_world(rt.sched(), world_lock, caller)?;
         let result = f();
         drop(world);
         Some(result)
@@ -68,7 +69,7 @@ pub fn restrict_to_one_cpu(to_one: bool) -> std::io::Result<()> {
 /// How often the world of `rt` was stopped.
 #[must_use]
 pub fn n_stops(rt: &Handle) -> u64 {
-    with_reins(rt.sched(), |_, reins| reins.n_stops)
+    with_world_lock(rt.sched(), |_, world_lock| world_lock.n_stops)
 }
 
 /// The tick of the calling goroutine's processor.
@@ -109,7 +110,7 @@ pub fn n_bindings() -> Option<u32> {
 #[must_use]
 pub fn threads(rt: &Runtime) -> String {
     let mut text = String::new();
-    for m in rt.sched().all_ms.iter() {
+    for m in rt.sched().threads.all_ms().iter() {
         let place = m.word.stamp().place();
         let attention = m.word.attention();
         let goroutine = m.current().map(|gp| gp.id.get());
@@ -167,7 +168,9 @@ pub fn overflow_the_scheduler() {
     if let Some(rt) = current::enter() {
         let (reason, seal) = (crate::gmp::g::WaitReason::Sleep, crate::gmp::m::Seal::Sealed);
         // SAFETY: the function uses nothing but its stack.
-        drop(unsafe { crate::sched::park::park(rt, reason, seal, commit, std::ptr::null_mut()) });
+        drop(unsafe {
+            crate::sched::life::park::park(rt, reason, seal, commit, std::ptr::null_mut())
+        });
     }
 }
 
@@ -192,7 +195,7 @@ pub fn free_records() -> Option<u32> {
 /// Goroutines that are parked on descriptors.
 #[must_use]
 pub fn poll_waiters(rt: &Runtime) -> u32 {
-    rt.sched().poll.poller.waiters()
+    rt.sched().outside.poller().waiters()
 }
 
 /// How many contexts and functions are registered below a context.

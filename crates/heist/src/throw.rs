@@ -1,6 +1,7 @@
 //! The end of the process when the scheduler finds itself corrupted.
 
 use crate::current;
+use crate::sched::report;
 use crate::sys::stderr;
 use std::fmt;
 
@@ -24,7 +25,7 @@ fn report_and_abort(what: fmt::Arguments<'_>) -> ! {
             stderr::report(format_args!(", goroutine {id}"));
         }
         stderr::report(format_args!("\n"));
-        m.sched().report_state();
+        report::state(m.sched());
     }
     std::process::abort();
 }

@@ -36,7 +36,6 @@ const LAYERS: &[(&str, u8)] = &[
     ("sched", 3),
     ("panic_report", 3),
     ("tls_report", 3),
-    ("preempt", 3),
     // 4: what the scheduler moves around; hands back Gs, never schedules.
     ("gmp", 4),
     ("current", 4),
@@ -53,7 +52,12 @@ const LAYERS: &[(&str, u8)] = &[
 /// Uses that point upwards on purpose: (from, to, why).
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("current", "sched::Sched", "names the type of the scheduler it hands out, calls nothing"),
-    ("current", "sched::leave", "the long way back to user code, which may yield"),
+    ("current", "sched::stall", "the long ways between user code and the runtime, which may wait"),
+    (
+        "throw",
+        "sched::report",
+        "a throw tells the state of the scheduler, and takes no lock for that",
+    ),
     ("time::timers", "sched::Sched", "a timer names the runtime it is of, calls nothing"),
     ("gmp", "sched::Sched", "an M names the type of the scheduler it belongs to, calls nothing"),
     (

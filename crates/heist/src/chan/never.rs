@@ -5,8 +5,8 @@ use super::waiter::{Awoken, Wait};
 use crate::current;
 use crate::gmp::G;
 use crate::gmp::g::WaitReason;
-use crate::sched::cancel::{self, Why};
-use crate::sched::park;
+use crate::sched::life::cancel::{self, Why};
+use crate::sched::life::park;
 use std::ptr::{NonNull, null_mut};
 
 /// Waits until the time is over: without a limit until the goroutine is cancelled, and on a plain

@@ -10,7 +10,7 @@ use crate::current::InRuntime;
 use crate::gmp::G;
 use crate::gmp::g::{WaitReason, Woken};
 use crate::gmp::m::{Commit, Seal};
-use crate::sched::park;
+use crate::sched::life::park;
 use crate::sched::waiter::{ThreadWaiter, Waiter};
 use heist_core::status::Ticket;
 use heist_core::timer_heap::NEVER;

@@ -23,7 +23,7 @@ impl Func {
     fn new(body: Body) -> Self {
         let home = current::goroutine().map(|gp| {
             // SAFETY: the calling goroutine's runtime outlives it.
-            Arc::downgrade(&unsafe { &*gp.sched.get() }.share())
+            Arc::downgrade(&unsafe { &*gp.sched.get() }.life.share())
         });
         Self { body: Mutex::new(Some(body)), home }
     }

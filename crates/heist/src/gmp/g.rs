@@ -16,6 +16,7 @@ use super::M;
 use super::shown::{ShownByte, ShownNumber, ShownPointer};
 use crate::coro::stack::Class;
 use crate::coro::switch::Coro;
+use crate::sched::Sched;
 use crate::sys::memory::prefetch_for_write;
 use heist_core::join::JoinWord;
 use heist_core::list::{Link, Linked};
@@ -25,8 +26,6 @@ use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::panic::Location;
 use std::ptr::null;
-
-use crate::sched::Sched;
 
 /// Bytes of closure or result that fit into the record.
 pub(crate) const INLINE_BYTES: usize = 56;

@@ -195,7 +195,7 @@ fn a_record_changes_its_runtime_in_the_shared_pool() {
         let handle = home.handle().spawn(|| ());
         let gp = handle.record();
         // It has ended and left its stack: the handle is the last to release the record.
-        while home.sched().n_live() != 0 {
+        while crate::sched::life::n_live(home.sched()) != 0 {
             std::thread::yield_now();
         }
         other.run(move || {

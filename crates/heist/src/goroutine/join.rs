@@ -6,9 +6,12 @@ use crate::current::{self, InRuntime};
 use crate::gmp::g::{self, Extras, Outcome, WaitReason, Woken};
 use crate::gmp::m::Seal;
 use crate::gmp::{G, pool};
-use crate::sched::cancel::{self, Shield, Why};
+use crate::sched::life;
+use crate::sched::life::body;
+use crate::sched::life::cancel::{self, Shield, Why};
+use crate::sched::life::park;
+use crate::sched::run::execute;
 use crate::sched::waiter::{ThreadWaiter, Waiter};
-use crate::sched::{body, park, schedule};
 use heist_core::join::Dropped;
 use heist_core::status::Ticket;
 use std::any::Any;
@@ -113,7 +116,7 @@ impl<T> JoinHandle<T> {
         g.woken.set(Woken::Cancelled);
         // SAFETY: a goroutine's runtime outlives it; it was just claimed.
         unsafe {
-            (*g.sched.get()).bear_one(g);
+            life::count_one_born(&*g.sched.get(), g);
             park::ready_anywhere(rt.as_ref(), self.gp);
         }
         true
@@ -242,7 +245,7 @@ fn recycle(gp: NonNull<G>) {
     // SAFETY: records are never unmapped.
     let home = unsafe { gp.as_ref() }.sched.get();
     match current::enter() {
-        Some(rt) if std::ptr::eq(rt.sched(), home) => schedule::recycle(rt.m(), gp),
+        Some(rt) if std::ptr::eq(rt.sched(), home) => execute::recycle(rt.m(), gp),
         // Records change their runtime in the shared pool only; see `pool::hold`.
         _rt => pool::give_one(gp),
     }

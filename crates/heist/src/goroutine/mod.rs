@@ -28,7 +28,9 @@ pub use crate::snapshot::Group;
 pub(crate) use builder::{Beginning, cannot_spawn, spawn_later, spawn_on};
 
 use crate::current;
-use crate::sched::{cancel, park};
+use crate::sched::life;
+use crate::sched::life::cancel;
+use crate::sched::life::park;
 use std::fmt;
 
 /// The number of a goroutine: unique in its runtime, counted from 1, never used again.
@@ -137,7 +139,7 @@ pub fn yield_now() {
 #[doc(alias = "NumGoroutine")]
 #[must_use]
 pub fn num_goroutines() -> usize {
-    current::enter().map_or(0, |rt| rt.sched().n_live() as usize)
+    current::enter().map_or(0, |rt| life::n_live(rt.sched()) as usize)
 }
 
 /// Every goroutine of this runtime as text, in the form of Go's dumps: number, what it does or

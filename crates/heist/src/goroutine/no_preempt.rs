@@ -44,7 +44,7 @@ pub fn no_preempt() -> NoPreempt {
 /// The number of the calling goroutine's runtime, and its own there.
 fn number_of(gp: &G) -> (u64, u64) {
     // SAFETY: the calling goroutine's runtime outlives it.
-    (unsafe { &*gp.sched.get() }.number, gp.id.get())
+    (unsafe { &*gp.sched.get() }.life.number(), gp.id.get())
 }
 
 /// Keeps its goroutine from being stopped by force; see [`no_preempt`].

@@ -2,7 +2,7 @@
 
 use crate::current;
 use crate::gmp::G;
-use crate::sched::bound;
+use crate::sched::threads::bound;
 use std::fmt;
 use std::marker::PhantomData;
 

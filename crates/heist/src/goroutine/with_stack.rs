@@ -4,7 +4,7 @@ use super::lock_os_thread;
 use crate::coro::extra::{self, Extra};
 use crate::coro::stack::{self, Class, Stack};
 use crate::current;
-use crate::sched::overflow;
+use crate::sched::stacks::overflow;
 use crate::sys::thread::AltStack;
 use std::panic::resume_unwind;
 
@@ -96,7 +96,7 @@ impl Drop for Taken {
             stack::give(stack);
         }
         if let Some(rt) = &rt {
-            rt.sched().helper.ask_to_scavenge();
+            rt.sched().threads.helper().ask_to_scavenge();
         }
     }
 }

@@ -28,6 +28,8 @@ pub use per_proc::ProcStats;
 use crate::coro::stack;
 use crate::current;
 use crate::sched::Sched;
+use crate::sched::life;
+use crate::sched::report;
 use states::States;
 use std::fmt::Write;
 
@@ -83,17 +85,17 @@ pub struct Metrics {
 
 impl Metrics {
     pub(crate) fn read(sched: &Sched) -> Self {
-        let totals = sched.totals();
+        let totals = report::totals(sched);
         let (stacks, threads, timers) = {
             // The runtime's own locks: nobody may be stopped while it holds one.
             let _rt = current::enter();
             let timers = sched.all_ps().map(|pp| pp.timers.len() as u64).sum();
             (stack::usage(), u64::from(sched.lock.lock().n_ms), timers)
         };
-        let live = sched.n_live();
+        let live = life::n_live(sched);
         let procs = u64::from(sched.procs());
         let States { running, runnable, not_in_go, waiting } = States::read(sched, live);
-        let spinning = u64::from(sched.spinning.n());
+        let spinning = u64::from(sched.rest.n_spinning());
         let mut list = Vec::with_capacity(64);
         let mut add = |name, kind, help, value| {
             list.push(Metric { description: Description { name, kind, help }, value });
@@ -288,13 +290,13 @@ impl Metrics {
             "/heist/poll/waiters:goroutines",
             Gauge,
             "Goroutines that wait for the network.",
-            sched.poll.poller.waiters().into(),
+            sched.outside.poller().waiters().into(),
         );
         add(
             "/heist/procs/idle:threads",
             Gauge,
             "Processors at rest.",
-            sched.idle.count_all().into(),
+            sched.rest.idle().count_all().into(),
         );
         add(
             "/heist/queue/global:goroutines",
@@ -342,7 +344,7 @@ impl Metrics {
             "/heist/stacks/grown:kinds",
             Gauge,
             "Kinds of goroutine that came near the end of their stacks and get larger ones.",
-            sched.stack_needs.n_found() as u64,
+            sched.stacks.n_kinds_found() as u64,
         );
         add(
             "/heist/stacks/mapped:bytes",
@@ -477,7 +479,7 @@ fn write_head(text: &mut String, description: &Description) -> String {
 
 fn read_histograms(sched: &Sched) -> Vec<Histogram> {
     let described = |name, help| Description { name, kind: Kind::Histogram, help };
-    let pauses = &sched.pauses;
+    let pauses = &sched.world.pauses();
     let none = std::iter::empty;
     // Sorted by name.
     vec![
@@ -486,7 +488,7 @@ fn read_histograms(sched: &Sched) -> Vec<Histogram> {
                 "/sched/latencies:seconds",
                 "Time from becoming runnable to running, of one in eight goroutines.",
             ),
-            sched.table.made(),
+            sched.world.all_made(),
         ),
         Histogram::new(
             described("/sched/pauses/stopping/gc:seconds", "Nothing: there is no collector."),

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 /// The name of each count and its value, and their sum.
 pub(super) fn read(sched: &Sched) -> (Vec<(&'static str, u64)>, u64) {
-    let of = |at: usize| sched.table.made().map(|pp| pp.parks[at].get()).sum();
+    let of = |at: usize| sched.world.all_made().map(|pp| pp.parks[at].get()).sum();
     let counts: Vec<(&'static str, u64)> =
         names().iter().enumerate().map(|(at, &name)| (name, of(at))).collect();
     let sum = counts.iter().map(|(_, n)| n).sum();

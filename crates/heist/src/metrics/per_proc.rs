@@ -28,7 +28,7 @@ impl ProcStats {
             stolen: pp.stats.stolen.get(),
             steal_attempts: pp.stats.steal_attempts.get(),
             queued: pp.queue.len() + pp.yielded.len(),
-            idle: sched.idle.idle.contains(pp.id),
+            idle: sched.rest.idle().idle.contains(pp.id),
         };
         sched.all_ps().map(of).collect()
     }

@@ -2,7 +2,6 @@
 
 use crate::sched::Sched;
 use heist_core::m_word::Place;
-use heist_core::sync::Ordering;
 
 /// Goroutines by what they do. The parts are of slightly different moments, but add up.
 pub(super) struct States {
@@ -16,7 +15,7 @@ impl States {
     /// Of `live` goroutines.
     pub(super) fn read(sched: &Sched, live: u64) -> Self {
         let (mut running, mut not_in_go) = (0, 0);
-        for m in sched.all_ms.iter().filter(|m| m.current().is_some()) {
+        for m in sched.threads.all_ms().iter().filter(|m| m.current().is_some()) {
             match (m.word.stamp().place(), m.has_p()) {
                 (Place::Blocked, _) | (Place::User, false) => not_in_go += 1,
                 (Place::User | Place::Runtime, true) => running += 1,
@@ -28,7 +27,7 @@ impl States {
         let not_in_go = not_in_go.min(live - running);
         let queued: u64 =
             sched.all_ps().map(|pp| u64::from(pp.queue.len() + pp.yielded.len())).sum();
-        let held_back = sched.n_held_back.load(Ordering::Relaxed);
+        let held_back = sched.threads.n_held_back();
         let queued = queued + u64::from(sched.global_len().get() + held_back);
         let runnable = queued.min(live - running - not_in_go);
         Self { running, runnable, not_in_go, waiting: live - running - not_in_go - runnable }

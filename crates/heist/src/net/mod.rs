@@ -87,7 +87,7 @@ pub use unix_datagram::UnixDatagram;
 pub use unix_listener::{UnixIncoming, UnixListener};
 pub use unix_stream::UnixStream;
 
-use crate::sched::syscall;
+use crate::sched::stall::blocking;
 use crate::time;
 use descriptor::{both_limits, descriptor, read_limits, reads, std_socket, write_limits, writes};
 use socket2::SockAddr;
@@ -112,7 +112,7 @@ use std::time::Duration;
 /// ```
 #[doc(alias = "LookupHost")]
 pub fn lookup_host(host: impl ToSocketAddrs) -> io::Result<impl Iterator<Item = SocketAddr>> {
-    syscall::blocking(|| host.to_socket_addrs())
+    blocking::blocking(|| host.to_socket_addrs())
 }
 
 /// Calls `f` with one address after the other until one works, and how many are left with this one.

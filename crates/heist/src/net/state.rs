@@ -21,8 +21,9 @@ use crate::gmp::g::{WaitReason, Woken};
 use crate::gmp::m::Seal;
 use crate::netpoll::desc::Desc;
 use crate::netpoll::poller::Shared;
-use crate::sched::cancel::{self, Why};
-use crate::sched::{park, syscall};
+use crate::sched::life::cancel::{self, Why};
+use crate::sched::life::park;
+use crate::sched::stall::blocking;
 use crate::sys::clock;
 use crate::sys::lock::Lock;
 use crate::sys::poll::{self, For, Polled};
@@ -227,7 +228,7 @@ impl State {
             }
             Ok(None) => {
                 drop(rt);
-                syscall::blocking(|| self.wait_as_thread(way, look, until))
+                blocking::blocking(|| self.wait_as_thread(way, look, until))
             }
             Err(error) => {
                 drop(rt);
@@ -265,7 +266,7 @@ impl State {
         rt: &InRuntime,
         former: &mut Option<Arc<Shared>>,
     ) -> io::Result<Option<&Shared>> {
-        let here = rt.sched().poll.poller.shared();
+        let here = rt.sched().outside.poller().shared();
         // ORDERING: Acquire pairs with the store below: who sees a poller sees it registered.
         let mut home = self.home.load(Ordering::Acquire);
         if !std::ptr::eq(home, Arc::as_ptr(here)) {

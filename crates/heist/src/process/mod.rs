@@ -20,7 +20,7 @@ mod orphans;
 use crate::current;
 use crate::goroutine;
 use crate::net::{PipeReader, PipeWriter, PollFd};
-use crate::sched::syscall::blocking;
+use crate::sched::stall::blocking::blocking;
 use crate::sys::fd;
 use std::ffi::OsStr;
 use std::io::{self, Read};

@@ -5,7 +5,7 @@
 
 use crate::current::InRuntime;
 use crate::gmp::G;
-use crate::sched::park;
+use crate::sched::life::park;
 use crate::sys::clock;
 use crate::sys::futex::Kernel;
 use heist_core::note::{Note, Woken};

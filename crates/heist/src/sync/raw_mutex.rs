@@ -15,7 +15,7 @@ use super::wait_list::{self, Caller, Ended, Entry, Wait, WaitList};
 use crate::current;
 use crate::current::InRuntime;
 use crate::gmp::g::WaitReason;
-use crate::sched::park;
+use crate::sched::life::park;
 use crate::sys::clock::now_ns;
 use crate::sys::cpu;
 use crate::sys::lock::Lock;
@@ -221,7 +221,7 @@ pub(super) fn count_wait(caller: &Caller, waited_ns: u64) {
 fn may_spin(rt: Option<&InRuntime>, spins: u32) -> bool {
     let Some(rt) = rt else { return spins < LOCK_SPINS && !cpu::is_single() };
     let (sched, pp) = (rt.sched(), rt.m().p());
-    let (n_idle, n_spinning) = (sched.idle.count(), sched.spinning.n());
+    let (n_idle, n_spinning) = (sched.rest.idle().count(), sched.rest.n_spinning());
     may_spin_for_lock(spins, sched.procs(), n_idle, n_spinning, pp.is_empty()) && !cpu::is_single()
 }
 

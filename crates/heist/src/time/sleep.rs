@@ -5,8 +5,8 @@ use crate::current;
 use crate::gmp::G;
 use crate::gmp::g::{WaitReason, Woken};
 use crate::gmp::m::Seal;
-use crate::sched::cancel::{self, Why};
-use crate::sched::park;
+use crate::sched::life::cancel::{self, Why};
+use crate::sched::life::park;
 use std::ptr::{NonNull, null_mut};
 use std::time::{Duration, Instant};
 

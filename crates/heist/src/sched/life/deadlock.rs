@@ -1,0 +1,151 @@
+//! Finding out that nothing will ever happen again.
+//!
+//! Somebody waits in [`Runtime::run`](crate::Runtime::run) for a goroutine that can never run: every
+//! goroutine is parked, no timer is due, nobody waits for the network, and there is no other thread
+//! in the process that could wake one of them.
+//!
+//! sysmon asks when all Ps have rested for a while, before it goes to sleep for good. Most likely nothing
+//! changes while it looks. But a goroutine may come back from a blocking call, or the clock may wake one
+//! that sleeps: it may wake another one, which was seen to wait, and wait itself when it is looked at. For
+//! that it needs a P. So the look counts only if no P was taken meanwhile; otherwise sysmon looks again later.
+//! Whatever else could change something would be a thread that is not the runtime's, and one such thread is
+//! enough to be silent. A false alarm would be worse than none.
+//!
+//! GO: proc.go checkdead.
+
+use super::shutdown;
+use crate::gmp::described::Described;
+use crate::gmp::{g, pool};
+use crate::sched::Sched;
+use crate::sched::outside;
+use crate::sys::{notify, stderr, thread};
+use heist_core::policy;
+use heist_core::status::Status;
+use heist_core::sync::Ordering;
+use heist_core::timer_heap::NEVER;
+
+/// Threads of a runtime that run no goroutines: sysmon and the helper.
+const SYSTEM_THREADS: u32 = 2;
+
+/// Most goroutines named in the report.
+const REPORT_MAX: u32 = 1000;
+
+/// Ends the process with a report if nothing can ever happen again. False if something happened while it
+/// looked: then it can tell nothing.
+pub(crate) fn check_dead(sched: &Sched) -> bool {
+    let Some(before) = n_taken_at_rest(sched) else { return false };
+    let dead = is_dead(sched);
+    if n_taken_at_rest(sched) != Some(before) {
+        return false;
+    }
+    if dead {
+        die(sched);
+    }
+    true
+}
+
+/// How often a P was taken, if all of them rest.
+fn n_taken_at_rest(sched: &Sched) -> Option<u64> {
+    let locked = sched.lock.lock();
+    (sched.rest.idle().count_all() == sched.procs()).then(|| locked.idle_ps.n_taken())
+}
+
+/// Whether nothing can ever happen again, if no goroutine runs during the look.
+fn is_dead(sched: &Sched) -> bool {
+    if !sched.config.deadlock_detection || sched.outside.has_waiters() {
+        return false;
+    }
+    let threads_before = thread::count();
+    // Not those that are still being made: each would excuse a thread that is not ours.
+    let n_ms = {
+        let locked = sched.lock.lock();
+        locked.n_ms - locked.n_starting
+    };
+    if outside::earliest_timer(sched) != NEVER || sched.rest.idle().count_all() != sched.procs() {
+        return false;
+    }
+    let mut n_waiting = 0;
+    let mut n_other = 0;
+    // A thread that waits for a goroutine is asleep as long as that one waits. When it has ended, the
+    // thread may not have run yet, but it will, and may do anything.
+    let mut runners = sched.life.exit_waiters.load(Ordering::Relaxed);
+    pool::for_each(|gp| {
+        if sched.is_mine(gp) && !gp.has_flag(g::UNBORN) {
+            // An abandoned one waits for ever too, and with it whoever waits in `run` for it.
+            if gp.status.get() == Status::Waiting || gp.has_flag(g::ABANDONED) {
+                n_waiting += 1;
+                runners += u32::from(gp.has_flag(g::AWAITED));
+            } else {
+                n_other += 1;
+            }
+        }
+    });
+    if runners == 0 || n_waiting == 0 || n_other != 0 {
+        return false;
+    }
+    // Before and after: a thread that came meanwhile is seen, and one that did something and left.
+    let ours = n_ms + SYSTEM_THREADS + runners + notify::idle_readers();
+    policy::nobody_else(threads_before, ours) && policy::nobody_else(thread::count(), ours)
+}
+
+fn die(sched: &Sched) -> ! {
+    stderr::report(format_args!("fatal error: all goroutines are asleep - deadlock!\n"));
+    let mut n = 0;
+    pool::for_each(|gp| {
+        if sched.is_mine(gp) && !gp.has_flag(g::UNBORN) {
+            n += 1;
+            if n <= REPORT_MAX {
+                stderr::report(format_args!("\n{}", Described::at(gp, sched.life.minute_now())));
+            }
+        }
+    });
+    if n > REPORT_MAX {
+        stderr::report(format_args!("\n...{} more goroutines\n", n - REPORT_MAX));
+    }
+    stderr::exit_now(2)
+}
+
+/// The calling thread waits until no goroutine is left, and then ends the process.
+pub(crate) fn stay_to_the_end(sched: &Sched) {
+    sched.life.exit_waiters.fetch_add(1, Ordering::Relaxed);
+    shutdown::wait_until_empty(sched);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_dead;
+    use crate::Runtime;
+    use crate::sched::life::n_live;
+    use crate::sync::WaitGroup;
+    use std::sync::Arc;
+
+    /// DL-14: threads that are counted but not made yet do not stand for threads that are not the
+    /// runtime's and could wake somebody, such as the one that runs this test.
+    #[test]
+    fn threads_being_made_excuse_nobody() {
+        // SAFETY: the goroutine holds nothing.
+        let rt = Arc::new(unsafe { Runtime::builder().procs(1).build() }.expect("it starts"));
+        let gate = WaitGroup::new();
+        gate.add(1);
+        let waits = {
+            let (rt, gate) = (Arc::clone(&rt), gate.clone());
+            std::thread::spawn(move || rt.run(|| gate.wait()))
+        };
+        let sched = rt.sched();
+        while n_live(sched) != 1 || sched.rest.idle().count_all() != 1 {
+            std::thread::yield_now();
+        }
+        let make = |n: i32| {
+            let mut locked = sched.lock.lock();
+            locked.n_ms = locked.n_ms.wrapping_add_signed(n);
+            locked.n_starting = locked.n_starting.wrapping_add_signed(n);
+        };
+        for _ in 0..100 {
+            make(1000);
+            assert!(!is_dead(sched), "this thread could wake it");
+            make(-1000);
+        }
+        gate.done();
+        waits.join().expect("it ends");
+    }
+}

@@ -1,0 +1,132 @@
+//! The life of a goroutine and of the runtime.
+//!
+//! A goroutine is spawned, runs its closure, parks and is made ready, is cancelled, ends. The runtime ends when all of them
+//! have. Only this room counts the living.
+
+pub(crate) mod body;
+pub(crate) mod cancel;
+pub(crate) mod deadlock;
+pub(crate) mod park;
+pub(crate) mod shutdown;
+pub(crate) mod spawn;
+
+pub(crate) use deadlock::{check_dead, stay_to_the_end};
+pub(crate) use shutdown::{after_finish, end_goroutines, n_live, stop, wait_until_empty};
+pub(crate) use spawn::{count_born, count_one_born};
+
+use super::Sched;
+use crate::sys::clock;
+use crossbeam_utils::CachePadded;
+use heist_core::endings::Endings;
+use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// How far a runtime is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Phase {
+    Running = 0,
+    /// Goroutines are being unwound; no new ones.
+    Closing = 1,
+    /// Ms leave.
+    Stopped = 2,
+}
+
+/// The age of a runtime, its phase, and who lives in it.
+pub(crate) struct Life {
+    /// No other runtime of the process has or had it.
+    number: u64,
+    phase: AtomicU32,
+    started_ns: u64,
+    /// Minutes since the start, as sysmon last saw them; see `minute_now`.
+    minute: AtomicU32,
+    /// Threads without a P of this runtime that wake a goroutine of it at this moment.
+    external_wakers: AtomicU32,
+    /// Threads that do nothing any more but wait for the last goroutine.
+    exit_waiters: AtomicU32,
+    /// Goroutines that were made to begin later and have not begun.
+    unborn: AtomicU64,
+    /// Tells the thread that waits for the last goroutine.
+    endings: Endings,
+    this: Weak<Sched>, // see `Sched::share`
+    /// Goroutine ids handed out so far.
+    ids: CachePadded<AtomicU64>,
+}
+
+impl Life {
+    pub(super) fn new(this: Weak<Sched>) -> Self {
+        static N_RUNTIMES: AtomicU64 = AtomicU64::new(0);
+        Self {
+            number: N_RUNTIMES.fetch_add(1, Ordering::Relaxed),
+            phase: AtomicU32::new(Phase::Running as u32),
+            started_ns: clock::now_ns(),
+            minute: AtomicU32::new(0),
+            external_wakers: AtomicU32::new(0),
+            exit_waiters: AtomicU32::new(0),
+            unborn: AtomicU64::new(0),
+            endings: Endings::new(),
+            this,
+            ids: CachePadded::new(AtomicU64::new(0)),
+        }
+    }
+
+    /// The runtime's number, which no other runtime of the process has or had.
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How far the runtime is.
+    #[inline]
+    pub(super) fn phase(&self) -> Phase {
+        // ORDERING: SeqCst pairs with `set_phase`: a spawner that published its goroutine and then
+        // still sees `Running` is found by the walk of the closer.
+        match self.phase.load(Ordering::SeqCst) {
+            0 => Phase::Running,
+            1 => Phase::Closing,
+            _ => Phase::Stopped,
+        }
+    }
+
+    fn set_phase(&self, phase: Phase) {
+        // ORDERING: see `phase`.
+        self.phase.store(phase as u32, Ordering::SeqCst);
+    }
+
+    /// Minutes since the start, to mark the beginning of a wait with: a load, not a clock.
+    #[inline]
+    pub(crate) fn minute(&self) -> u32 {
+        self.minute.load(Ordering::Relaxed)
+    }
+
+    /// Minutes since the start, by the clock.
+    pub(crate) fn minute_now(&self) -> u32 {
+        ((clock::now_ns() - self.started_ns) / 60_000_000_000) as u32
+    }
+
+    /// How old the runtime is at this moment.
+    pub(crate) fn age_ns(&self, now: u64) -> u64 {
+        now.saturating_sub(self.started_ns)
+    }
+
+    /// Lets `minute` follow the clock. For sysmon.
+    pub(super) fn advance_minute(&self) {
+        let now = self.minute_now();
+        if now != self.minute() {
+            self.minute.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Reserves `n` goroutine ids and returns the first. Ids start at 1.
+    fn reserve_ids(&self, n: u64) -> u64 {
+        self.ids.fetch_add(n, Ordering::Relaxed) + 1
+    }
+
+    /// One more share of the scheduler. For a caller that knows that it is alive: a goroutine of it, or the thread that
+    /// shuts it down.
+    pub(crate) fn share(&self) -> Arc<Sched> {
+        let Some(shared) = self.this.upgrade() else {
+            heist_core::throw!("Life::share: the scheduler is gone");
+        };
+        shared
+    }
+}

@@ -1,0 +1,271 @@
+//! New goroutines.
+//!
+//! A spawn takes a record from the P's free list, writes the closure into it and puts it into
+//! `run_next`. No stack, no allocation, no lock.
+//!
+//! GO: proc.go newproc, gfget.
+
+use super::shutdown;
+use crate::current::{self, InRuntime};
+use crate::gmp::g::{self, Extras, Outcome, Vtable};
+use crate::gmp::{G, M, pool};
+use crate::sched::life::cancel::is_spared;
+use crate::sched::threads::bound;
+use crate::sched::{Phase, Sched};
+use crate::sched::{outside, rest, run};
+use crate::sys::membarrier::heavy_fence;
+use heist_core::list::List;
+use heist_core::policy;
+use heist_core::status::{Status, StatusWord, Ticket};
+use heist_core::sync::Ordering;
+use heist_core::timer_heap::NEVER;
+use std::panic::Location;
+use std::ptr::{NonNull, null};
+
+/// What a new goroutine is made of, besides its closure.
+#[derive(Clone, Copy)]
+pub(crate) struct Recipe {
+    pub(crate) vtable: &'static Vtable,
+    pub(crate) site: &'static Location<'static>,
+    /// A share of an `Arc`, or null. The new goroutine owns it.
+    pub(crate) extras: *const Extras,
+    /// Flags that it begins with, besides that of its class.
+    pub(crate) flags: u32,
+}
+
+/// Why a spawn failed, seen from the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The runtime is shutting down.
+    Closing,
+    /// No memory for a record, or none for the stacks of goroutines spawned earlier.
+    NoMemory,
+}
+
+/// Spawns from a goroutine. `write` puts the closure into the record's payload.
+#[inline]
+#[doc(alias = "newproc")]
+pub(crate) fn spawn(
+    rt: &InRuntime,
+    recipe: Recipe,
+    write: impl FnOnce(*mut u8),
+) -> Result<NonNull<G>, Refused> {
+    let m = rt.m();
+    let sched = m.sched();
+    let flags = may_spawn(sched)? | recipe.flags;
+    let recipe = Recipe { flags, ..recipe };
+    let pp = m.p();
+    // SAFETY: in the runtime, so this M holds its P; the reference ends before the push below.
+    let local = unsafe { pp.local() };
+    let gp = match local.free_gs.pop_front() {
+        Some(gp) => gp,
+        None => {
+            pool::refill(&mut local.free_gs).map_err(|_| Refused::NoMemory)?;
+            local.free_gs.pop_front().ok_or(Refused::NoMemory)?
+        }
+    };
+    if local.next_id == local.end_id {
+        local.next_id = sched.life.reserve_ids(policy::ID_BLOCK);
+        local.end_id = local.next_id + policy::ID_BLOCK;
+    }
+    // The record of the next spawn may have ended on another core: fetch it meanwhile.
+    G::prefetch(local.free_gs.front().map_or(null(), |gp| gp.as_ptr()), 3);
+    let id = local.next_id;
+    local.next_id += 1;
+    let parent = rt.goroutine().id.get();
+    // SAFETY: the record is free, so nobody else uses it.
+    unsafe { fill(gp, sched, recipe, id, parent, write) }.transition(DEAD, RUNNABLE);
+    pp.stats.created.bump();
+    // SAFETY: runnable, new, in no queue.
+    unsafe { run::push_next(m, gp) };
+    rest::wake_p_for_next(sched, pp);
+    after_spawn(sched, gp);
+    Ok(gp)
+}
+
+/// Spawns from a thread that is not one of the runtime's; bound to `m`, if it is given.
+pub(crate) fn spawn_from_outside(
+    sched: &Sched,
+    recipe: Recipe,
+    write: impl FnOnce(*mut u8),
+    m: Option<&M>,
+) -> Result<NonNull<G>, Refused> {
+    // Nothing keeps a runtime that closes from ending before this is counted.
+    let (gp, _) = take_unborn(sched, || match sched.phase() {
+        Phase::Running => may_spawn(sched),
+        _ => Err(Refused::Closing),
+    })?;
+    let id = sched.life.reserve_ids(1);
+    // SAFETY: the record is free, so nobody else uses it.
+    unsafe { fill(gp, sched, recipe, id, 0, write) }.transition(DEAD, RUNNABLE);
+    // Counted as alive before it is no longer counted as unborn, as in `count_one_born`.
+    let n = sched.stats.created.add_shared(1);
+    // ORDERING: Release pairs with the closer's look.
+    sched.life.unborn.fetch_sub(1, Ordering::Release);
+    // SAFETY: records are never unmapped, and this one is still this thread's.
+    let g = unsafe { gp.as_ref() };
+    run::maybe_sample_outside(sched, n, g);
+    if let Some(m) = m {
+        bound::lock(m, g);
+    }
+    sched.stats.global_put.add_shared(1);
+    // SAFETY: runnable, new, in no queue.
+    unsafe { run::push_global(sched, gp) };
+    // ORDERING: the submitter's fence of `heist_core::spinning`.
+    heist_core::sync::fence(Ordering::SeqCst);
+    rest::wake_p(sched);
+    after_spawn(sched, gp);
+    Ok(gp)
+}
+
+/// Makes a goroutine that begins to live at `when`, unless it is claimed before with the ticket.
+/// Until then it is not counted.
+pub(crate) fn spawn_later(
+    rt: &InRuntime,
+    recipe: Recipe,
+    write: impl FnOnce(*mut u8),
+    when: u64,
+) -> Result<(NonNull<G>, Ticket), Refused> {
+    let m = rt.m();
+    let sched = m.sched();
+    let (gp, _) = take_unborn(sched, || may_spawn(sched))?;
+    let parent = rt.goroutine().id.get();
+    // SAFETY: the record is free, so nobody else uses it.
+    let status = unsafe { fill(gp, sched, recipe, sched.life.reserve_ids(1), parent, write) };
+    // SAFETY: records are never unmapped, and this one is not recycled while its handle lives.
+    let g = unsafe { gp.as_ref() };
+    g.set_flag(g::UNBORN);
+    g.set_wait_reason(g::WaitReason::Sleep);
+    g.set_due(when);
+    let ticket = status.begin_unborn_wait();
+    if when != NEVER {
+        outside::add_timer(sched, m, when, gp);
+        outside::leave_timers(sched, m);
+    }
+    if sched.phase() != Phase::Running {
+        super::cancel::cancel(Some(rt), g);
+    }
+    Ok((gp, ticket))
+}
+
+const DEAD: Status = Status::Dead;
+const RUNNABLE: Status = Status::Runnable;
+
+/// Makes a free record a goroutine, up to its status, which it hands back.
+///
+/// # Safety
+/// The caller took `gp` from a free list.
+#[inline]
+unsafe fn fill<'a>(
+    gp: NonNull<G>,
+    sched: &Sched,
+    recipe: Recipe,
+    id: u64,
+    parent: u64,
+    write: impl FnOnce(*mut u8),
+) -> &'a StatusWord {
+    // SAFETY: records are never unmapped, and by the caller's promise nobody else uses this one.
+    let g = unsafe { gp.as_ref() };
+    g.join.reset();
+    // SAFETY: null, or a share that the caller hands over.
+    let class = unsafe { recipe.extras.as_ref() }.map_or(0, |extras| extras.class);
+    g.flags.store((class | recipe.flags) as u16, Ordering::Relaxed);
+    g.outcome.set(Outcome::None);
+    g.set_started(false);
+    g.id.set(id);
+    g.parent_id.set(parent);
+    g.sched.set(sched);
+    g.bound_m.set(null());
+    g.vtable.set(recipe.vtable);
+    g.set_spawn_site(recipe.site);
+    g.extras.set(recipe.extras);
+    write(g.payload.as_ptr());
+    &g.status
+}
+
+/// The flags with which a goroutine that is spawned now begins.
+#[inline]
+fn may_spawn(sched: &Sched) -> Result<u32, Refused> {
+    let flags = if sched.phase() == Phase::Running { 0 } else { may_spawn_to_the_end(sched)? };
+    if sched.stacks.n_waiting() != 0 {
+        return Err(Refused::NoMemory);
+    }
+    Ok(flags)
+}
+
+/// While a runtime closes, destructors run, and those that spawn must not panic: that would end the
+/// process. What they spawn is cancelled before it begins.
+#[cold]
+fn may_spawn_to_the_end(sched: &Sched) -> Result<u32, Refused> {
+    let is_spared = std::thread::panicking() || current::goroutine().is_some_and(is_spared);
+    if sched.phase() == Phase::Closing && is_spared {
+        Ok(g::CANCELLED)
+    } else {
+        Err(Refused::Closing)
+    }
+}
+
+/// A free record for a goroutine that is counted as unborn, and the flags with which it begins.
+///
+/// It is counted first: a runtime that closes meanwhile either sees the count and waits for the
+/// goroutine, or is seen to be closing. Nothing else keeps it from closing under a thread of others.
+fn take_unborn(
+    sched: &Sched,
+    may_spawn: impl FnOnce() -> Result<u32, Refused>,
+) -> Result<(NonNull<G>, u32), Refused> {
+    sched.life.unborn.fetch_add(1, Ordering::Relaxed);
+    // ORDERING: pairs with the closer, which sets the phase, fences and adds the counts up.
+    heist_core::sync::fence(Ordering::SeqCst);
+    let taken = may_spawn().and_then(|flags| match pool::take_one() {
+        Ok(gp) => Ok((gp, flags)),
+        Err(_) => Err(Refused::NoMemory),
+    });
+    if taken.is_err() {
+        sched.life.unborn.fetch_sub(1, Ordering::Relaxed);
+        shutdown::after_finish(sched);
+    }
+    taken
+}
+
+/// The runtime may have begun to close between the check and the push; then its walk over all
+/// goroutines may have missed the new one.
+#[inline]
+fn after_spawn(sched: &Sched, gp: NonNull<G>) {
+    if sched.phase() != Phase::Running {
+        cancel_late(sched, gp);
+    }
+}
+
+/// Cancels a goroutine that may have ended meanwhile. Its record may serve another by now: one of this
+/// runtime, which ends anyway, or one of another, which is left alone.
+#[cold]
+fn cancel_late(sched: &Sched, gp: NonNull<G>) {
+    // SAFETY: records are never unmapped.
+    let g = unsafe { gp.as_ref() };
+    pool::hold(|| {
+        if sched.is_mine(g) {
+            super::cancel::mark(g);
+        }
+    });
+    heavy_fence();
+    super::cancel::wake_marked(None, g, Some(sched));
+}
+
+/// Counts goroutines whose life begins with this wake-up.
+pub(crate) fn count_born(sched: &Sched, woken: &List<G>) {
+    for gp in woken.iter() {
+        count_one_born(sched, gp);
+    }
+}
+
+/// As `count_born`, for one that the caller has claimed.
+pub(crate) fn count_one_born(sched: &Sched, gp: &G) {
+    if gp.has_flag(g::UNBORN) {
+        gp.clear_flag(g::UNBORN);
+        // Counted as alive before it is no longer counted as unborn: who waits until there is
+        // nobody left must not look in between.
+        sched.stats.created.add_shared(1);
+        // ORDERING: Release pairs with the reader's fence in `n_live`.
+        sched.life.unborn.fetch_sub(1, Ordering::Release);
+    }
+}

@@ -1,0 +1,45 @@
+//! What comes from outside: the clock and the network.
+//!
+//! Both hand back goroutines that became runnable; `run` queues them. One M at a time waits in the poller.
+
+pub(crate) mod poll;
+#[cfg(test)]
+mod tests;
+pub(crate) mod timers;
+
+pub(crate) use poll::{break_poller, poll_now, poll_without_waiting, wait_in_poller};
+pub(crate) use timers::{
+    add_timer, await_tiny_sleep, earliest_timer, earliest_timer_hint, leave_timers, run_all_timers,
+    run_own_timers, run_timers_of, watch_timer,
+};
+
+use crate::netpoll::poller::Poller;
+use crossbeam_utils::CachePadded;
+use poll::PollGate;
+
+/// The poller of a runtime. Its timers are at the Ps.
+pub(crate) struct Outside {
+    gate: CachePadded<PollGate>,
+}
+
+impl Outside {
+    pub(super) fn new() -> std::io::Result<Self> {
+        Ok(Self { gate: CachePadded::new(PollGate::new()?) })
+    }
+
+    /// The poller, to register descriptors at.
+    pub(crate) fn poller(&self) -> &Poller {
+        &self.gate.poller
+    }
+
+    /// Whether a goroutine waits for a descriptor.
+    #[inline]
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.gate.has_waiters()
+    }
+
+    /// When an M last polled, or None while one waits in the poller.
+    pub(super) fn last_poll_ns(&self) -> Option<u64> {
+        self.gate.last_ns()
+    }
+}

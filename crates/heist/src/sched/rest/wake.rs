@@ -1,0 +1,157 @@
+//! Waking: Ms for work, Ps for Ms.
+//!
+//! GO: proc.go wakep, startm.
+
+use crate::gmp::{M, P};
+use crate::sched::run::lanes::has_stopped;
+use crate::sched::{Locked, Sched};
+use crate::sched::{run, threads, world};
+use heist_core::sync::{Ordering, fence};
+use std::ptr::NonNull;
+
+/// Whether an M starts as a spinner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// It looks for work; the caller has counted it already.
+    Spinning,
+    /// Its P has work.
+    Working,
+}
+
+/// Wakes one M to look for work, if there is an idle P and nobody looks already.
+///
+/// The caller has published the work by an operation that is a full fence; see
+/// `heist_core::spinning` for why none is lost. When every P is busy there is nobody to wake
+/// and this must cost nothing: it reads three words that rarely change.
+#[inline]
+#[doc(alias = "wakep")]
+pub(crate) fn wake_p(sched: &Sched) {
+    if sched.rest.spinning.n() != 0 {
+        return;
+    }
+    if sched.rest.idle().count() == 0 {
+        if !sched.rest.spinning.requested() {
+            sched.rest.spinning.request();
+            // ORDERING: an M that drops its P raises the count, fences and reads the request;
+            // this writes the request, fences and reads the count. One sees the other.
+            heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
+        }
+        if sched.rest.idle().count() == 0 {
+            if sched.run.is_idle_class_running() {
+                // Somebody runs who should not.
+                sched.stall.bell().ring_before(0);
+            }
+            return;
+        }
+    }
+    wake_spinner(sched);
+}
+
+#[cold]
+fn wake_spinner(sched: &Sched) {
+    if !sched.rest.spinning.try_be_first() {
+        return;
+    }
+    let mut locked = sched.lock.lock();
+    let Some(id) = locked.idle_ps.take(sched.rest.idle()) else {
+        return sched.rest.spinning.withdraw();
+    };
+    drop(locked);
+    sched.stall.bell().ring();
+    sched.stats.wake_ups.add_shared(1);
+    start_m(sched, sched.p(id), Start::Spinning);
+}
+
+/// Gives `pp` to an M that sleeps, or has one made.
+#[doc(alias = "startm")]
+pub(crate) fn start_m(sched: &Sched, pp: &P, start: Start) {
+    let mut locked = sched.lock.lock();
+    if sched.world.is_stopping() {
+        return world::count_given(sched, &mut locked, pp, start);
+    }
+    if let Some(m) = locked.idle_ms.pop() {
+        drop(locked);
+        // SAFETY: an idle M is alive and, off the list, this thread's to wake.
+        return unsafe { hand_over(sched, m, pp, start) };
+    }
+    // Not only to save a thread: the helper that makes one may have to wait for a lock that a
+    // stopped goroutine holds.
+    if let Some(m) = find_taker(sched, &mut locked, pp) {
+        if start == Start::Spinning {
+            sched.rest.spinning.withdraw();
+        }
+        drop(locked);
+        // SAFETY: its goroutine was just taken out of the queue for it.
+        return unsafe { hand_over(sched, m, pp, Start::Working) };
+    }
+    locked.orphans.push(pp.id, start);
+    drop(locked);
+    sched.threads.helper().ask();
+}
+
+/// Whether somebody could take over a P at once, without a thread being made.
+pub(crate) fn has_taker(sched: &Sched) -> bool {
+    let locked = sched.lock.lock();
+    !locked.idle_ms.is_empty() || has_stopped(&locked)
+}
+
+/// Takes somebody out who can take over a P at once: an idle M, or the M of a goroutine that
+/// waits for its turn with its own thread.
+///
+/// Such an M runs nothing but its goroutine. Two that compute without end would hand the P to
+/// each other for ever, so an idle one is asked for whenever there is none left.
+pub(crate) fn find_taker(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<NonNull<M>> {
+    let taker = locked.idle_ms.pop().or_else(|| {
+        let gp = run::pop_stopped(sched, locked, pp)?;
+        // SAFETY: goroutines in a queue are valid.
+        NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut())
+    });
+    if taker.is_some() && locked.idle_ms.is_empty() {
+        sched.threads.helper().ask_for_spare();
+    }
+    taker
+}
+
+/// Takes out the M of the stopped goroutine that would run next on `pp`, if it is one: then no
+/// other M has to wake up first to find that out.
+pub(crate) fn next_stopped(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<NonNull<M>> {
+    if pp.is_reserved || !pp.is_empty() || sched.global_len().urgent() != 0 {
+        return None;
+    }
+    let gp = locked.global.pop_stopped_in_turn(sched.global_len())?;
+    // SAFETY: goroutines in a queue are valid.
+    NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut())
+}
+
+/// Wakes `m` with `pp`.
+///
+/// # Safety
+/// `m` sleeps, or is about to, and nobody else can wake it.
+pub(crate) unsafe fn hand_over(sched: &Sched, m: NonNull<M>, pp: &P, start: Start) {
+    // SAFETY: by the caller's promise.
+    let m = unsafe { m.as_ref() };
+    if start == Start::Spinning && !pp.is_empty() {
+        heist_core::throw!("hand_over: P{} has work for a spinning M", pp.id);
+    }
+    m.next_p.set(pp);
+    m.wake_spinning.set(start == Start::Spinning);
+    sched.stats.m_unparks.add_shared(1);
+    m.note.wake(&m.doorbell);
+}
+
+/// Wakes somebody if there is anything to run.
+pub(crate) fn wake_p_if_work(sched: &Sched) {
+    let mut locked = sched.lock.lock();
+    threads::admit(sched, &mut locked);
+    let idle_work = !locked.idle_work.is_empty();
+    drop(locked);
+    // ORDERING: the submitter's fence of `heist_core::spinning`.
+    fence(Ordering::SeqCst);
+    let queued = sched.global_len().get() != 0 || sched.all_ps().any(|pp| !pp.is_empty());
+    if queued || idle_work {
+        wake_p(sched);
+    }
+    if sched.global_len().latency() != 0 {
+        run::wake_reserved(sched);
+    }
+}

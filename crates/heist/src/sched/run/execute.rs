@@ -1,0 +1,241 @@
+//! The loop of an M: find a goroutine, run it, do what it asked for, again.
+//!
+//! GO: proc.go schedule, execute, park_m, gosched_m, goyield_m, goexit0.
+
+use super::queue;
+use super::{find, latency};
+use crate::coro::stack;
+use crate::coro::switch::Switched;
+use crate::current;
+use crate::gmp::g::{self, Woken};
+use crate::gmp::m::{Commit, Request, Seal};
+use crate::gmp::{G, M, pool};
+use crate::sched::life::cancel;
+use crate::sched::outside;
+use crate::sched::run::find::{Next, Slice};
+use crate::sched::stacks::moves;
+use crate::sched::threads::bound;
+use crate::sched::{life, rest, stacks, threads};
+use crate::sys::membarrier::light_fence;
+use heist_core::status::Status;
+use heist_core::sync::Ordering;
+use heist_core::timer_heap::NEVER;
+use heist_core::{m_word, policy};
+use std::ptr::{NonNull, null_mut};
+
+/// The life of an M: it has been woken for the first time when this is called.
+#[doc(alias = "schedule")]
+pub(crate) fn run(m: &M) {
+    current::set_m(m);
+    if matches!(threads::first_p(m.sched(), m), super::find::Found::Retry) {
+        serve(m, Whom::Everybody);
+    }
+    current::set_m(std::ptr::null());
+}
+
+/// The life of an M that has a goroutine already and runs nothing else: until that has ended.
+pub(crate) fn run_bound(m: &M) {
+    current::set_m(m);
+    serve(m, Whom::ItsOwn);
+    current::set_m(std::ptr::null());
+}
+
+/// Whom an M runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whom {
+    /// Whoever it finds; while one is bound to it, that one and nobody else.
+    Everybody,
+    /// The goroutine that is bound to it.
+    ItsOwn,
+}
+
+fn serve(m: &M, whom: Whom) {
+    let sched = m.sched();
+    loop {
+        let bound = whom == Whom::ItsOwn || !m.bound_g.get().is_null();
+        let found =
+            if bound { threads::wait_for_bound(sched, m) } else { find::find_runnable(sched, m) };
+        let Some(next) = found else { return };
+        if m.spinning.get() {
+            rest::stop_spinning(sched, m);
+        }
+        // SAFETY: a goroutine that was found is valid.
+        let bound_m = unsafe { next.gp.as_ref() }.bound_m.get();
+        if bound_m.is_null() || std::ptr::eq(bound_m, m) {
+            execute(m, next);
+        } else if !threads::keeps_p(sched, m, next.gp) && !threads::lend_p(sched, m, next.gp) {
+            return;
+        }
+    }
+}
+
+/// Runs a goroutine until it comes back, and does what it asks for.
+fn execute(m: &M, next: Next) {
+    let pp = m.p();
+    // SAFETY: a goroutine that was found is valid and this M's to run.
+    let gp = unsafe { next.gp.as_ref() };
+    if !gp.has_started() {
+        if !stacks::attach_stack(m, next.gp) {
+            return;
+        }
+    // SAFETY: it has started, so it has run, and is this M's to run.
+    } else if unsafe { gp.coro.is_of_another_thread(m.thread.get()) } {
+        moves::move_here(m, gp);
+    }
+    gp.status.transition(Status::Runnable, Status::Running);
+    if next.slice == Slice::Fresh {
+        pp.advance_tick();
+    }
+    pp.stats.executed.bump();
+    if let Some(number) = gp.take_sampled() {
+        latency::record_latency(m.sched(), m, number);
+    }
+    loop {
+        let special = gp.has_flag(g::IDLE | g::BLOCKS);
+        if special {
+            before_special(m, gp);
+        }
+        m.cur.store(next.gp.as_ptr(), Ordering::Relaxed);
+        // SAFETY: this is the M, it owns the goroutine, which has a context and is not running.
+        let switched = unsafe { gp.coro.resume(NonNull::from(m)) };
+        m.cur.store(null_mut(), Ordering::Relaxed);
+        if special {
+            after_special(m, gp);
+        }
+        m.word.clear_attention(m_word::PREEMPT | m_word::PART | m_word::MOVED);
+        match (switched, m.request.get()) {
+            (Switched::Returned, _) => return finish(m, next.gp),
+            (Switched::Suspended, Request::Yield) => return queue::requeue(m, next.gp),
+            (Switched::Suspended, Request::GiveWay) => return queue::requeue_here(m, next.gp),
+            (Switched::Suspended, Request::Park { commit, arg, seal, deadline_ns }) => {
+                gp.set_due(deadline_ns);
+                // SAFETY: the goroutine asked for it and is off its stack.
+                let parked = unsafe { commit_park(m, next.gp, commit, arg, seal) };
+                if parked == Parked::Yes {
+                    if deadline_ns != NEVER {
+                        // It may be awake again, or gone: then the timer finds the wait over.
+                        outside::add_timer(m.sched(), m, deadline_ns, next.gp);
+                    }
+                    return;
+                }
+                // Refused: it goes on at once, on the same slice.
+                gp.status.transition(Status::Runnable, Status::Running);
+            }
+            (Switched::Suspended, Request::Exit) => {
+                heist_core::throw!("execute: a goroutine came back without a request");
+            }
+        }
+    }
+}
+
+/// What few goroutines need before they run.
+#[cold]
+fn before_special(m: &M, gp: &G) {
+    if gp.has_flag(g::BLOCKS) {
+        m.word.call_attention(m_word::PART);
+    }
+    if gp.has_flag(g::IDLE) {
+        m.sched().run.idle_class_begins();
+    }
+}
+
+/// And when they come back.
+#[cold]
+fn after_special(m: &M, gp: &G) {
+    if gp.has_flag(g::IDLE) {
+        m.sched().run.idle_class_ends();
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Parked {
+    Yes,
+    No,
+}
+
+/// The second half of parking, off the goroutine's stack.
+///
+/// # Safety
+/// `gp` just left this M, and asked to be parked with `commit` and `arg`.
+unsafe fn commit_park(m: &M, gp: NonNull<G>, commit: Commit, arg: *mut (), seal: Seal) -> Parked {
+    // SAFETY: records are never unmapped. After the commit the goroutine may be anywhere, or gone,
+    // and the record may serve another; what is done below then has no effect, because the ticket
+    // is of this wait.
+    let g = unsafe { gp.as_ref() };
+    m.p().parks[g.wait_reason() as usize].bump();
+    let is_cancelled = || cancel::forbids_waiting(g);
+    if seal == Seal::Sealed {
+        let ticket = g.status.begin_sealed_wait();
+        // SAFETY: by the caller's promise.
+        let committed = unsafe { commit(gp, arg) };
+        g.status.unseal(ticket);
+        // If it is not claimed here, somebody else woke it already.
+        if (committed && !is_cancelled()) || !g.status.claim(ticket) {
+            return Parked::Yes;
+        }
+        if committed {
+            g.woken.set(Woken::Cancelled);
+        }
+        return Parked::No;
+    }
+    let ticket = g.status.begin_wait(light_fence);
+    // Before the commit lets others find the wait: what comes after the cancellation must not serve it.
+    // A canceller that comes later sees the wait and claims it.
+    let gives_up = is_cancelled() && g.status.claim(ticket);
+    // SAFETY: by the caller's promise.
+    let committed = unsafe { commit(gp, arg) };
+    if gives_up {
+        if committed {
+            g.woken.set(Woken::Cancelled);
+        }
+        return Parked::No;
+    }
+    if committed || !g.status.claim(ticket) { Parked::Yes } else { Parked::No }
+}
+
+/// A goroutine has left its stack for good.
+#[doc(alias = "goexit0")]
+fn finish(m: &M, gp: NonNull<G>) {
+    let pp = m.p();
+    let sched = m.sched();
+    // SAFETY: the goroutine ended on this M, which still owns it.
+    let g = unsafe { gp.as_ref() };
+    // SAFETY: it returned, and its stack was not taken yet.
+    let stack = unsafe { g.coro.take_stack() };
+    pp.stats.stacks_detached.bump();
+    if g.has_flag(g::WATCHED) {
+        stacks::look_at_stack(sched, g, &stack);
+    }
+    // SAFETY: this M holds its P, and no other reference to its data is alive.
+    let cache = unsafe { &mut pp.local().stacks };
+    if g.has_flag(g::STACKLESS) {
+        stack::give_last(stack);
+    } else if stack.class() == cache.class() {
+        if cache.give(stack) {
+            sched.threads.helper().ask_to_scavenge();
+        }
+    } else {
+        stack::give(stack);
+        sched.threads.helper().ask_to_scavenge();
+    }
+    bound::end(m, g);
+    g.status.transition(Status::Running, Status::Dead);
+    // A reader that counts its end has to count its beginning, on whatever P that was.
+    pp.stats.finished.bump_last();
+    if g.join.release_runtime() {
+        recycle(m, gp);
+    }
+    life::after_finish(sched);
+}
+
+/// Keeps the record of a goroutine that everybody is done with.
+#[doc(alias = "gfput")]
+pub(crate) fn recycle(m: &M, gp: NonNull<G>) {
+    // SAFETY: this M holds its P, and no other reference to its data is alive.
+    let free = unsafe { &mut m.p().local().free_gs };
+    // SAFETY: the record is valid, and being recycled it is in no list.
+    unsafe { free.push_front(gp) };
+    if free.len() >= policy::FREE_G_MAX {
+        pool::spill(free, policy::FREE_G_KEEP - 1);
+    }
+}

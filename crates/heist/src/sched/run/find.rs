@@ -1,0 +1,203 @@
+//! The search for the next goroutine, from near to far and from cheap to dear.
+//!
+//! GO: proc.go findRunnable.
+
+use super::{lanes, steal};
+use crate::gmp::{G, M, P};
+use crate::sched::Sched;
+use crate::sched::{outside, rest, world};
+use heist_core::list::List;
+use heist_core::policy;
+use heist_core::run_queue::Popped;
+use std::ptr::NonNull;
+
+/// A goroutine to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Next {
+    pub(crate) gp: NonNull<G>,
+    pub(crate) slice: Slice,
+}
+
+/// Whose time a goroutine runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slice {
+    /// What is left of the last one's.
+    Inherited,
+    /// Its own.
+    Fresh,
+}
+
+/// What a source of work, or going to sleep, came to.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub(crate) enum Found {
+    /// This goroutine.
+    Run(Next),
+    /// Something changed: search again from the top.
+    Retry,
+    /// Nothing anywhere.
+    Nothing,
+    /// The runtime has stopped, or the thread is not needed any more: leave it.
+    Leave,
+}
+
+impl Next {
+    pub(crate) const fn fresh(gp: NonNull<G>) -> Self {
+        Self { gp, slice: Slice::Fresh }
+    }
+}
+
+impl From<Popped<G>> for Next {
+    fn from(popped: Popped<G>) -> Self {
+        match popped {
+            Popped::Inherits(gp) => Self { gp, slice: Slice::Inherited },
+            Popped::Fresh(gp) => Self { gp, slice: Slice::Fresh },
+        }
+    }
+}
+
+/// Finds a goroutine for `m` to run. It may sleep, lose its P and get another. None: the
+/// runtime has stopped.
+#[doc(alias = "findRunnable")]
+pub(super) fn find_runnable(sched: &Sched, m: &M) -> Option<Next> {
+    let next = search(sched, m)?;
+    outside::leave_timers(sched, m);
+    Some(next)
+}
+
+fn search(sched: &Sched, m: &M) -> Option<Next> {
+    let mut lingered = false;
+    loop {
+        if sched.world.is_stopping() {
+            match world::stop_searching(sched, m) {
+                Found::Leave => return None,
+                _ => continue,
+            }
+        }
+        let reserved = m.p().is_reserved;
+        let near =
+            if reserved { lanes::find_latency(sched, m) } else { find_with_p(sched, m, m.p()) };
+        if near.is_some() {
+            return near;
+        }
+        if let Some(next) = outside::await_tiny_sleep(sched, m) {
+            return Some(next);
+        }
+        let mut found = if reserved { Found::Nothing } else { steal::steal_work(sched, m) };
+        if matches!(found, Found::Nothing) && m.spinning.get() && !lingered {
+            lingered = true;
+            found = rest::linger(sched);
+        }
+        if matches!(found, Found::Nothing) {
+            lingered = false;
+            found = rest::sleep(sched, m);
+        }
+        match found {
+            Found::Run(next) => return Some(next),
+            Found::Retry | Found::Nothing => {}
+            Found::Leave => return None,
+        }
+    }
+}
+
+/// The sources that need no search among the others.
+#[inline]
+fn find_with_p(sched: &Sched, m: &M, pp: &P) -> Option<Next> {
+    outside::run_own_timers(sched, m);
+    urgent(sched, pp)
+        .or_else(|| global_in_turn(sched, pp))
+        .or_else(|| next_local(m))
+        .or_else(|| next_global(sched, m))
+        .or_else(|| steal::rob_stalled(sched, m))
+        .or_else(|| outside::poll_now(sched, m))
+}
+
+/// What may not wait behind others, unless there was too much of it lately.
+#[inline]
+fn urgent(sched: &Sched, pp: &P) -> Option<Next> {
+    if sched.global_len().urgent() == 0 {
+        return None;
+    }
+    take_urgent(sched, pp)
+}
+
+#[cold]
+fn take_urgent(sched: &Sched, pp: &P) -> Option<Next> {
+    // SAFETY: the caller holds the P, and no other reference to its data is alive.
+    let streak = unsafe { &mut pp.local().urgent_streak };
+    if !streak.goes_on(pp.tick()) {
+        return None;
+    }
+    let gp = sched.lock.lock().global.pop_urgent(sched.global_len());
+    pp.stats.global_taken.bump_if(gp.is_some());
+    gp.map(Next::fresh)
+}
+
+/// Every 61st tick the global queue goes first.
+#[inline]
+fn global_in_turn(sched: &Sched, pp: &P) -> Option<Next> {
+    if !policy::global_first(pp.tick()) {
+        return None;
+    }
+    let mut first = None;
+    if sched.global_len().get() != 0 {
+        first = sched.lock.lock().global.pop(sched.global_len());
+    }
+    if first.is_none() && pp.yielded.len() != 0 {
+        first = pp.yielded.take(1).pop_front();
+    }
+    pp.stats.global_taken.bump_if(first.is_some());
+    first.map(Next::fresh)
+}
+
+/// A fair share of the global queue: one to run, the others into the own ring.
+fn next_global(sched: &Sched, m: &M) -> Option<Next> {
+    let mut batch = match (sched.global_len().get(), m.p().yielded.len()) {
+        (0, 0) => return None,
+        (0, yielded) => m.p().yielded.take(policy::global_batch(yielded, sched.common_procs())),
+        _ => pop_global(sched, m.p()),
+    };
+    take_batch(m, &mut batch)
+}
+
+/// Joins the part of the global queue that lies at `pp` to the rest and takes a fair share.
+fn pop_global(sched: &Sched, pp: &P) -> List<G> {
+    let mut yielded = pp.yielded.take(u32::MAX);
+    let mut locked = sched.lock.lock();
+    locked.global.append(sched.global_len(), &mut yielded);
+    let batch = locked.global.pop_batch(sched.global_len(), sched.common_procs());
+    drop(locked);
+    fetch(&batch);
+    batch
+}
+
+/// Fetches what is needed to run a batch from the global queue, which may have lain there, and waited
+/// before, for long: all of it together, and not each when its turn comes.
+fn fetch(batch: &List<G>) {
+    batch.iter().for_each(|gp| G::prefetch(gp, 3));
+    batch.iter().for_each(G::prefetch_stack);
+}
+
+/// The own queue.
+#[inline]
+pub(crate) fn next_local(m: &M) -> Option<Next> {
+    // SAFETY: this M holds its P.
+    let own = unsafe { m.p().owner() };
+    let popped = own.pop()?;
+    // Another core may have written the next one: fetch it while this one runs.
+    G::prefetch(own.upcoming(), 2);
+    Some(Next::from(popped))
+}
+
+/// Keeps a batch from the global queue: the first to run, the others into the ring.
+pub(crate) fn take_batch(m: &M, batch: &mut List<G>) -> Option<Next> {
+    let pp = m.p();
+    pp.stats.global_taken.add(batch.len().into());
+    let first = batch.pop_front()?;
+    // SAFETY: this M holds its P.
+    unsafe { pp.owner() }.push_batch(batch);
+    if !batch.is_empty() {
+        heist_core::throw!("take_batch: {} goroutines do not fit into the ring", batch.len());
+    }
+    Some(Next::fresh(first))
+}

@@ -1,0 +1,40 @@
+//! Measuring how long goroutines wait for a P; `metrics::latency` says how.
+
+use crate::gmp::{G, M, P};
+use crate::metrics::latency::SLOTS;
+use crate::sched::Sched;
+use crate::sys::stopwatch;
+use heist_core::policy::LATENCY_SAMPLE;
+
+/// A goroutine becomes runnable on this M: one in a few is measured.
+#[inline]
+pub(super) fn maybe_sample(m: &M, gp: &G) {
+    // SAFETY: this M holds its P, and no other reference to its data is alive.
+    let n = unsafe { &mut m.p().local().n_readied };
+    *n = n.wrapping_add(1);
+    if n.is_multiple_of(LATENCY_SAMPLE) {
+        sample(m.p(), gp);
+    }
+}
+
+/// One becomes runnable without a P: the `n`th of those.
+pub(crate) fn maybe_sample_outside(sched: &Sched, n: u64, gp: &G) {
+    if n.is_multiple_of(LATENCY_SAMPLE.into()) {
+        let id = n / u64::from(LATENCY_SAMPLE) % u64::from(sched.procs());
+        sample(sched.p(id as u32), gp);
+    }
+}
+
+#[cold]
+fn sample(pp: &P, gp: &G) {
+    if let Some(slot) = pp.latencies.keep(stopwatch::now()) {
+        gp.set_sampled(pp.id * SLOTS + slot);
+    }
+}
+
+/// A goroutine that was measured runs on this M.
+#[cold]
+pub(super) fn record_latency(sched: &Sched, m: &M, number: u32) {
+    let since = sched.p(number / SLOTS).latencies.take(number % SLOTS);
+    m.p().latencies.histogram.record(stopwatch::since(since));
+}

@@ -1,0 +1,273 @@
+//! The ways into the queues.
+//!
+//! # Goroutines that become runnable together
+//! Work for several Ms comes at once from timers and the poller, so several are woken at once. Leaving it to the chain of
+//! spinners, each of which wakes the next, would take as many wake-ups one after the other as there are idle Ps.
+//!
+//! What was found without a P has waited for an M to look: it goes to the urgent part of the global queue
+//! (docs/design/timers.md), where Go uses the tail.
+//!
+//! GO: proc.go runqput, runqputslow, globrunqput, goyield_m, injectglist.
+
+use super::{lanes, latency};
+use crate::gmp::{G, M};
+use crate::sched::rest::wake::Start;
+use crate::sched::{Sched, life, rest};
+use heist_core::list::List;
+use heist_core::policy;
+use heist_core::run_queue::Slot;
+use heist_core::status::Status;
+use heist_core::sync::{Ordering, fence};
+use std::ptr::NonNull;
+
+/// Queues goroutines that timers woke, at this P: the first runs next.
+pub(crate) fn queue_woken(sched: &Sched, m: &M, mut woken: List<G>) {
+    if woken.is_empty() {
+        return;
+    }
+    life::count_born(sched, &woken);
+    m.p().stats.readied.add(woken.len().into());
+    let mut slot = Slot::Next;
+    for _ in 0..policy::RING_CAPACITY / 2 {
+        let Some(gp) = woken.pop_front() else { break };
+        // SAFETY: just claimed, and in no queue but the list it was taken from.
+        unsafe { push_local(m, gp, slot) };
+        slot = Slot::Tail;
+    }
+    let mut rest = sort_out(sched, woken);
+    if !rest.is_empty() {
+        m.p().stats.global_put.add(rest.len().into());
+        sched.lock.lock().global.append(sched.global_len(), &mut rest);
+    }
+    // ORDERING: the submitter's fence of `heist_core::spinning`.
+    fence(Ordering::SeqCst);
+    rest::wake_p(sched);
+}
+
+/// Queues goroutines that the poller found: one for each P at rest into the global queue, with
+/// an M to fetch it, the others here.
+#[doc(alias = "injectglist")]
+pub(crate) fn inject(sched: &Sched, m: &M, woken: List<G>) {
+    if woken.is_empty() {
+        return;
+    }
+    let pp = m.p();
+    if pp.is_reserved {
+        return inject_without_p(sched, woken);
+    }
+    life::count_born(sched, &woken);
+    pp.stats.readied.add(woken.len().into());
+    woken.iter().for_each(|gp| latency::maybe_sample(m, gp));
+    let mut local = sort_out(sched, woken);
+    let mut shared = local.split_front(sched.rest.idle().count());
+    let n_shared = shared.len();
+    if n_shared != 0 {
+        pp.stats.global_put.add(n_shared.into());
+        sched.lock.lock().global.append(sched.global_len(), &mut shared);
+        start_idle(sched, n_shared);
+    }
+    // SAFETY: this M holds its P.
+    unsafe { pp.owner() }.push_batch(&mut local);
+    if !local.is_empty() {
+        pp.stats.overflows.bump();
+        pp.stats.global_put.add(local.len().into());
+        sched.lock.lock().global.append(sched.global_len(), &mut local);
+    }
+    // A P may have come to rest since.
+    // ORDERING: the submitter's fence of `heist_core::spinning`.
+    fence(Ordering::SeqCst);
+    rest::wake_p(sched);
+}
+
+/// Queues them without a P: they go to the front of the global queue, and as many Ms are
+/// started as there are Ps for.
+pub(crate) fn inject_without_p(sched: &Sched, woken: List<G>) {
+    if woken.is_empty() {
+        return;
+    }
+    life::count_born(sched, &woken);
+    sched.stats.readied.add_shared(woken.len().into());
+    let mut urgent = sort_out(sched, woken);
+    let n = urgent.len();
+    sched.stats.global_put.add_shared(n.into());
+    sched.lock.lock().global.append_urgent(sched.global_len(), &mut urgent);
+    // ORDERING: the submitter's fence of `heist_core::spinning`: the count below is read after
+    // the goroutines are there.
+    fence(Ordering::SeqCst);
+    if start_idle(sched, n.min(sched.rest.idle().count())) == 0 {
+        rest::wake_p(sched);
+    }
+}
+
+/// Starts an M on each of at most `n` Ps at rest, and answers how many that were. They are not
+/// counted as spinners: there is work for each.
+fn start_idle(sched: &Sched, n: u32) -> u32 {
+    for started in 0..n {
+        let Some(id) = sched.lock.lock().idle_ps.take(sched.rest.idle()) else { return started };
+        sched.stall.bell().ring();
+        sched.stats.wake_ups.add_shared(1);
+        rest::start_m(sched, sched.p(id), Start::Working);
+    }
+    n
+}
+
+/// Queues those of other classes where they belong, and hands back the rest.
+fn sort_out(sched: &Sched, mut woken: List<G>) -> List<G> {
+    let mut normal = List::new();
+    while let Some(gp) = woken.pop_front() {
+        // SAFETY: just claimed, so it is valid, and it is in no queue.
+        unsafe {
+            if gp.as_ref().is_classed() {
+                lanes::push_by_class(sched, gp);
+            } else {
+                normal.push_back(gp);
+            }
+        }
+    }
+    normal
+}
+
+/// Puts a runnable goroutine at the end of the global queue.
+///
+/// # Safety
+/// `gp` is runnable, in no queue, and the caller's to move.
+pub(crate) unsafe fn push_global(sched: &Sched, gp: NonNull<G>) {
+    // SAFETY: valid, by the caller's promise.
+    if unsafe { gp.as_ref() }.is_classed() {
+        // SAFETY: passed on.
+        return unsafe { lanes::push_by_class(sched, gp) };
+    }
+    let mut locked = sched.lock.lock();
+    // SAFETY: passed on.
+    unsafe { locked.global.push_back(sched.global_len(), gp) };
+}
+
+/// Puts a goroutine that yielded at the end of the global queue, of which this P has a part.
+pub(super) fn requeue(m: &M, gp: NonNull<G>) {
+    let pp = m.p();
+    let sched = m.sched();
+    pp.stats.yields.bump();
+    // SAFETY: the goroutine just left this M, which still owns it.
+    let g = unsafe { gp.as_ref() };
+    g.status.transition(Status::Running, Status::Runnable);
+    latency::maybe_sample(m, g);
+    if g.is_classed() {
+        // SAFETY: as above.
+        return unsafe { lanes::push_by_class(sched, gp) };
+    }
+    pp.stats.global_put.bump();
+    if !g.bound_m.get().is_null() && sched.threads.are_refused() {
+        // Its thread may be the only one that can take a P over.
+        let mut locked = sched.lock.lock();
+        // SAFETY: as above.
+        return unsafe { lanes::push_stopped(sched, &mut locked, gp) };
+    }
+    // SAFETY: as above.
+    unsafe { pp.yielded.push(gp) };
+    // ORDERING: the submitter's fence of `heist_core::spinning`.
+    fence(Ordering::SeqCst);
+    rest::wake_p(sched);
+}
+
+/// Puts a goroutine that gave way behind those that wait at this P.
+#[doc(alias = "goyield_m")]
+pub(super) fn requeue_here(m: &M, gp: NonNull<G>) {
+    m.p().stats.yields.bump();
+    // SAFETY: the goroutine just left this M, which still owns it.
+    unsafe {
+        gp.as_ref().status.transition(Status::Running, Status::Runnable);
+        push_local(m, gp, Slot::Tail);
+    }
+    rest::wake_p(m.sched());
+}
+
+/// Puts a runnable goroutine into this M's queue. What does not fit goes to the global queue.
+///
+/// # Safety
+/// `gp` is runnable, in no queue, and the caller's to move.
+pub(super) unsafe fn push_local(m: &M, gp: NonNull<G>, slot: Slot) {
+    // SAFETY: valid, by the caller's promise.
+    latency::maybe_sample(m, unsafe { gp.as_ref() });
+    // SAFETY: passed on.
+    unsafe { push_where_due(m, gp, slot) };
+}
+
+/// The same for the usual case, a goroutine that runs next.
+///
+/// # Safety
+/// As for [`push_local`].
+#[inline]
+pub(crate) unsafe fn push_next(m: &M, gp: NonNull<G>) {
+    let pp = m.p();
+    // SAFETY: valid, by the caller's promise.
+    let g = unsafe { gp.as_ref() };
+    latency::maybe_sample(m, g);
+    if pp.is_unusual || g.is_classed() {
+        // SAFETY: passed on.
+        return unsafe { push_where_due(m, gp, Slot::Next) };
+    }
+    // SAFETY: this M holds its P.
+    if let Some(kicked) = unsafe { pp.owner() }.swap_next(gp) {
+        push_kicked(m, kicked);
+    }
+}
+
+/// Puts a goroutine that another one kicked out of `run_next` behind those in the ring.
+#[inline(never)]
+fn push_kicked(m: &M, kicked: NonNull<G>) {
+    // SAFETY: this M holds its P.
+    unsafe { m.p().owner() }.push_tail(kicked, |batch| overflow(m, batch));
+}
+
+/// Puts a runnable goroutine where its class, this P and chaos mode want it.
+///
+/// # Safety
+/// As for [`push_local`].
+#[inline(never)]
+unsafe fn push_where_due(m: &M, gp: NonNull<G>, slot: Slot) {
+    let pp = m.p();
+    // SAFETY: valid, by the caller's promise.
+    if unsafe { gp.as_ref() }.is_classed() || pp.is_reserved {
+        // SAFETY: passed on.
+        return unsafe { lanes::push_by_class(m.sched(), gp) };
+    }
+    // SAFETY: this M holds its P, and no other reference to its data is alive.
+    let slot = match unsafe { &mut pp.local().chaos } {
+        Some(chaos) if slot == Slot::Next => {
+            if chaos.next_u32() & 1 == 0 {
+                Slot::Tail
+            } else {
+                Slot::Next
+            }
+        }
+        _ => slot,
+    };
+    // SAFETY: this M holds its P.
+    unsafe { pp.owner() }.push(gp, slot, |batch| overflow(m, batch));
+    if slot == Slot::Tail {
+        // ORDERING: a push into `run_next` is a full fence by itself, one at the tail is not; the
+        // submitter's protocol of `heist_core::spinning` needs one.
+        fence(Ordering::SeqCst);
+    }
+}
+
+#[cold]
+fn overflow(m: &M, batch: &mut [NonNull<G>]) {
+    let pp = m.p();
+    let sched = m.sched();
+    pp.stats.overflows.bump();
+    pp.stats.global_put.add(batch.len() as u64);
+    // SAFETY: this M holds its P, and no other reference to its data is alive.
+    if let Some(chaos) = unsafe { &mut pp.local().chaos } {
+        chaos.shuffle(batch);
+    }
+    let mut list = List::new();
+    for &gp in &*batch {
+        // SAFETY: goroutines taken out of the ring are valid and in no queue.
+        unsafe { list.push_back(gp) };
+    }
+    // What yielded here comes before what overflows now.
+    let mut yielded = pp.yielded.take(u32::MAX);
+    yielded.append(&mut list);
+    sched.lock.lock().global.append(sched.global_len(), &mut yielded);
+}

@@ -1,0 +1,229 @@
+//! Stealing from other Ps.
+//!
+//! # A stalled victim
+//! A busy server always finds something in the poller, so an M that polls whenever its own queue is empty never comes to
+//! the thefts that follow. Meanwhile another M may have lost its CPU with a ring full of connections, and get it back
+//! at the next tick of the kernel, 4 ms later. With two Ps and their client on two CPUs that was one request in
+//! fifty, and the whole of the tail (docs/design/netpoll.md).
+//!
+//! So before an M polls, it looks whether a P is stalled (`heist_core::stalled`). If so, it takes all of its ring
+//! that the policy lets it take: that has waited longer than what is in the poller. Where no goroutine waits for
+//! the network, the usual thefts come next anyway.
+//!
+//! GO: proc.go stealWork.
+
+use super::find::{Found, Next, next_local, take_batch};
+use crate::gmp::{G, M, P};
+use crate::sched::{Sched, outside, rest};
+use crate::sys::clock;
+use heist_core::m_word::Place;
+use heist_core::policy::{self, RunNextTheft};
+use heist_core::run_queue::{RunNext, Stolen};
+use heist_core::sync::{Ordering, fence};
+use heist_core::timer_heap::NEVER;
+use std::ptr::NonNull;
+
+/// A pass over the other Ps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Early,
+    /// This one also runs timers and may take `run_next`.
+    Last,
+}
+
+/// Whether somebody runs with this P and so may be about to run its `run_next`. Who is in a blocking
+/// call will not soon.
+pub(crate) fn is_running(pp: &P) -> bool {
+    // SAFETY: an M lives as long as its runtime.
+    unsafe { pp.m().as_ref() }.is_some_and(|m| m.word.stamp().place() != Place::Blocked)
+}
+
+/// Looks for work at the other Ps, if not enough Ms do so already.
+pub(super) fn steal_work(sched: &Sched, m: &M) -> Found {
+    if !m.spinning.get() {
+        if !policy::may_spin(
+            sched.rest.n_spinning(),
+            sched.common_procs(),
+            sched.rest.idle().count(),
+        ) {
+            return Found::Nothing;
+        }
+        rest::become_spinning(sched, m);
+    }
+    let steal = &sched.config.steal;
+    let mut timer_ran = false;
+    for attempt in 1..=steal.tries {
+        let pass = if attempt == steal.tries { Pass::Last } else { Pass::Early };
+        match steal_once(sched, m, pass, &mut timer_ran) {
+            Found::Nothing if sched.global_len().get() != 0 => return Found::Retry,
+            Found::Nothing => {}
+            found => return found,
+        }
+    }
+    // Whom it woke may be anywhere.
+    if timer_ran { Found::Retry } else { Found::Nothing }
+}
+
+/// One visit to every other P. Those at rest have no goroutines, but may have timers.
+fn steal_once(sched: &Sched, m: &M, pass: Pass, timer_ran: &mut bool) -> Found {
+    let pp = m.p();
+    // SAFETY: this M holds its P, and no other reference to its data is alive.
+    let seed = unsafe { pp.local() }.rng.next_u32();
+    let run_next = match sched.config.steal.run_next {
+        RunNextTheft::LastTry if pass == Pass::Last => RunNext::Take,
+        _ => RunNext::Leave,
+    };
+    // SAFETY: this M holds its P.
+    for id in unsafe { sched.world.steal_order() }.walk(sched.config.steal.order, seed) {
+        if sched.world.is_stopping() {
+            return Found::Retry;
+        }
+        if id == pp.id {
+            continue;
+        }
+        if pass == Pass::Last && steal_timers(sched, m, id) {
+            *timer_ran = true;
+            if let Some(next) = next_local(m) {
+                return Found::Run(next);
+            }
+        }
+        if !sched.rest.idle().idle.contains(id)
+            && let Some(gp) = rob(sched, m, id, run_next)
+        {
+            return Found::Run(Next::fresh(gp));
+        }
+    }
+    Found::Nothing
+}
+
+/// Runs what is due at another P. True if that woke somebody.
+fn steal_timers(sched: &Sched, m: &M, victim: u32) -> bool {
+    let pp = sched.p(victim);
+    sched.rest.idle().timers.contains(victim)
+        && pp.timers.earliest() != NEVER
+        && outside::run_timers_of(sched, m, pp)
+}
+
+fn rob(sched: &Sched, m: &M, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
+    rob_ring(sched, m, victim, run_next).or_else(|| rob_yielded(sched, m, victim))
+}
+
+/// Takes a share of the ring of another P, or its `run_next`.
+fn rob_ring(sched: &Sched, m: &M, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
+    let pp = m.p();
+    pp.stats.steal_attempts.bump();
+    let back_off = || leaves_its_next(sched.p(victim));
+    // SAFETY: this M holds its P.
+    let own = unsafe { pp.owner() };
+    let stolen = sched.p(victim).queue.thief().steal_into(
+        &own,
+        sched.config.steal.share,
+        run_next,
+        back_off,
+    );
+    let (gp, n) = match stolen {
+        Stolen::Nothing => return None,
+        Stolen::Batch { run, n } => (run, n),
+        Stolen::RunNext(gp) => {
+            pp.stats.stolen_run_next.bump();
+            (gp, 1)
+        }
+    };
+    pp.stats.steals.bump();
+    pp.stats.stolen.add(n.into());
+    Some(gp)
+}
+
+/// Takes a share of what yielded at another P.
+fn rob_yielded(sched: &Sched, m: &M, victim: u32) -> Option<NonNull<G>> {
+    let yielded = &sched.p(victim).yielded;
+    let n = sched.config.steal.share.of(yielded.len()).min(policy::GLOBAL_BATCH_MAX);
+    if n == 0 {
+        return None;
+    }
+    let mut batch = yielded.take(n);
+    let stats = &m.p().stats;
+    stats.steals.bump_if(!batch.is_empty());
+    stats.stolen.add(batch.len().into());
+    take_batch(m, &mut batch).map(|next| next.gp)
+}
+
+/// Whether there is something else to do than to wait.
+pub(crate) fn has_work_to_take(sched: &Sched) -> bool {
+    sched.global_len().get() != 0
+        || sched.world.is_stopping()
+        || sched.all_ps().any(|pp| can_rob(sched, pp))
+}
+
+/// Whether a P has something that this runtime's policy lets others take.
+pub(crate) fn can_rob(sched: &Sched, pp: &P) -> bool {
+    let steal = &sched.config.steal;
+    !sched.rest.idle().idle.contains(pp.id)
+        && (pp.queue.has_loot(steal) || steal.share.of(pp.yielded.len()) != 0)
+}
+
+/// The same, but for `run_next`.
+fn can_rob_ring(sched: &Sched, pp: &P) -> bool {
+    let share = &sched.config.steal.share;
+    !sched.rest.idle().idle.contains(pp.id)
+        && (share.of(pp.queue.ring_len()) != 0 || share.of(pp.yielded.len()) != 0)
+}
+
+/// Whether there is something to take besides anybody's `run_next`.
+pub(crate) fn has_ring_loot(sched: &Sched) -> bool {
+    sched.global_len().get() != 0 || sched.all_ps().any(|pp| can_rob_ring(sched, pp))
+}
+
+/// Whether there is something to take that its P does not run by itself.
+pub(crate) fn has_loot(sched: &Sched) -> bool {
+    if has_ring_loot(sched) {
+        return true;
+    }
+    let mut nexts = sched.all_ps().filter(|pp| pp.queue.has_next());
+    nexts.any(leaves_its_next)
+}
+
+/// Whether `pp` lets what is in its `run_next` wait: it runs nothing new for a while, or cannot.
+fn leaves_its_next(pp: &P) -> bool {
+    if !is_running(pp) {
+        return true;
+    }
+    let before = pp.stats.executed.get();
+    clock::spin_for_ns(policy::RUN_NEXT_BACK_OFF_NS);
+    pp.stats.executed.get() == before && pp.queue.has_next()
+}
+
+/// What waits at a P that stands still, if there is a network to ask instead.
+pub(super) fn rob_stalled(sched: &Sched, m: &M) -> Option<Next> {
+    if !sched.outside.has_waiters() {
+        return None;
+    }
+    let pp = m.p();
+    // SAFETY: this M holds its P, and no other reference to its data is alive.
+    let suspect = unsafe { &mut pp.local().suspect };
+    let head_of = |id| sched.p(id).queue.waiting_head();
+    let victim = suspect.look(pp.id, sched.common_procs(), head_of)?;
+    rob_all(sched, m, victim)
+}
+
+/// Takes share after share of a ring, and runs the first of all. Not the one that a theft hands out to
+/// be run at once, which is the last of its share: two Ms that rob each other again and again would
+/// never come to the first.
+#[cold]
+fn rob_all(sched: &Sched, m: &M, victim: u32) -> Option<Next> {
+    // SAFETY: this M holds its P.
+    let own = unsafe { m.p().owner() };
+    while let Some(gp) = rob_ring(sched, m, victim, RunNext::Leave) {
+        // A theft takes no more than there is room for, this one included.
+        own.push_tail(gp, |_| heist_core::throw!("rob_all: no room for what was stolen"));
+    }
+    // Between the two rings nobody could see them, and this M may not be counted as one that
+    // looks for work: it is a submitter (docs/design/spinning.md).
+    // ORDERING: the submitter's fence of `heist_core::spinning`.
+    fence(Ordering::SeqCst);
+    let next = next_local(m);
+    if !m.p().queue.ring_is_empty() {
+        rest::wake_p(sched);
+    }
+    next
+}

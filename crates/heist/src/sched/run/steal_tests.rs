@@ -1,0 +1,352 @@
+//! Stealing, seen from inside: all processors are occupied by goroutines that do not let go, so that only
+//! the test moves anything.
+
+use super::queue::push_local;
+use super::steal;
+use crate::coro::stack::Class;
+use crate::current::{self, InRuntime};
+use crate::gmp::g::WaitReason;
+use crate::gmp::m::Seal;
+use crate::gmp::{G, P};
+use crate::goroutine::{self, Class as Urgency};
+use crate::sched::Sched;
+use crate::sched::life::park::park;
+use crate::sched::rest;
+use crate::sched::run::find::{Found, Next, next_local};
+use crate::sched::run::steal::is_running;
+use crate::sys::clock;
+use crate::{Runtime, go, testing};
+use heist_core::policy::RUN_NEXT_BACK_OFF_NS;
+use heist_core::run_queue::Slot;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const AN_HOUR: Duration = Duration::from_secs(3600);
+
+/// What the test and the goroutine that occupies a processor tell each other.
+#[derive(Default)]
+struct Hog {
+    /// One more than the number of its processor.
+    at: AtomicU32,
+    /// How many goroutines it has to spawn; how many it has.
+    wanted: AtomicU32,
+    spawned: AtomicU32,
+    free: AtomicBool,
+}
+
+#[track_caller]
+fn spin_until(what: &str, condition: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < until, "never happened: {what}");
+        std::hint::spin_loop();
+    }
+}
+
+impl Hog {
+    /// Occupies a processor, in user code but for the spawns that are asked for.
+    fn start() -> Arc<Self> {
+        let hog = Arc::new(Self::default());
+        let it = Arc::clone(&hog);
+        go(move || {
+            let (_, p) = testing::m_and_p().expect("a goroutine");
+            it.at.store(p + 1, Ordering::Release);
+            while !it.free.load(Ordering::Acquire) {
+                if it.spawned.load(Ordering::Relaxed) < it.wanted.load(Ordering::Acquire) {
+                    go(|| ());
+                    it.spawned.fetch_add(1, Ordering::Release);
+                }
+                std::hint::spin_loop();
+            }
+        });
+        spin_until("the hog runs", || hog.at.load(Ordering::Acquire) != 0);
+        hog
+    }
+
+    fn p(&self) -> u32 {
+        self.at.load(Ordering::Acquire) - 1
+    }
+
+    /// Lets it spawn `n` goroutines, which stay in its queue as long as every processor is occupied.
+    fn spawn(&self, n: u32) {
+        let wanted = self.wanted.fetch_add(n, Ordering::Release) + n;
+        spin_until("it has spawned", || self.spawned.load(Ordering::Acquire) == wanted);
+    }
+}
+
+/// Frees the processor of a hog also if the test fails.
+struct Occupied(Arc<Hog>);
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        self.0.free.store(true, Ordering::Release);
+    }
+}
+
+/// Runs `body` on one processor of a runtime in which nobody is interrupted.
+fn with_procs(procs: usize, body: impl FnOnce(&Runtime) + Send) {
+    let builder = Runtime::builder().procs(procs).exact_quantum(AN_HOUR).wake_up_bound(AN_HOUR);
+    // SAFETY: these goroutines keep nothing across a park that is bound to a thread.
+    let rt = unsafe { builder.build() }.expect("the runtime starts");
+    rt.run(|| body(&rt));
+}
+
+fn occupy() -> Occupied {
+    Occupied(Hog::start())
+}
+
+unsafe fn say_so(gp: NonNull<G>, slot: *mut ()) -> bool {
+    // SAFETY: the slot outlives the wait.
+    unsafe { &*slot.cast::<AtomicPtr<G>>() }.store(gp.as_ptr(), Ordering::Release);
+    true
+}
+
+/// A goroutine of that class that is parked until a timer wakes it.
+fn parked(class: Urgency) -> &'static G {
+    let slot: &'static AtomicPtr<G> = Box::leak(Box::new(AtomicPtr::new(null_mut())));
+    let waits = move || {
+        let rt = current::enter().expect("a goroutine");
+        let arg = std::ptr::from_ref(slot).cast_mut().cast();
+        // SAFETY: the slot is never freed.
+        let (rt, _) = unsafe { park(rt, WaitReason::Sleep, Seal::Open, say_so, arg) };
+        drop(rt);
+    };
+    goroutine::Builder::new().class(class).spawn(waits).expect("there is memory");
+    crate::yield_now();
+    spin_until("it is parked", || !slot.load(Ordering::Acquire).is_null());
+    // SAFETY: records are never unmapped.
+    unsafe { &*slot.load(Ordering::Acquire) }
+}
+
+/// Gives the processor `p` a timer that is due and wakes `gp`.
+fn add_due_timer(sched: &Sched, p: u32, gp: &G) {
+    assert!(gp.status.waiting().is_some(), "it waits");
+    sched.rest.idle().timers.set(p);
+    // One that has been due for long is sysmon's.
+    let now_ns = clock::now_ns();
+    gp.set_due(now_ns);
+    assert!(sched.p(p).timers.add(now_ns, NonNull::from(gp), sched), "there is memory");
+}
+
+/// One search among the others by the calling goroutine's M, and how many visits it took.
+fn steal(rt: &InRuntime) -> (Found, u64) {
+    let (m, sched) = (rt.m(), rt.sched());
+    let attempts = || m.p().stats.steal_attempts.get();
+    let before = attempts();
+    let found = steal::steal_work(sched, m);
+    rest::end_spin(sched, m);
+    (found, attempts() - before)
+}
+
+/// Queues what was found at the own processor.
+#[track_caller]
+fn keep(rt: &InRuntime, found: Found) -> NonNull<G> {
+    let Found::Run(Next { gp, .. }) = found else { panic!("{found:?}") };
+    // SAFETY: just found, and in no queue.
+    unsafe { push_local(rt.m(), gp, Slot::Tail) };
+    gp
+}
+
+/// IN-13: there are four passes, and none of them visits the own P.
+#[test]
+fn a_thief_leaves_its_own_processor_alone() {
+    with_procs(2, |_| {
+        let hog = occupy();
+        (0..3).for_each(|_| drop(go(|| ())));
+        let rt = current::enter().expect("a goroutine");
+        let (found, visits) = steal(&rt);
+        assert_eq!((rt.m().p().queue.len(), visits), (3, 4));
+        assert!(matches!(found, Found::Nothing), "{found:?}");
+        drop(rt);
+        drop(hog);
+    });
+}
+
+/// IN-13: Ps at rest are not visited for goroutines.
+#[test]
+fn a_thief_skips_processors_at_rest() {
+    with_procs(4, |_| {
+        let hog = occupy();
+        let rt = current::enter().expect("a goroutine");
+        let sched = rt.sched();
+        spin_until("two are at rest", || {
+            sched.rest.idle().count() == 2 && sched.rest.n_spinning() == 0
+        });
+        let (found, visits) = steal(&rt);
+        drop(rt);
+        assert!(matches!(found, Found::Nothing), "{found:?}");
+        assert_eq!(visits, 4, "one busy P in each of four passes");
+        drop(hog);
+    });
+}
+
+/// IN-13, IN-07: timers of others, and `run_next`, are touched in the fourth pass only: not before the
+/// goroutines in a ring; and what a timer woke comes before `run_next`.
+#[test]
+fn timers_and_run_next_come_last() {
+    with_procs(2, |_| {
+        let sleeper = parked(Urgency::Normal);
+        let hog = occupy();
+        hog.0.spawn(2);
+        let rt = current::enter().expect("a goroutine");
+        let sched = rt.sched();
+        let victim = sched.p(hog.0.p());
+        add_due_timer(sched, victim.id, sleeper);
+
+        let (found, visits) = steal(&rt);
+        keep(&rt, found);
+        let first = (visits, victim.queue.len(), victim.timers.len());
+
+        let (found, visits) = steal(&rt);
+        let woken = std::ptr::eq(keep(&rt, found).as_ptr(), sleeper);
+        let second = (visits, victim.queue.len(), victim.timers.len());
+
+        let taken = || rt.m().p().stats.stolen_run_next.get();
+        let (before, began_ns) = (taken(), clock::now_ns());
+        let (found, visits) = steal(&rt);
+        let lasted_ns = clock::now_ns() - began_ns;
+        keep(&rt, found);
+        let third = (visits, victim.queue.len(), taken() - before);
+        drop(rt);
+
+        assert_eq!(first, (1, 1, 1), "from the ring, in the first pass");
+        assert_eq!((second, woken), ((3, 1, 0), true), "by the timer, before the fourth visit");
+        assert_eq!(third, (4, 0, 1), "from run_next, in the fourth pass");
+        assert!(lasted_ns >= RUN_NEXT_BACK_OFF_NS, "it did not back off: {lasted_ns} ns");
+        drop(hog);
+    });
+}
+
+/// IN-13: the timers of a P at rest are run too.
+#[test]
+fn timers_of_processors_at_rest_are_run() {
+    with_procs(3, |_| {
+        let sleeper = parked(Urgency::Normal);
+        let hog = occupy();
+        let rt = current::enter().expect("a goroutine");
+        let sched = rt.sched();
+        spin_until("one is at rest", || {
+            sched.rest.idle().count() == 1 && sched.rest.n_spinning() == 0
+        });
+        let resting =
+            (0..3).find(|id| sched.rest.idle().idle.contains(*id)).expect("one is at rest");
+        add_due_timer(sched, resting, sleeper);
+        let (found, _) = steal(&rt);
+        let woken = std::ptr::eq(keep(&rt, found).as_ptr(), sleeper);
+        drop(rt);
+        assert!(woken);
+        drop(hog);
+    });
+}
+
+/// IN-13: if a timer ran and whom it woke is not here, the search begins again.
+#[test]
+fn a_timer_that_ran_begins_the_search_again() {
+    with_procs(2, |_| {
+        let sleeper = parked(Urgency::Latency);
+        let hog = occupy();
+        let rt = current::enter().expect("a goroutine");
+        let sched = rt.sched();
+        add_due_timer(sched, hog.0.p(), sleeper);
+        let (found, visits) = steal(&rt);
+        let left = sched.p(hog.0.p()).timers.len();
+        drop(rt);
+        assert!(matches!(found, Found::Retry), "{found:?}");
+        assert_eq!((visits, left), (4, 0));
+        drop(hog);
+    });
+}
+
+/// IN-13: a stop of the world that is pending ends the search, whatever there is to steal.
+#[test]
+fn a_pending_stop_ends_the_search() {
+    with_procs(2, |runtime| {
+        let hog = occupy();
+        hog.0.spawn(3);
+        let handle = runtime.handle();
+        let begin = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&begin);
+        let stopper = std::thread::spawn(move || {
+            spin_until("it is told to", || told.load(Ordering::Acquire));
+            testing::stop_the_world(&handle, || ())
+        });
+        let rt = current::enter().expect("a goroutine");
+        let sched = rt.sched();
+        begin.store(true, Ordering::Release);
+        spin_until("the world stops", || sched.world.is_stopping());
+        let (found, visits) = steal(&rt);
+        let left = sched.p(hog.0.p()).queue.len();
+        drop(rt);
+        assert!(matches!(found, Found::Retry), "{found:?}");
+        assert_eq!((visits, left), (0, 3));
+        crate::blocking(|| stopper.join()).expect("it does not panic");
+        drop(hog);
+    });
+}
+
+/// What waits in the ring of a P that takes nothing out of it goes before what the network may bring, and
+/// all of it, in its order: the one that has waited longest runs first, or two Ms that rob each other again
+/// and again would never come to it. Its `run_next` is left alone, and so is everything where nobody waits
+/// for the network.
+#[test]
+fn a_processor_that_stands_still_is_robbed_before_the_network_is_asked() {
+    with_procs(2, |_| {
+        let hog = occupy();
+        hog.0.spawn(8);
+        let rt = current::enter().expect("a goroutine");
+        let (m, sched) = (rt.m(), rt.sched());
+        let (own, victim) = (m.p(), sched.p(hog.0.p()));
+        let waiters = sched.outside.poller().shared();
+
+        let without = [steal::rob_stalled(sched, m), steal::rob_stalled(sched, m)];
+        waiters.waiter_came();
+        let first = steal::rob_stalled(sched, m);
+        let before = (own.queue.len(), victim.queue.len());
+        let second = steal::rob_stalled(sched, m);
+        let after = (own.queue.len(), victim.queue.len());
+        let third = [steal::rob_stalled(sched, m), steal::rob_stalled(sched, m)];
+        waiters.waiters_gone(1);
+        let id_of = |next: &Next| {
+            // SAFETY: it was found, so it is valid and this M's.
+            unsafe { next.gp.as_ref() }.id.get()
+        };
+        let mut ids = [0; 7];
+        ids[0] = second.as_ref().map_or(u64::MAX, id_of);
+        for id in &mut ids[1..] {
+            let next = next_local(m);
+            *id = next.as_ref().map_or(0, id_of);
+            keep(&rt, next.map_or(Found::Nothing, Found::Run));
+        }
+        keep(&rt, second.map_or(Found::Nothing, Found::Run));
+        drop(rt);
+
+        assert!(ids.is_sorted(), "not in their order: {ids:?}");
+        assert!(without.iter().all(Option::is_none), "nobody waits: {without:?}");
+        assert!(first.is_none(), "at the first look: {first:?}");
+        assert_eq!(before, (0, 8));
+        assert_eq!(after, (6, 1), "one to run, six here, and run_next where it was");
+        assert!(third.iter().all(Option::is_none), "there is nothing left: {third:?}");
+        drop(hog);
+    });
+}
+
+/// IN-07: a thief backs off from `run_next` if the victim runs. It does not if nobody holds the P, or if
+/// who holds it is in a blocking call.
+#[test]
+fn only_a_running_victim_makes_a_thief_back_off() {
+    with_procs(1, |_| {
+        let pp = P::new(0, Class::for_bytes(32 << 10).expect("a size of stacks"), 1, None, false);
+        assert!(!is_running(&pp), "nobody holds it");
+        let m = current::m();
+        pp.set_m(m);
+        assert!(is_running(&pp), "user code runs with it");
+        let rt = current::enter();
+        let in_runtime = is_running(&pp);
+        drop(rt);
+        assert!(in_runtime, "its goroutine is in the runtime");
+        assert!(!crate::blocking(|| is_running(&pp)), "its goroutine is in a blocking call");
+        pp.set_m(std::ptr::null());
+    });
+}

@@ -1,0 +1,59 @@
+//! Leaving a goroutine behind for good, with its thread.
+//!
+//! A goroutine that overflowed its stack can neither go on nor be unwound. It stays `Running` for ever, and the
+//! thread that runs it sleeps for ever inside the fault handler, as it does while a goroutine is stopped by
+//! force. So whatever they hold between them (locks, borrowed thread-locals, the count of panics, the alternate
+//! stack) is never seen half changed by another: it belongs to a thread that stands still. What is given up is
+//! the P, which goes to another M, and the wait of whoever joins the goroutine.
+//!
+//! # Invariants
+//! - The record keeps the runtime's share of its join word, so it is never recycled, and dumps list it.
+//! - The thread keeps its share of the runtime, so nothing that its frames refer to is freed.
+//! - An abandoned goroutine counts as finished. Its M counts as a thread of the runtime.
+
+use crate::current::InRuntime;
+use crate::gmp::g::{self, Outcome};
+use crate::gmp::{G, M};
+use crate::sched::waiter::Waiter;
+use crate::sched::{life, outside, stall, world};
+use crate::sys::membarrier::no_fence;
+use crate::sys::thread;
+use heist_core::join::Finished;
+use heist_core::m_word::{PREEMPT, STOP};
+use heist_core::sync::{Ordering, fence};
+use std::ptr::NonNull;
+
+/// Leaves the goroutine `gp` and its M, the caller's, where they are. In a signal handler, which interrupted
+/// user code.
+pub(super) fn abandon(m: &M, gp: &G) -> ! {
+    let sched = m.sched();
+    if m.word.enter(no_fence) {
+        m.word.clear_attention(PREEMPT);
+        stall::regain_p(sched, m);
+    }
+    while m.word.attention() & STOP != 0 {
+        world::stop_here(sched, m);
+    }
+    gp.outcome.set(Outcome::Overflowed);
+    gp.set_flag(g::ABANDONED);
+    m.abandoned.set(true);
+    if gp.has_flag(g::IDLE) {
+        sched.run.idle_class_ends();
+    }
+    sched.stats.overflowed.add_shared(1);
+    // ORDERING: pairs with the fence of `Sched::n_live`: a closer that counts this one as finished sees the marks.
+    fence(Ordering::SeqCst);
+    m.p().stats.finished.bump();
+    if let Finished::Wake(waiter) = gp.join.finish() {
+        // SAFETY: this is the calling thread's M, and it is in the runtime.
+        let rt = unsafe { InRuntime::from_switch(NonNull::from(m)) };
+        // SAFETY: the address was left by a waiter that waits until it is woken.
+        unsafe { Waiter::joiner_of(gp, waiter).wake(Some(&rt)) };
+        let _ = rt.into_m();
+    }
+    life::after_finish(sched);
+    outside::leave_timers(sched, m);
+    let pp = m.release_p();
+    stall::handoff_p(sched, pp);
+    thread::sleep_for_ever()
+}

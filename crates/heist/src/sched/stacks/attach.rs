@@ -1,0 +1,73 @@
+//! The stack that a goroutine begins on.
+
+use super::stackless;
+use crate::coro::stack::{self, Class, Stack};
+use crate::gmp::{G, M, g};
+use crate::sched::life::body;
+use crate::sched::{Sched, threads};
+use heist_core::policy;
+use std::ptr::NonNull;
+
+/// The stack class of a goroutine.
+fn stack_class(sched: &Sched, gp: &G) -> Class {
+    // SAFETY: extras live as long as the goroutine, which the caller holds.
+    let extras = unsafe { gp.extras.get().as_ref() };
+    match extras.and_then(|extras| extras.stack) {
+        Some(chosen) => chosen,
+        None => sched.config.stack.larger(sched.stacks.needs.steps(gp.kind())),
+    }
+}
+
+/// Gives a new goroutine its stack. False if there is no memory for one: then it waits for
+/// somebody else's.
+pub(crate) fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
+    let pp = m.p();
+    let sched = m.sched();
+    // SAFETY: the goroutine is this M's to run.
+    let g = unsafe { gp.as_ref() };
+    let habit = sched.stall.predictor().of(g.kind());
+    if habit.keeps_thread && threads::holds_back(sched, gp) {
+        return false;
+    }
+    let class = stack_class(sched, g);
+    // SAFETY: this M holds its P, and no other reference to its data is alive.
+    let cache = unsafe { &mut pp.local().stacks };
+    let taken = if class == cache.class() { cache.take() } else { stack::take(class) };
+    let stack = match taken {
+        Ok(stack) => stack,
+        Err(error) => match stackless::without_stack(sched, gp, class, &error) {
+            Some(last) => last,
+            None => return false,
+        },
+    };
+    pp.stats.stacks_attached.bump();
+    if pp.stats.stacks_attached.get().is_multiple_of(policy::STACK_LOOK_PERIOD) {
+        watch_stack(g, &stack);
+    }
+    if habit.blocks {
+        g.set_flag(g::BLOCKS);
+    }
+    // SAFETY: this M owns the goroutine, which has no context yet.
+    unsafe { g.coro.start(stack, m.thread.get(), gp, body::goroutine_main) };
+    g.set_started(true);
+    true
+}
+
+/// A goroutine is about to begin on `stack`: it is looked at when it ends, unless the size was chosen.
+#[cold]
+fn watch_stack(gp: &G, stack: &Stack) {
+    // SAFETY: extras live as long as the goroutine.
+    let extras = unsafe { gp.extras.get().as_ref() };
+    if extras.is_none_or(|extras| extras.stack.is_none()) {
+        stack.take_mark();
+        gp.set_flag(g::WATCHED);
+    }
+}
+
+/// It has ended. If it came near the end, the next of its kind gets a larger stack.
+#[cold]
+pub(crate) fn look_at_stack(sched: &Sched, gp: &G, stack: &Stack) {
+    if stack.take_mark() {
+        sched.stacks.needs.came_near(gp.kind(), stack.class().steps_above(sched.config.stack));
+    }
+}

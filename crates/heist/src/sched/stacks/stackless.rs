@@ -1,0 +1,150 @@
+//! Goroutines for whose stacks the system has no memory.
+//!
+//! They wait until another goroutine ends and leaves its stack (`Sched::wait_for_stack`). If none can end any
+//! more, because all of them wait, the stack never comes. Then those without one end, one after the other,
+//! with an error for whoever joins them: the closure is dropped on a stack that is kept for this.
+//!
+//! # When it is hopeless
+//! Every P rests, no goroutine runs, none waits for the clock or for the network, and that for [`ROUNDS`]
+//! looks of the helper in a row. A thread that is not the runtime's could still wake somebody; it has as long
+//! to do it.
+
+use crate::coro::stack::{self, Class, Stack};
+use crate::current;
+use crate::gmp::{G, g, pool};
+use crate::sched::Sched;
+use crate::sched::{outside, rest, run, stall};
+use crate::sys::degraded::{Lack, Plain};
+use heist_core::status::Status;
+use heist_core::sync::Ordering;
+use heist_core::timer_heap::NEVER;
+use std::ptr::NonNull;
+
+/// Looks of the helper, 10 ms apart, at a runtime in which nothing happens.
+const ROUNDS: u32 = 30;
+
+/// What the helper remembers of goroutines without stacks.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    hopeless_rounds: u32,
+}
+
+/// No stack could be had for a new goroutine: it waits for one, or gets the last one to end on.
+#[cold]
+pub(super) fn without_stack(
+    sched: &Sched,
+    gp: NonNull<G>,
+    class: Class,
+    error: &std::io::Error,
+) -> Option<Stack> {
+    Lack::Stack.missed(format_args!(
+        "the system refuses memory for a stack of {} KiB ({}); goroutines wait until others end",
+        class.bytes() / 1024,
+        Plain(error)
+    ));
+    // SAFETY: the goroutine is the caller's to run.
+    let last = unsafe { gp.as_ref() }.has_flag(g::STACKLESS).then(stack::take_last).flatten();
+    if last.is_none() {
+        wait_for_stack(sched, gp);
+    }
+    last
+}
+
+/// Lets one of those that wait for stacks end, if there is no hope for it. For the helper, which calls
+/// this at every look as long as somebody waits.
+pub(crate) fn end_hopeless(sched: &Sched, patience: &mut Patience) {
+    if !is_hopeless(sched) {
+        patience.hopeless_rounds = 0;
+        return;
+    }
+    patience.hopeless_rounds += 1;
+    if patience.hopeless_rounds <= ROUNDS {
+        return;
+    }
+    // If that brings no stack, the next one ends at the next look.
+    patience.hopeless_rounds = ROUNDS;
+    let locked = sched.lock.lock();
+    if let Some(gp) = locked.stackless.front() {
+        // SAFETY: it is in the list, so it is valid and has not begun.
+        let g = unsafe { gp.as_ref() };
+        g.set_flag(g::STACKLESS);
+        Lack::Goroutine.missed(format_args!(
+            "goroutine {} ends without having run: the system has no memory for its stack, and no other \
+             goroutine can end; raise `ulimit -v` or make stacks smaller",
+            g.id.get()
+        ));
+    }
+}
+
+fn is_hopeless(sched: &Sched) -> bool {
+    if sched.rest.idle().count_all() != sched.procs()
+        || sched.outside.has_waiters()
+        || outside::earliest_timer(sched) != NEVER
+    {
+        return false;
+    }
+    let mut n_runnable = 0;
+    let mut n_running = 0;
+    pool::for_each(|gp| {
+        if sched.is_mine(gp) {
+            n_running += u32::from(gp.status.get() == Status::Running);
+            n_runnable += u32::from(gp.status.get() == Status::Runnable);
+        }
+    });
+    n_running == 0 && n_runnable == sched.stacks.n_stackless.load(Ordering::Relaxed)
+}
+
+/// Keeps a goroutine that found no memory for a stack until one is free.
+#[cold]
+fn wait_for_stack(sched: &Sched, gp: NonNull<G>) {
+    let mut locked = sched.lock.lock();
+    // SAFETY: runnable and just taken out of a queue.
+    unsafe { locked.stackless.push_back(gp) };
+    sched.stacks.n_stackless.store(locked.stackless.len(), Ordering::Relaxed);
+    drop(locked);
+    // The last stack may have come free before this was in the list, or may lie with a P that
+    // rests: the helper looks after it.
+    sched.threads.helper().ask();
+}
+
+/// Leaves the stacks of the caller's P to all Ps: not only this one may run who waits for one.
+#[cold]
+pub(crate) fn release_stacks() {
+    // SAFETY: the M of the calling thread is alive.
+    if let Some(m) = unsafe { current::m().as_ref() }
+        && m.has_p()
+    {
+        // SAFETY: in the runtime, so this M holds its P; the reference ends at once.
+        unsafe { m.p().local() }.stacks.spill(0);
+    }
+}
+
+/// A stack is free: one goroutine that waits for one may start.
+#[cold]
+pub(crate) fn retry_stackless(sched: &Sched) {
+    let mut locked = sched.lock.lock();
+    if let Some(gp) = locked.stackless.pop_front() {
+        sched.stacks.n_stackless.store(locked.stackless.len(), Ordering::Relaxed);
+        // SAFETY: runnable and just taken out of its list.
+        unsafe { run::push_locked(sched, &mut locked, gp) };
+    }
+}
+
+/// Goroutines wait for stacks: collects those that resting Ps keep for themselves, and lets all
+/// who wait try again. For the helper.
+#[cold]
+pub(crate) fn collect_stacks(sched: &Sched) {
+    for pp in sched.all_ps() {
+        if sched.lock.lock().idle_ps.take_this(sched.rest.idle(), pp.id) {
+            // SAFETY: off the idle stack and without an M, the P is this thread's.
+            unsafe { pp.local() }.stacks.spill(0);
+            stall::handoff_p(sched, pp);
+        }
+    }
+    for _ in 0..sched.stacks.n_stackless.load(Ordering::Relaxed) {
+        retry_stackless(sched);
+    }
+    // ORDERING: the submitter's fence of `heist_core::spinning`.
+    heist_core::sync::fence(Ordering::SeqCst);
+    rest::wake_p(sched);
+}

@@ -1,0 +1,130 @@
+//! Blocking calls: announced ones, and coming back when the P is gone.
+//!
+//! GO: proc.go entersyscall, exitsyscall.
+
+use super::{bell, freeze, retake};
+use crate::current;
+use crate::gmp::{M, g};
+use crate::sched::rest::wake::Start;
+use crate::sched::threads::bound;
+use crate::sched::{Locked, Sched};
+use crate::sched::{outside, run, world};
+use crate::sys::thread;
+use heist_core::m_word::{PART, Place, TAKEN};
+use heist_core::status::Status;
+use std::ptr::NonNull;
+
+/// Runs `f`, which may block the thread; the other goroutines go on meanwhile.
+#[doc(alias = "entersyscall")]
+pub(crate) fn blocking<T>(f: impl FnOnce() -> T) -> T {
+    let Some(rt) = current::enter() else { return f() };
+    let pp = rt.m().p();
+    pp.stats.announced.bump();
+    bell::watch_call(rt.sched(), pp);
+    // SAFETY: the M of the calling thread is alive; the evidence ends here.
+    unsafe { rt.into_m().as_ref() }.word.leave(Place::Blocked);
+    /// Any call into the runtime takes the P back, or waits for one. So does a panic on its way out.
+    struct Return;
+    impl Drop for Return {
+        fn drop(&mut self) {
+            drop(current::enter());
+        }
+    }
+    let _return = Return;
+    f()
+}
+
+/// The goroutine on `m` leaves the runtime and most likely blocks without announcing it. Unless others
+/// would find whatever becomes runnable, gives the P away now: sysmon would do it after two looks.
+#[cold]
+pub(super) fn part(sched: &Sched, m: &M) {
+    m.word.clear_attention(PART);
+    let pp = m.p();
+    if !run::has_work_for(sched, pp) && (pp.is_reserved || retake::has_others_free(sched)) {
+        return;
+    }
+    outside::leave_timers(sched, m);
+    m.parted.set(Some(thread::n_blocks()));
+    pp.stats.foreseen.bump();
+    // Under the lock, as everybody who takes a P: one who is about to, and finds that the M has moved on,
+    // takes its flag back.
+    let locked = sched.lock.lock();
+    m.word.call_attention(TAKEN);
+    m.release_p();
+    drop(locked);
+    retake::pass_on(sched, pp);
+}
+
+/// The goroutine on `m` is back, after its P was given away because it was expected to block. If it did
+/// not, it is not expected to any more.
+#[cold]
+fn judge(sched: &Sched, m: &M, blocks_before: u64) {
+    if let Some(gp) = m.current()
+        && thread::n_blocks() == blocks_before
+    {
+        gp.clear_flag(g::BLOCKS);
+        sched.stall.predictor().went_on(gp.kind());
+    }
+}
+
+/// The M is back in the runtime and its P may have been taken: gets one.
+#[cold]
+#[inline(never)]
+#[doc(alias = "exitsyscall")]
+pub(crate) fn regain_p(sched: &Sched, m: &M) {
+    if let Some(blocks_before) = m.parted.take() {
+        judge(sched, m, blocks_before);
+    }
+    let mut locked = sched.lock.lock();
+    m.word.clear_attention(TAKEN);
+    if m.has_p() {
+        return; // Who wanted it came too late.
+    }
+    if !m.stopped_p.get().is_null() {
+        world::await_stopped_p(sched, m, locked);
+        m.p().stats.regained.bump();
+        return;
+    }
+    let latency = m.current().is_some_and(|gp| gp.has_flag(g::LATENCY));
+    if let Some(id) = free_p(sched, &mut locked, latency) {
+        m.acquire_p(sched.p(id));
+        drop(locked);
+        sched.stall.bell.ring();
+        m.p().advance_tick();
+        m.p().stats.regained.bump();
+        return;
+    }
+    let Some(gp) = m.current() else {
+        heist_core::throw!("regain_p: M{} runs nothing", m.id);
+    };
+    // Every P is busy. The goroutine waits for its turn, its thread with it.
+    gp.status.transition(Status::Running, Status::Runnable);
+    bound::bind(m, gp);
+    // SAFETY: it is runnable now, and being bound nobody but this M runs it.
+    unsafe { run::push_stopped(sched, &mut locked, NonNull::from(gp)) };
+    drop(locked);
+    sched.stats.global_put.add_shared(1);
+    bell::watch_crowd(sched);
+    freeze::wait_for_turn(sched, m);
+    m.p().stats.regained.bump();
+}
+
+/// A P that rests, or that waits for the helper to make an M: this one is there already, and
+/// the helper may be waiting for a lock that its goroutine holds.
+fn free_p(sched: &Sched, locked: &mut Locked, latency: bool) -> Option<u32> {
+    let idle_ps = &mut locked.idle_ps;
+    let id =
+        if latency { idle_ps.take_any(sched.rest.idle()) } else { idle_ps.take(sched.rest.idle()) };
+    if id.is_some() {
+        return id;
+    }
+    let (id, start) = locked.orphans.pop()?;
+    if !latency && sched.rest.idle().is_reserved(id) {
+        locked.orphans.push(id, start);
+        return None;
+    }
+    if start == Start::Spinning {
+        sched.rest.withdraw_spinner();
+    }
+    Some(id)
+}

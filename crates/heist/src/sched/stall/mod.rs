@@ -1,0 +1,54 @@
+//! Nobody stalls: taking the P from goroutines that block or compute for too long.
+//!
+//! sysmon watches every P (`sysmon`, woken by `bell`). It takes the P of an M that blocks (`retake`) and asks or forces a
+//! goroutine that computes to stop (`preempt`). A goroutine that comes back without a P gets one, or is frozen with its
+//! thread until it does (`blocking`, `freeze`, `leave`).
+
+pub(crate) mod bell;
+pub(crate) mod blocking;
+pub(crate) mod freeze;
+pub(crate) mod leave;
+pub(crate) mod preempt;
+pub(crate) mod retake;
+pub(crate) mod signal;
+pub(crate) mod sysmon;
+
+pub(crate) use blocking::regain_p;
+pub(crate) use freeze::wait_for_turn;
+pub(crate) use retake::{handoff_p, heavy_fence};
+pub(super) use sysmon::overdue::watch_waiter;
+
+use bell::Bell;
+use heist_core::habits::Habits;
+use heist_core::sync::AtomicU32;
+
+/// What sysmon and its victims share.
+pub(crate) struct Stall {
+    bell: Bell,
+    predictor: Habits,
+    /// Whether all Ms execute full fences when they enter the runtime. Written under the scheduler lock.
+    full_fences: AtomicU32,
+}
+
+impl Stall {
+    /// `full_fences`: the system has no asymmetric ones.
+    pub(super) fn new(full_fences: bool) -> Self {
+        Self {
+            bell: Bell::new(),
+            predictor: Habits::new(),
+            full_fences: AtomicU32::new(full_fences.into()),
+        }
+    }
+
+    /// The way to wake sysmon.
+    #[inline]
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// Which kinds of goroutines are expected to block.
+    #[inline]
+    pub(crate) fn predictor(&self) -> &Habits {
+        &self.predictor
+    }
+}

@@ -1,0 +1,88 @@
+//! The handler that stops a goroutine by force.
+//!
+//! # What it may do
+//! It runs between any two instructions of user code, on the M's alternate stack. It makes system
+//! calls, uses atomics and the scheduler lock (which no user code holds), and nothing else.
+
+use super::{bell, blocking, freeze};
+use crate::current;
+use crate::gmp::{M, g};
+use crate::sched::threads::bound;
+use crate::sched::{rest, run, world};
+use crate::sys::membarrier::no_fence;
+use crate::sys::signal::Interrupted;
+use crate::sys::thread;
+use heist_core::m_word::{PREEMPT, Place, STOP};
+use heist_core::policy::DOORBELLS_MAX;
+use heist_core::status::Status;
+use std::ptr::NonNull;
+
+/// Handles the preemption signal. The request may be gone meanwhile.
+pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) {
+    // SAFETY: the M of the calling thread is alive.
+    let Some(m) = (unsafe { current::m().as_ref() }) else { return };
+    if m.word.attention() & (PREEMPT | STOP) == 0 || m.word.stamp().place() != Place::User {
+        return;
+    }
+    let may_be_stopped = !interrupted.in_another_handler(m.blocked.get());
+    if may_be_stopped && m.current().is_some_and(|gp| gp.may_be_forced()) {
+        stop(m);
+    } else {
+        bell::expect_no_hog(m.sched());
+    }
+}
+
+/// Gives the P away and sleeps until it is this goroutine's turn again.
+fn stop(m: &M) {
+    let sched = m.sched();
+    if m.word.enter(no_fence) {
+        // The P is gone, or being taken: this thread looked asleep. Nothing to give, but to wait for.
+        m.word.clear_attention(PREEMPT);
+        blocking::regain_p(sched, m);
+        return go_on(m);
+    }
+    let Some(gp) = m.current() else { return m.word.leave(Place::User) };
+    if m.word.attention() & STOP != 0 {
+        return go_on(m);
+    }
+    m.doorbell.open(m.id, DOORBELLS_MAX);
+    let mut locked = sched.lock.lock();
+    let next = rest::next_stopped(sched, &mut locked, m.p());
+    let Some(taker) = next.or_else(|| rest::find_taker(sched, &mut locked, m.p())) else {
+        drop(locked);
+        sched.threads.helper().ask_for_spare();
+        bell::expect_no_hog(sched);
+        return go_on(m);
+    };
+    m.word.clear_attention(PREEMPT);
+    let pp = m.release_p();
+    gp.status.transition(Status::Running, Status::Runnable);
+    bound::bind(m, gp);
+    // SAFETY: it is runnable now, and being bound nobody but this M runs it.
+    unsafe { run::push_stopped(sched, &mut locked, NonNull::from(gp)) };
+    drop(locked);
+    sched.stats.forced.add_shared(1);
+    sched.stall.predictor().stopped(gp.kind());
+    sched.stats.global_put.add_shared(1);
+    // When it is woken, its waker is about to sleep.
+    let lets_sleep = !gp.has_flag(g::LATENCY) && thread::let_wakers_sleep();
+    // SAFETY: the taker was idle, or waits for its goroutine's turn; this thread took it off the
+    // list.
+    unsafe { rest::hand_over(sched, taker, pp, crate::sched::rest::wake::Start::Working) };
+    if next.is_none() {
+        bell::expect_no_hog(sched);
+    }
+    freeze::wait_for_turn(sched, m);
+    if lets_sleep {
+        thread::drive_wakers_out();
+    }
+    go_on(m);
+}
+
+/// Goes back to user code, but not while the world is stopped.
+fn go_on(m: &M) {
+    while m.word.attention() & STOP != 0 {
+        world::stop_here(m.sched(), m);
+    }
+    m.word.leave(Place::User);
+}

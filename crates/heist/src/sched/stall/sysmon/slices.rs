@@ -1,0 +1,251 @@
+//! Whether the holder of a P keeps it for too long.
+//!
+//! - An M in an announced blocking call loses its P after one full round, if another M can use it.
+//! - An M in user code that has not entered the runtime since the last look, used no CPU time and sleeps in the kernel
+//!   is in a blocking call that was not announced: it loses its P too.
+//! - A goroutine that has run for a whole slice while others wait is asked to yield, then forced.
+
+use super::Round;
+use crate::gmp::{G, M, P, g};
+use crate::sched::stall::{preempt, retake};
+use crate::sched::{Sched, run};
+use crate::sys::thread;
+use crate::sys::thread_state::State;
+use heist_core::m_word::{Place, Stamp};
+use heist_core::policy::sysmon::{self as rules, Demand, Look, Verdict};
+use heist_core::policy::{FORCE_PERIOD_NS, PROCS_MAX};
+
+/// What sysmon remembers of a P since its last look.
+#[derive(Clone, Copy)]
+struct Watch {
+    slice: rules::Watch,
+    /// The thread's CPU time at the last look, if it was asked for.
+    cpu_ns: Option<u64>,
+    /// When it was last forced.
+    forced_ns: u64,
+    /// It runs a known hog whose slice is half over.
+    half_over: bool,
+}
+
+impl Watch {
+    const NEW: Self =
+        Self { slice: rules::Watch::NEW, cpu_ns: None, forced_ns: 0, half_over: false };
+}
+
+/// The slices of all Ps.
+pub(super) struct Slices {
+    watches: Vec<Watch>,
+    /// A slice that others wait for was over in this round.
+    any_ended: bool,
+}
+
+/// A P that is held, at the moment of a look.
+struct Held<'a> {
+    id: u32,
+    pp: &'a P,
+    m: &'a M,
+    stamp: Stamp,
+    slice_ns: u64,
+    /// The goroutine, if it computed for its whole last slice.
+    hog: Option<&'a G>,
+}
+
+impl Slices {
+    pub(super) fn new() -> Self {
+        // ALLOC: when the thread starts, for all Ps there can be.
+        Self { watches: Vec::with_capacity(PROCS_MAX as usize), any_ended: false }
+    }
+
+    /// Looks at every P. True if one was taken.
+    pub(super) fn look_at_all(&mut self, round: &mut Round<'_>, now: u64) -> bool {
+        let mut acted = false;
+        let procs = round.sched.procs();
+        if procs as usize > self.watches.len() {
+            self.watches.resize(procs as usize, Watch::NEW);
+        }
+        self.any_ended = false;
+        for id in 0..procs {
+            acted |= self.look_at(round, id, now);
+        }
+        if self.any_ended {
+            self.end_together(round, procs, now);
+        }
+        acted
+    }
+
+    /// When a slice is over, so are those of known hogs that have run for more than half of theirs. From then on their
+    /// slices end together, and one wake-up of sysmon, which takes a CPU from a hog, serves them all.
+    fn end_together(&mut self, round: &mut Round<'_>, procs: u32, now: u64) {
+        for id in 0..procs {
+            let half_over = self.watches[id as usize].half_over;
+            // SAFETY: Ms live until the runtime has stopped and sysmon has ended.
+            if half_over && let Some(m) = unsafe { round.sched.p(id).m().as_ref() } {
+                self.end_slice(round, id, m, now, true);
+            }
+        }
+    }
+
+    /// The goroutine on `m`, which holds the P `id`, has run for long enough. If it is a known hog that will be
+    /// interrupted, another one follows, or the bell rings (`stall::expect_no_hog`).
+    fn end_slice(&mut self, round: &mut Round<'_>, id: u32, m: &M, now: u64, known: bool) {
+        let watch = &mut self.watches[id as usize];
+        let forced_ns = &mut watch.forced_ns;
+        let stops = preempt::request(round.sched, m, now, forced_ns, &mut round.states) && known;
+        if !stops && watch.cpu_ns.is_none() {
+            // It may sleep: the next look tells.
+            watch.cpu_ns = thread::cpu_ns(m.tid());
+        }
+        if !stops {
+            round.agenda.suspect();
+        }
+        let pause_ns = if stops { round.sched.config.quantum_ns } else { FORCE_PERIOD_NS };
+        round.agenda.look_at(now.saturating_add(pause_ns));
+    }
+
+    /// Looks at one P. True if it was taken.
+    fn look_at(&mut self, round: &mut Round<'_>, id: u32, now: u64) -> bool {
+        let sched = round.sched;
+        let pp = sched.p(id);
+        let watch = &mut self.watches[id as usize];
+        // SAFETY: Ms live until the runtime has stopped and sysmon has ended.
+        let Some(m) = (unsafe { pp.m().as_ref() }) else {
+            *watch = Watch::NEW;
+            return false;
+        };
+        let stamp = m.word.stamp();
+        // One of the idle class gives way at once.
+        let idle = m.current().is_some_and(|gp| gp.has_flag(g::IDLE));
+        let slice_ns = if idle { 0 } else { sched.config.quantum_ns };
+        // One that computed for its whole last slice most likely does so again: until the end of this slice it is not
+        // suspected of blocking, and sysmon sleeps. Each look takes a CPU from a hog.
+        let hog = m.current().filter(|gp| gp.has_flag(g::HOG));
+        let (began_ns, began) = (pp.began_ns(), m.word.marked());
+        let look = Look { now_ns: now, tick: pp.tick(), began_ns, began, stamp, slice_ns };
+        if watch.slice.is_new(look.tick) {
+            (watch.cpu_ns, watch.forced_ns) = (None, 0);
+        }
+        let demand = demand_for(sched, pp);
+        if !pp.is_reserved && watch.slice.gets_on(now, look.tick) {
+            round.progress_ns = now;
+        }
+        watch.half_over = false;
+        match watch.slice.look(look, demand) {
+            Verdict::Leave => false,
+            Verdict::Take => retake::take_p(sched, m, pp, stamp),
+            Verdict::New { ends_ns } => {
+                if demand.anywhere {
+                    if hog.is_none() {
+                        // The next look tells whether it sleeps.
+                        watch.cpu_ns = thread::cpu_ns(m.tid());
+                        if !round.makes_progress(now) {
+                            round.agenda.suspect();
+                        }
+                    }
+                    round.agenda.look_at(ends_ns);
+                }
+                false
+            }
+            Verdict::Busy { unmoved, ends_ns } => {
+                let held = Held { id, pp, m, stamp, slice_ns, hog };
+                self.look_at_busy(round, &held, unmoved, ends_ns, now)
+            }
+        }
+    }
+
+    /// Looks at a P whose goroutine was there before. `unmoved`: it has not entered the runtime since.
+    fn look_at_busy(
+        &mut self,
+        round: &mut Round<'_>,
+        held: &Held<'_>,
+        unmoved: bool,
+        ends_ns: u64,
+        now: u64,
+    ) -> bool {
+        let Held { id, m, slice_ns, hog, .. } = *held;
+        let watch = &mut self.watches[id as usize];
+        let before = watch.cpu_ns.take();
+        if !unmoved && let Some(hog) = hog {
+            hog.clear_flag(g::HOG);
+        }
+        let known = unmoved && hog.is_some();
+        // Its slice began when the last one's had ended, somewhat after sysmon saw to that.
+        let over = now >= ends_ns || known && now.saturating_add(slice_ns / 32) >= ends_ns;
+        if !known && !round.makes_progress(now) {
+            round.agenda.suspect();
+        }
+        if unmoved && (before.is_some() || !known) {
+            watch.cpu_ns = thread::cpu_ns(m.tid());
+            let slept = before.is_some() && before == watch.cpu_ns;
+            if slept && take_from_sleeper(round, held) {
+                return true;
+            }
+        }
+        if over {
+            if unmoved && let Some(gp) = m.current() {
+                gp.set_flag(g::HOG);
+            }
+            self.any_ended = true;
+            self.end_slice(round, id, m, now, known);
+        } else {
+            watch.half_over = known && watch.slice.is_half_over(now, slice_ns);
+            round.agenda.look_at(ends_ns);
+        }
+        // A preemption does not make the next one come sooner: that is known in advance.
+        false
+    }
+
+    /// The goroutine that has run longest gives way. One that was asked to lately comes last: the kernel does not let
+    /// its thread run, so that it cannot.
+    pub(super) fn preempt_longest(&mut self, round: &mut Round<'_>, now: u64) {
+        let sched = round.sched;
+        let in_user = |id: &u32| {
+            if sched.rest.idle().is_reserved(*id) {
+                return false;
+            }
+            // SAFETY: Ms live until the runtime has stopped and sysmon has ended.
+            unsafe { sched.p(*id).m().as_ref() }
+                .is_some_and(|m| m.word.stamp().place() == Place::User)
+        };
+        let known = sched.procs().min(self.watches.len() as u32);
+        let lately = now.saturating_sub(2 * FORCE_PERIOD_NS);
+        let oldest = (0..known).filter(in_user).min_by_key(|&id| {
+            let watch = &self.watches[id as usize];
+            (watch.forced_ns > lately, watch.slice.since_ns())
+        });
+        let Some(id) = oldest else { return };
+        // SAFETY: as above.
+        if let Some(m) = unsafe { sched.p(id).m().as_ref() } {
+            sched.stats.gave_way.add_shared(1);
+            let forced_ns = &mut self.watches[id as usize].forced_ns;
+            preempt::request(sched, m, now, forced_ns, &mut round.states);
+        }
+    }
+}
+
+/// The thread has used no CPU time since the last look. If it sleeps in the kernel, it blocks without having announced
+/// it: takes its P. False if it does not, or has moved on.
+fn take_from_sleeper(round: &mut Round<'_>, held: &Held<'_>) -> bool {
+    let Held { pp, m, stamp, .. } = *held;
+    let gp = m.current();
+    if round.states.of_sleeper(m.tid()) != State::Asleep
+        || !retake::take_p(round.sched, m, pp, stamp)
+    {
+        return false;
+    }
+    round.sched.stats.unannounced.add_shared(1);
+    if let Some(gp) = gp {
+        gp.set_flag(g::BLOCKS);
+        round.sched.stall.predictor.blocked(gp.kind());
+    }
+    true
+}
+
+/// What others could do with this P.
+pub(in crate::sched::stall) fn demand_for(sched: &Sched, pp: &P) -> Demand {
+    let reserved = pp.is_reserved;
+    Demand {
+        here: if reserved { run::has_work_for(sched, pp) } else { !pp.is_empty() },
+        anywhere: run::has_work_for(sched, pp),
+        others_free: reserved || retake::has_others_free(sched),
+    }
+}

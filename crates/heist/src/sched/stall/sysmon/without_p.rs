@@ -1,0 +1,61 @@
+//! Threads that are in user code without a P: they lost it in a blocking call, or while they had no CPU.
+
+use crate::gmp::M;
+use crate::sched::Sched;
+use crate::sys::thread;
+use crate::sys::thread_state::{State, ThreadStates};
+use heist_core::m_word::{PREEMPT, Place};
+use heist_core::policy::{PLESS_CPU_NS, PLESS_LOOKS, PLESS_PERIOD_NS};
+use std::ptr::null;
+
+/// sysmon's walk over them.
+pub(super) struct WithoutP {
+    /// When they are looked at next, and where that begins.
+    next_ns: u64,
+    cursor: *const M,
+}
+
+fn is_without_p(m: &M) -> bool {
+    m.word.stamp().place() == Place::User && !m.has_p()
+}
+
+/// Whether one of them runs: it has used CPU time since this was last asked.
+pub(super) fn any_runs(sched: &Sched) -> bool {
+    let ran = |m: &M| {
+        let (stamp, cpu_ns) = (m.word.stamp(), thread::cpu_ns(m.tid()).unwrap_or(0));
+        let (seen, before_ns) = m.pless_ran.replace((stamp, cpu_ns));
+        seen == stamp && before_ns != cpu_ns
+    };
+    sched.threads.all_ms().iter().filter(|m| is_without_p(m)).fold(false, |any, m| ran(m) | any)
+}
+
+impl WithoutP {
+    pub(super) const fn new() -> Self {
+        Self { next_ns: 0, cursor: null() }
+    }
+
+    /// Looks at some of them, if it is time. As long as they sleep in the call during which they lost their P, all
+    /// is well; if they compute, more goroutines run than there are Ps.
+    pub(super) fn look(&mut self, sched: &Sched, states: &mut ThreadStates, now: u64) {
+        if now < self.next_ns || !sched.config.forced_preemption {
+            return;
+        }
+        self.next_ns = now + PLESS_PERIOD_NS;
+        let mut ms = sched.threads.all_ms().iter_from(self.cursor);
+        for m in ms.by_ref().take(PLESS_LOOKS as usize).filter(|m| is_without_p(m)) {
+            let stamp = m.word.stamp();
+            let Some(cpu_ns) = thread::cpu_ns(m.tid()) else { continue };
+            let (seen, since_ns) = m.pless.get();
+            if seen != stamp {
+                m.pless.set((stamp, cpu_ns));
+            } else if cpu_ns.saturating_sub(since_ns) >= PLESS_CPU_NS
+                && matches!(states.of_runner(m.tid()), State::Running | State::Unknown)
+            {
+                m.word.call_attention(PREEMPT);
+                sched.stats.signals.add_shared(1);
+                thread::interrupt(m.tid());
+            }
+        }
+        self.cursor = ms.next().map_or(null(), std::ptr::from_ref);
+    }
+}

@@ -1,0 +1,148 @@
+//! Whom to start while threads are scarce.
+//!
+//! A goroutine that blocks in a lock heist does not know, or is stopped by force, keeps its thread. Where many
+//! contend for one lock, each that is started takes a thread with it. The helper makes more; but if the lock is
+//! the allocator's, it has to wait for the lock itself, behind all of them. Without a thread that is free,
+//! nobody can run but those that have one: a goroutine that the clock or the network has woken would wait for
+//! the helper.
+//!
+//! So the last free thread is kept for goroutines that have started already, and for new ones of which nobody
+//! expects that they keep it. Others are *held back*. They are admitted when there is a thread more, or when a P
+//! would have nothing else to run.
+//!
+//! # A crowd
+//! A goroutine that gets a foreign lock after its P was taken runs without one. Many of them make more threads that
+//! run than there are CPUs, and sysmon notices by its own naps, which end late. A P that is lent to a goroutine whose
+//! thread has to wait for a CPU is of no use to anybody, and what its timers wake waits with it. So in a crowd a P
+//! whose next timer is due within a millisecond is not lent: its M sleeps until then and serves the timer itself. It
+//! is lent all the same when that has gone on for a tenth of a second.
+//!
+//! # Why nobody is held back for ever
+//! Somebody is held back only while a stopped goroutine waits. The stopped ones take turns, so the helper, which sysmon
+//! asks for a thread in every round, gets the lock that it may have to wait for, and makes threads until two are
+//! idle. Then as many are admitted as there are idle threads beside the last. A P that would rest admits some first,
+//! and nobody is held back while one rests, so none rests beside them. If there can be no more threads, nobody is
+//! held back, and those that were are admitted.
+
+use crate::gmp::{G, M, g};
+use crate::sched::rest;
+use crate::sched::{Locked, Sched};
+use crate::sys::{clock, thread};
+use heist_core::policy::{ADMITTED_MAX, CROWD_KEEP_NS, CROWD_NEAR_NS, CROWD_NS};
+use heist_core::sync::{Ordering, fence};
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// Whether a bound goroutine runs on a thread that is not the runtime's.
+fn is_guests(gp: &G) -> bool {
+    // SAFETY: Ms live as long as the runtime.
+    unsafe { gp.bound_m.get().as_ref() }.is_some_and(|m| m.stack_end.get() == 0)
+}
+
+/// Whether a new goroutine, which most likely keeps its thread, is left for later. Then it is held back.
+#[cold]
+pub(crate) fn holds_back(sched: &Sched, gp: NonNull<G>) -> bool {
+    // SAFETY: the goroutine is the caller's to run.
+    let g = unsafe { gp.as_ref() };
+    // A bound goroutine brings its own thread. While the queue is empty no stopped goroutine waits.
+    if g.is_classed() || !g.bound_m.get().is_null() || sched.global_len().get() == 0 {
+        return false;
+    }
+    let mut locked = sched.lock.lock();
+    let scarce = locked.idle_ms.is_empty() && locked.global.has_stopped();
+    let refused = sched.threads.refused.load(Ordering::Relaxed) != 0;
+    let full = locked.n_ms >= sched.config.max_threads;
+    if !scarce || refused || full || sched.rest.idle().count() != 0 {
+        return false;
+    }
+    // SAFETY: it is runnable, and no queue has it.
+    unsafe { locked.held_back.push_back(gp) };
+    sched.threads.n_held_back.store(locked.held_back.len(), Ordering::Relaxed);
+    drop(locked);
+    sched.threads.mailbox.ask_for_spare();
+    true
+}
+
+/// A P would rest: those that were held back can start, some at a time. Whether there were any; then somebody
+/// may have to be woken.
+pub(crate) fn admit(sched: &Sched, locked: &mut Locked) -> bool {
+    admit_some(sched, locked, ADMITTED_MAX)
+}
+
+/// A thread has become idle: as many can start as there are beside the last one.
+pub(crate) fn admit_to_idle(sched: &Sched, locked: &mut Locked) -> bool {
+    let n = locked.idle_ms.len().saturating_sub(1);
+    n != 0 && admit_some(sched, locked, n)
+}
+
+fn admit_some(sched: &Sched, locked: &mut Locked, n: u32) -> bool {
+    if locked.held_back.is_empty() {
+        return false;
+    }
+    let mut admitted = locked.held_back.split_front(n);
+    sched.threads.n_held_back.store(locked.held_back.len(), Ordering::Relaxed);
+    sched.stats.global_put.add_shared(admitted.len().into());
+    locked.global.append(sched.global_len(), &mut admitted);
+    true
+}
+
+/// Wakes somebody for goroutines that were held back.
+#[cold]
+pub(crate) fn wake_for_admitted(sched: &Sched) {
+    // ORDERING: the submitter's fence of `heist_core::spinning`.
+    fence(Ordering::SeqCst);
+    rest::wake_p(sched);
+}
+
+/// Asks once more for threads for those that are held back: what the helper saw at the last time may not be
+/// true any more. For sysmon, in every round.
+pub(crate) fn press_for_held_back(sched: &Sched) {
+    if sched.threads.n_held_back.load(Ordering::Relaxed) != 0 {
+        sched.threads.mailbox.ask_for_spare();
+    }
+}
+
+/// Says that more threads run than there are CPUs. For sysmon.
+pub(crate) fn note_crowd(sched: &Sched, now_ns: u64) {
+    sched.threads.crowded_until_ns.store(now_ns.saturating_add(CROWD_NS), Ordering::Relaxed);
+}
+
+/// Whether it was so a moment ago.
+pub(crate) fn is_crowded(sched: &Sched, now_ns: u64) -> bool {
+    now_ns < sched.threads.crowded_until_ns.load(Ordering::Relaxed)
+}
+
+/// Whether `m` does not lend its P to the stopped goroutine `gp`, but serves the next timer first. Then it has
+/// slept until that is due, and `gp` is first among the stopped.
+#[inline(never)]
+pub(crate) fn keeps_p(sched: &Sched, m: &M, gp: NonNull<G>) -> bool {
+    let now = clock::now_ns();
+    if !is_crowded(sched, now) {
+        return false;
+    }
+    let pp = m.p();
+    // SAFETY: this M has found the goroutine, so it is valid.
+    let g = unsafe { gp.as_ref() };
+    let next = pp.timers.earliest();
+    let is_near = next < now.saturating_add(CROWD_NEAR_NS);
+    // SAFETY: this M holds the P, and no other reference to its data is alive.
+    let lent_ns = unsafe { &mut pp.local().lent_ns };
+    let mut locked = sched.lock.lock();
+    let keeps = (is_near || !pp.is_empty())
+        && now.saturating_sub(*lent_ns) <= CROWD_KEEP_NS
+        && !(pp.is_reserved || g.is_classed() || g.has_flag(g::LOCKED) || is_guests(g))
+        && !(sched.world.is_stopping() || sched.rest.idle().count() != 0);
+    if !keeps {
+        *lent_ns = now;
+        return false;
+    }
+    // SAFETY: as above; it is in no queue.
+    unsafe { locked.global.put_back_stopped(sched.global_len(), gp) };
+    drop(locked);
+    // Otherwise it might be found again at once: it was the turn of the global queue.
+    pp.advance_tick();
+    if is_near && pp.is_empty() {
+        thread::nap(Duration::from_nanos(next.saturating_sub(now)));
+    }
+    true
+}

@@ -1,0 +1,153 @@
+//! The first and the last steps of a thread that runs goroutines.
+//!
+//! GO: proc.go mstart, mexit.
+
+use crate::gmp::M;
+use crate::sched::rest::wake::Start;
+use crate::sched::run::execute;
+use crate::sched::run::find::Found;
+use crate::sched::{Locked, Sched, rest};
+use crate::sys::degraded::{Lack, Plain};
+use crate::sys::signal::Blocked;
+use crate::sys::{registers, thread};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Ps that wait for an M to be made.
+pub(crate) struct Orphans {
+    // Reserved for all Ps at once: pushing must not allocate.
+    waiting: Vec<(u32, Start)>,
+}
+
+impl Orphans {
+    pub(crate) fn new(capacity: u32) -> Self {
+        // ALLOC: when the runtime is built.
+        Self { waiting: Vec::with_capacity(capacity as usize) }
+    }
+
+    pub(crate) fn push(&mut self, p: u32, start: Start) {
+        self.waiting.push((p, start));
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.waiting.len() as u32
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<(u32, Start)> {
+        self.waiting.pop()
+    }
+}
+
+/// An M on its way to its thread.
+pub(super) struct Owned(pub(super) NonNull<M>);
+
+impl Owned {
+    const fn get(&self) -> NonNull<M> {
+        self.0
+    }
+}
+
+// SAFETY: the thread that gets it is the only one to use it.
+unsafe impl Send for Owned {}
+
+/// A panic of the scheduler itself must not end just its thread, with a P in its hands.
+pub(super) struct NoUnwinding;
+
+impl Drop for NoUnwinding {
+    fn drop(&mut self) {
+        heist_core::throw!("m_main: the scheduler panicked");
+    }
+}
+
+/// The thread of `m` was made, but has no memory for its signal stack: it is as if it had been refused.
+#[cold]
+fn cannot_begin(sched: &Sched, m: &M, error: &std::io::Error) {
+    Lack::Thread.missed(format_args!(
+        "the system refuses a thread the memory for its signals ({}); going on without it",
+        Plain(error)
+    ));
+    sched.lock.lock().n_starting -= 1;
+    sched.threads.mailbox.refuse();
+    give_back(sched, m);
+}
+
+/// The thread of `m` has left it and does not look at it again.
+#[doc(alias = "mexit")]
+fn give_back(sched: &Sched, m: &M) {
+    let mut locked = sched.lock.lock();
+    // SAFETY: the record lives as long as the runtime, and it is in no other list: an idle M
+    // was taken out by who woke it.
+    unsafe { locked.gone_ms.push(NonNull::from(m)) };
+    locked.n_ms -= 1;
+    drop(locked);
+    sched.threads.mailbox.ask();
+}
+
+/// A new M begins: with a P that waits for one, or with a rest.
+pub(crate) fn first_p(sched: &Sched, m: &M) -> Found {
+    let mut locked = sched.lock.lock();
+    locked.n_starting -= 1;
+    let Some((id, start)) = locked.orphans.pop() else {
+        drop(locked);
+        return rest::stop_m(sched, m);
+    };
+    m.acquire_p(sched.p(id));
+    if start == Start::Spinning {
+        rest::begin_spin(sched, m);
+    }
+    Found::Retry
+}
+
+/// No thread could be made for a P that waits for one: its work goes where others find it. Those may all be
+/// in use, by goroutines that block or that are bound to them. If one of the latter could run, it gets the P:
+/// its thread does nothing else.
+pub(super) fn put_orphan_to_rest(sched: &Sched) {
+    let mut locked = sched.lock.lock();
+    let Some((id, start)) = locked.orphans.pop() else { return };
+    let pp = sched.p(id);
+    // SAFETY: nobody holds an orphan, and this thread has just taken it off the list.
+    let mut work = unsafe { pp.owner() }.drain();
+    work.append(&mut pp.yielded.take(u32::MAX));
+    let Locked { global, .. } = &mut *locked;
+    global.prepend(sched.global_len(), &mut work);
+    let bound = if sched.world.is_stopping() || pp.is_reserved {
+        None
+    } else {
+        global.take_wanted(sched.global_len(), |gp| !gp.bound_m.get().is_null())
+    };
+    // SAFETY: goroutines in a queue are valid.
+    let taker = bound.and_then(|gp| NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut()));
+    if taker.is_none() {
+        rest::rest_p(sched, &mut locked, pp);
+    }
+    drop(locked);
+    if start == Start::Spinning {
+        sched.rest.discount_spinner();
+    }
+    if let Some(m) = taker {
+        // SAFETY: a bound M sleeps, or is about to, while its goroutine is in a queue, and this thread has
+        // taken that out.
+        unsafe { rest::hand_over(sched, m, pp, Start::Working) };
+    }
+}
+
+pub(super) fn m_main(sched: Arc<Sched>, m: Owned, stack_end: usize) {
+    // SAFETY: records live as long as the runtime, of which this thread has a share.
+    let m = unsafe { m.get().as_ref() };
+    m.set_tid(thread::id());
+    m.thread.set(registers::thread_pointer());
+    m.stack_end.set(stack_end);
+    m.blocked.set(Blocked::all_but_ours());
+    let alt_stack = match thread::AltStack::install() {
+        Ok(alt_stack) => alt_stack,
+        Err(error) => return cannot_begin(&sched, m, &error),
+    };
+    if sched.config.short_turns {
+        thread::short_turns();
+    }
+    let unwinding = NoUnwinding;
+    execute::run(m);
+    std::mem::forget(unwinding);
+    drop(alt_stack);
+    give_back(&sched, m);
+}

@@ -1,0 +1,63 @@
+//! A thread that is not the runtime's becomes an M for the time of one goroutine.
+//!
+//! The goroutine is bound to it from the beginning, so the thread runs nothing else, and when the
+//! goroutine has ended it is a plain thread again. It is not among the threads that the runtime counts
+//! and limits; who looks for a deadlock counts it as one that waits in `run`, as it would be otherwise.
+
+use crate::gmp::M;
+use crate::sched::Sched;
+use crate::sched::run::execute;
+use crate::sys::registers;
+use crate::sys::signal::Blocked;
+use crate::sys::thread::{self, AltStack};
+use std::ptr::NonNull;
+
+/// The record of a thread that is not the runtime's.
+pub(crate) struct Guest<'a> {
+    sched: &'a Sched,
+    m: NonNull<M>,
+    /// Dropped when the thread is a plain one again.
+    _alt_stack: AltStack,
+}
+
+impl<'a> Guest<'a> {
+    /// A record for the calling thread, which is a plain one. An error if there is no memory for its signals.
+    pub(crate) fn new(sched: &'a Sched) -> std::io::Result<Self> {
+        let alt_stack = AltStack::install()?;
+        let free = sched.lock.lock().free_guests.pop();
+        let m = match free {
+            Some(m) => m,
+            None => sched
+                .threads
+                .all_ms
+                .add(M::new(NonNull::from(sched), sched.threads.all_ms.next_id()))?,
+        };
+        let guest = Self { sched, m, _alt_stack: alt_stack };
+        guest.m().reset();
+        guest.m().set_tid(thread::id());
+        guest.m().thread.set(registers::thread_pointer());
+        guest.m().blocked.set(Blocked::here());
+        Ok(guest)
+    }
+
+    /// The record.
+    pub(crate) const fn m(&self) -> &M {
+        // SAFETY: records live as long as the runtime.
+        unsafe { self.m.as_ref() }
+    }
+
+    /// Runs the goroutine that was bound to this M until it has ended.
+    pub(crate) fn run(&self) {
+        let unwinding = super::begin::NoUnwinding;
+        execute::run_bound(self.m());
+        std::mem::forget(unwinding);
+    }
+}
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        let mut locked = self.sched.lock.lock();
+        // SAFETY: the record lives as long as the runtime, and is in no other list.
+        unsafe { locked.free_guests.push(self.m) };
+    }
+}

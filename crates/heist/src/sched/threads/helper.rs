@@ -1,0 +1,308 @@
+//! The helper thread: it makes Ms and gives memory back.
+//!
+//! Both take locks that user code can hold (the allocator's, the thread library's), so no thread
+//! with a P may do them. The helper has none. It sleeps until asked.
+//!
+//! If the system refuses a thread, the P goes back to rest and its work to the global queue, where
+//! the Ms that there are find it; the helper tries again later.
+
+use super::mailbox::{PROCS, REFUSED, SCAVENGE, SPARE};
+use super::{admission, begin};
+use crate::coro::stack;
+use crate::gmp::M;
+use crate::sched::stacks::stackless::Patience;
+use crate::sched::{Phase, Sched};
+use crate::sched::{rest, stacks, world};
+use crate::sys::cpu::DefaultProcs;
+use crate::sys::degraded::{Lack, Plain};
+use crate::sys::placed_thread::PlacedThread;
+use crate::sys::{stderr, thread};
+use heist_core::sync::Ordering;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long stacks must lie idle before their memory is given back.
+const SCAVENGE_PERIOD: Duration = Duration::from_secs(1);
+/// How long to wait after the system refused a thread or the memory of a stack.
+const REFUSED_PAUSE: Duration = Duration::from_millis(10);
+
+/// Spare Ms that are asked for within so short a time are asked for again and again.
+const SPARES_AGAIN: Duration = Duration::from_millis(5);
+/// Most Ms made in advance.
+const SPARES_MAX: u32 = 8;
+
+/// So many threads are kept count of without asking the allocator, whose lock a stopped goroutine may hold.
+const RECORDS_USUAL: usize = 256;
+
+/// The helper's own state.
+pub(crate) struct Helper {
+    sched: Arc<Sched>,
+    /// The threads by the number of their M; None if that has none.
+    threads: Vec<Option<PlacedThread>>,
+    /// Records without a thread.
+    free: Vec<NonNull<M>>,
+    /// Threads that have left their M, with their thread pointers: a destructor of a thread-local may keep
+    /// them for as long as it likes.
+    ending: Vec<(PlacedThread, usize)>,
+    /// The number of a record for which there was no memory.
+    unused_id: Option<u32>,
+    refused_until: Option<Instant>,
+    /// When it last collected stacks.
+    collected: Option<Instant>,
+    /// How long those who wait for stacks have waited in vain.
+    patience: Patience,
+    /// When a spare M was last asked for.
+    spare_asked: Option<Instant>,
+    /// How many to have at hand.
+    n_spares: u32,
+    /// Where the default number of Ps comes from; made when it is first asked for.
+    procs: Option<DefaultProcs>,
+}
+
+// SAFETY: the Ms are handed to their threads and come back when those have ended.
+unsafe impl Send for Helper {}
+
+impl Helper {
+    pub(crate) fn new(sched: Arc<Sched>) -> Self {
+        Self {
+            procs: None,
+            sched,
+            threads: Vec::with_capacity(RECORDS_USUAL), // ALLOC: helper thread
+            free: Vec::with_capacity(RECORDS_USUAL),    // ALLOC: helper thread
+            ending: vec![],                             // ALLOC: helper thread
+            unused_id: None,
+            refused_until: None,
+            collected: None,
+            patience: Patience::default(),
+            spare_asked: None,
+            n_spares: 1,
+        }
+    }
+
+    /// The helper's life. Returns when the runtime has stopped and its threads have ended.
+    pub(crate) fn run(mut self) {
+        let sched = Arc::clone(&self.sched);
+        let mut scavenging = false;
+        loop {
+            let short = sched.stacks.n_waiting() != 0;
+            let refused = self.refused_until.is_some() || short;
+            let pause = refused.then_some(REFUSED_PAUSE);
+            let timeout = pause.or(scavenging.then_some(SCAVENGE_PERIOD));
+            let asked = sched.threads.mailbox.wait(scavenging, timeout);
+            if sched.phase() == Phase::Stopped {
+                return self.leave();
+            }
+            self.collect_gone();
+            if asked & REFUSED != 0 {
+                self.pause_making();
+            }
+            self.adopt_orphans();
+            if asked & SPARE != 0 {
+                self.make_spares();
+            }
+            if asked & PROCS != 0 {
+                world::follow_default_procs(&sched, &mut self.procs);
+            }
+            self.collect_stacks();
+            if scavenging && asked & !SCAVENGE == 0 {
+                let began_ns = thread::cpu_ns(thread::id());
+                let (_, more) = stack::scavenge();
+                if let Some((began, ended)) = began_ns.zip(thread::cpu_ns(thread::id())) {
+                    sched.stats.scavenge_ns.add_shared(ended - began);
+                }
+                scavenging = more;
+                if !more {
+                    sched.threads.mailbox.scavenged();
+                }
+            } else {
+                scavenging |= asked & SCAVENGE != 0;
+            }
+        }
+    }
+
+    /// Helps goroutines that wait for stacks, now and then.
+    fn collect_stacks(&mut self) {
+        let rested = |at: Instant| at.elapsed() >= REFUSED_PAUSE;
+        if self.sched.stacks.n_waiting() != 0 && self.collected.is_none_or(rested) {
+            self.collected = Some(Instant::now());
+            stacks::end_hopeless(&self.sched, &mut self.patience);
+            stacks::collect_stacks(&self.sched);
+        }
+    }
+
+    /// Takes the records of threads that have ended, and forgets the threads.
+    fn collect_gone(&mut self) {
+        loop {
+            let Some(m) = self.sched.lock.lock().gone_ms.pop() else {
+                break;
+            };
+            // SAFETY: records live as long as the runtime.
+            let gone = unsafe { m.as_ref() };
+            if let Some(thread) = self.threads[gone.id as usize].take() {
+                self.ending.push((thread, gone.thread.get()));
+            }
+            self.free.push(m);
+        }
+        for i in (0..self.ending.len()).rev() {
+            let (thread, pointer) = self.ending.swap_remove(i);
+            if let Err(thread) = thread.try_join() {
+                self.ending.push((thread, pointer));
+            }
+        }
+    }
+
+    /// Finds or makes an M for every P that waits for one. While it makes one it has no P in its
+    /// hands: it may have to wait for a goroutine that holds the allocator's lock and that a stop of
+    /// the world has stopped, and the stop would wait for the P.
+    fn adopt_orphans(&mut self) {
+        if self.refused_until.is_some_and(|until| until <= Instant::now()) {
+            self.refused_until = None;
+            // There may be work that nobody was woken for.
+            rest::wake_p_if_work(&self.sched);
+        }
+        let sched = Arc::clone(&self.sched);
+        loop {
+            let mut locked = sched.lock.lock();
+            if locked.orphans.len() <= locked.n_starting {
+                return;
+            }
+            if !locked.idle_ms.is_empty()
+                && let Some((id, start)) = locked.orphans.pop()
+                && let Some(m) = locked.idle_ms.pop()
+            {
+                drop(locked);
+                // SAFETY: an idle M is alive and, off the list, this thread's to wake.
+                unsafe { rest::hand_over(&sched, m, sched.p(id), start) };
+                continue;
+            }
+            let full = locked.n_ms >= sched.config.max_threads;
+            let refused = self.refused_until.is_some();
+            if !refused && full {
+                drop(locked);
+                thread_exhaustion(&sched);
+            }
+            if !refused {
+                locked.n_ms += 1;
+                locked.n_starting += 1;
+            }
+            drop(locked);
+            if refused || !self.make_m() {
+                begin::put_orphan_to_rest(&sched);
+            }
+        }
+    }
+
+    /// Sees to it that Ms with nothing to do are at hand: one, and if they are asked for again and
+    /// again, because many goroutines block one after the other, several.
+    fn make_spares(&mut self) {
+        let now = Instant::now();
+        let again = self.spare_asked.replace(now).is_some_and(|last| now - last < SPARES_AGAIN);
+        self.n_spares = if again { (2 * self.n_spares).min(SPARES_MAX) } else { 1 };
+        let sched = Arc::clone(&self.sched);
+        loop {
+            let mut locked = sched.lock.lock();
+            // The last one is kept from those that are held back: they need another.
+            let wanted = self.n_spares.max(if locked.held_back.is_empty() { 0 } else { 2 });
+            // Each orphan takes one of those that are starting.
+            let coming = locked.n_starting.saturating_sub(locked.orphans.len());
+            let full = locked.n_ms >= sched.config.max_threads;
+            if full && admission::admit(&sched, &mut locked) {
+                drop(locked);
+                return admission::wake_for_admitted(&sched);
+            }
+            let enough = locked.idle_ms.len() + coming >= wanted;
+            if enough || full || self.refused_until.is_some() {
+                return;
+            }
+            locked.n_ms += 1;
+            locked.n_starting += 1;
+            drop(locked);
+            if !self.make_m() {
+                return;
+            }
+        }
+    }
+
+    /// Starts a thread, which was counted already. False if the system refuses.
+    fn make_m(&mut self) -> bool {
+        match self.try_make_m() {
+            Ok(()) => {
+                self.sched.threads.refused.store(0, Ordering::Relaxed);
+                true
+            }
+            Err(error) => {
+                let mut locked = self.sched.lock.lock();
+                locked.n_ms -= 1;
+                locked.n_starting -= 1;
+                drop(locked);
+                self.complain(&error);
+                self.pause_making();
+                false
+            }
+        }
+    }
+
+    fn try_make_m(&mut self) -> std::io::Result<()> {
+        let owned = self.free_record()?;
+        // SAFETY: records live as long as the runtime, and no thread has this one yet.
+        let id = unsafe { owned.as_ref() }.id;
+        let (sched, given) = (Arc::clone(&self.sched), begin::Owned(owned));
+        let name = format_args!("{}-m{id}", self.sched.config.name);
+        let spawned =
+            PlacedThread::spawn(name, move |stack_end| begin::m_main(sched, given, stack_end));
+        self.threads[id as usize] = Some(spawned.inspect_err(|_| self.free.push(owned))?);
+        Ok(())
+    }
+
+    /// The system has refused a thread.
+    fn pause_making(&mut self) {
+        self.refused_until = Some(Instant::now() + REFUSED_PAUSE);
+        self.sched.threads.refused.store(1, Ordering::Relaxed);
+    }
+
+    /// A record that no thread has, made if there is none.
+    fn free_record(&mut self) -> std::io::Result<NonNull<M>> {
+        if let Some(m) = self.free.pop() {
+            // SAFETY: records live as long as the runtime, and its thread has left it.
+            unsafe { m.as_ref() }.reset();
+            return Ok(m);
+        }
+        let id = *self.unused_id.get_or_insert_with(|| self.sched.threads.all_ms.next_id());
+        self.threads.resize_with(self.threads.len().max(id as usize + 1), || None);
+        let m = self.sched.threads.all_ms.add(M::new(NonNull::from(&*self.sched), id))?;
+        self.unused_id = None;
+        Ok(m)
+    }
+
+    fn complain(&self, error: &std::io::Error) {
+        let n = self.threads.iter().flatten().count();
+        Lack::Thread.missed(format_args!(
+            "the system refuses another thread ({}); going on with {n} that run goroutines: while all of them \
+             block or compute, others wait; raise `ulimit -u` or pids.max of the control group",
+            Plain(error)
+        ));
+    }
+
+    fn leave(self) {
+        let mut threads = self.threads;
+        let closer = self.sched.threads.mailbox.closer();
+        let stays = |m: &&M| m.abandoned.get() || m.thread.get() == closer;
+        for m in self.sched.threads.all_ms.iter().filter(stays) {
+            // It never ends, or not before this. A guest has no thread here.
+            threads.get_mut(m.id as usize).map(Option::take);
+        }
+        let ending = self.ending.into_iter().filter(|&(_, pointer)| pointer != closer);
+        let ending = ending.map(|(thread, _)| thread);
+        threads.into_iter().flatten().chain(ending).for_each(PlacedThread::join);
+    }
+}
+
+#[cold]
+fn thread_exhaustion(sched: &Sched) -> ! {
+    let n = sched.config.max_threads;
+    stderr::report(format_args!(
+        "heist: program exceeds {n}-thread limit\nfatal error: thread exhaustion\n"
+    ));
+    stderr::exit_now(2)
+}

@@ -1,0 +1,98 @@
+//! All Ps at once: stopping them, and changing their number.
+//!
+//! The table of Ps and the order in which thieves visit them change only here, while the world is stopped.
+
+pub(crate) mod resize;
+pub(crate) mod stop;
+
+pub(crate) use resize::{default_procs, follow_default_procs, resize_procs};
+pub(crate) use stop::{
+    await_stopped_p, count_given, count_stopped, lock_world, stop_here, stop_instead,
+    stop_searching, stop_the_world,
+};
+
+use crate::gmp::P;
+use crate::gmp::proc_table::ProcTable;
+use crate::sys::lock::{Guard, Lock};
+use crossbeam_utils::CachePadded;
+use heist_core::lock_rank::Rank;
+use heist_core::steal_order::StealOrder;
+use heist_core::stop::StopCount;
+use std::cell::UnsafeCell;
+use stop::{Pauses, WorldState};
+
+/// The Ps of a runtime, and the right to stop them.
+pub(crate) struct World {
+    table: ProcTable,
+    /// Changes only while the world is stopped.
+    steal_order: UnsafeCell<StealOrder>,
+    /// Whether the world stops.
+    stop: CachePadded<StopCount>,
+    pauses: Pauses,
+    /// Held across a stop of the world.
+    lock: Lock<WorldState>,
+}
+
+impl World {
+    pub(super) fn new(table: ProcTable, choice: resize::Choice) -> Self {
+        let procs = table.n_live();
+        Self {
+            table,
+            steal_order: UnsafeCell::new(StealOrder::new(procs)),
+            stop: CachePadded::new(StopCount::new()),
+            pauses: Pauses::default(),
+            lock: Lock::new(Rank::World, WorldState::new(choice)),
+        }
+    }
+
+    /// The table of Ps.
+    #[inline]
+    pub(super) const fn table(&self) -> &ProcTable {
+        &self.table
+    }
+
+    /// All Ps that ever were, also those that were taken away: their counters stay.
+    pub(crate) fn all_made(&self) -> impl Iterator<Item = &P> {
+        self.table.made()
+    }
+
+    /// Whether the world stops, or has stopped.
+    #[inline]
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.pending()
+    }
+
+    /// How many Ps have not stopped yet.
+    pub(crate) fn n_left_to_stop(&self) -> u32 {
+        self.stop.left()
+    }
+
+    /// How long stops took.
+    pub(crate) const fn pauses(&self) -> &Pauses {
+        &self.pauses
+    }
+
+    /// Takes the world lock, without which no stop begins. For a thread that is none of the runtime's Ms.
+    pub(super) fn lock(&self) -> Guard<'_, WorldState> {
+        self.lock.lock()
+    }
+
+    /// The walks over the other Ps.
+    ///
+    /// # Safety
+    /// The caller holds a P, and uses the answer no longer than that.
+    #[inline]
+    pub(super) unsafe fn steal_order(&self) -> &StealOrder {
+        // SAFETY: it changes only while the world is stopped, and then nobody holds a P.
+        unsafe { &*self.steal_order.get() }
+    }
+
+    /// Replaces the walks.
+    ///
+    /// # Safety
+    /// The caller has stopped the world.
+    unsafe fn swap_steal_order(&self, order: &mut StealOrder) {
+        // SAFETY: by the caller's promise nobody reads it.
+        std::mem::swap(unsafe { &mut *self.steal_order.get() }, order);
+    }
+}
