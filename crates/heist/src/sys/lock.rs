@@ -31,9 +31,9 @@ const SPINS: u32 = 200;
 /// How long threads have waited for locks, by rank.
 static WAITED_NS: [AtomicU64; Rank::COUNT] = [const { AtomicU64::new(0) }; Rank::COUNT];
 
-/// How long threads of this process have slept for locks of this rank.
-pub(crate) fn waited_ns(rank: Rank) -> u64 {
-    WAITED_NS[rank as usize].load(Ordering::Relaxed)
+/// How long threads of this process have slept for locks, by rank.
+pub(crate) fn waited_ns() -> [u64; Rank::COUNT] {
+    WAITED_NS.each_ref().map(|waited| waited.load(Ordering::Relaxed))
 }
 
 /// Data behind the runtime's mutex, and data beside it that needs no lock but shares its cache line,
