@@ -1,65 +1,24 @@
-//! Building a runtime: options, environment, checks.
+//! The options of a runtime.
+//!
+//! [`Builder::build`] lets the environment override the options (`environment`), checks them
+//! (`checks`) and starts the runtime.
 
-use crate::coro::guard;
-use crate::coro::stack::{self, Class};
+mod checks;
+mod environment;
+mod error;
+
+pub use error::BuildError;
+
+use crate::coro::stack;
 use crate::runtime::Runtime;
 use crate::sched::overflow::OverflowPolicy;
-use crate::sched::{Config, Detail, PanicPolicy, procs};
-use heist_core::policy::{
-    FractionalQuota, PROCS_MAX, QUANTUM_NS, StealPolicy, THREADS_MAX, WAKE_UP_NS,
-};
-use std::error::Error;
-use std::fmt;
+use crate::sched::{Detail, PanicPolicy};
+use heist_core::policy::{FractionalQuota, QUANTUM_NS, StealPolicy, THREADS_MAX, WAKE_UP_NS};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a shutdown waits for goroutines that do not park.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Why a runtime could not be built.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// An option has a value that makes no sense.
-    Option {
-        /// Which option.
-        option: &'static str,
-        /// What is wrong with it, and what to do.
-        problem: String,
-    },
-    /// An environment variable cannot be understood.
-    Environment {
-        /// The variable.
-        variable: &'static str,
-        /// What it is set to.
-        value: String,
-        /// What it may be set to.
-        expected: &'static str,
-    },
-    /// The system refused a thread or memory.
-    System(std::io::Error),
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Option { option, problem } => write!(f, "{option}: {problem}"),
-            Self::Environment { variable, value, expected } => {
-                write!(f, "{variable}={value:?} makes no sense: expected {expected}")
-            }
-            Self::System(error) => write!(f, "the system refuses to start a runtime: {error}"),
-        }
-    }
-}
-
-impl Error for BuildError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::System(error) => Some(error),
-            _ => None,
-        }
-    }
-}
 
 /// Sets up a [`Runtime`].
 ///
@@ -111,9 +70,6 @@ pub struct Builder {
     trace_ms: u64,
     trace_detail: Detail,
 }
-
-/// The least bound of a wake-up. To find out who is late and to stop another takes about as long.
-const WAKE_UP_LEAST: Duration = Duration::from_micros(100);
 
 impl Default for Builder {
     fn default() -> Self {
@@ -363,213 +319,4 @@ impl Builder {
     pub unsafe fn build(self) -> Result<Runtime, BuildError> {
         Runtime::start(self.with_environment()?.check()?).map_err(BuildError::System)
     }
-
-    fn with_environment(mut self) -> Result<Self, BuildError> {
-        if let Some(procs) = parsed("HEIST_PROCS", "a number of processors, 1 or more", number)? {
-            self.procs = Some(procs);
-        }
-        let bytes = parsed("HEIST_STACK_SIZE", "a size such as 262144, 256k or 1m", size)?;
-        self.stack_bytes = bytes.unwrap_or(self.stack_bytes);
-        let threads = parsed("HEIST_MAX_THREADS", "a number of threads, 1 or more", number)?;
-        self.max_threads = threads.unwrap_or(self.max_threads);
-        let policy = parsed("HEIST_STEAL_POLICY", "go or gentle", |value| match value {
-            "go" => Some(StealPolicy::go()),
-            "gentle" => Some(StealPolicy::gentle()),
-            _ => None,
-        })?;
-        self.steal = policy.unwrap_or(self.steal);
-        self.with_debug()
-    }
-
-    /// `HEIST_DEBUG`: an error shows the whole list, and what its first wrong item may be.
-    fn with_debug(mut self) -> Result<Self, BuildError> {
-        let variable = "HEIST_DEBUG";
-        let list = std::env::var_os(variable).unwrap_or_default();
-        let list = list.to_string_lossy();
-        for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-            let wrong = |expected| {
-                Err(BuildError::Environment {
-                    variable,
-                    value: list.clone().into_owned(),
-                    expected,
-                })
-            };
-            match item.split_once('=').unwrap_or((item, "")) {
-                ("chaos", seed) => match seed.parse() {
-                    Ok(seed) => self.chaos = Some(seed),
-                    Err(_) => return wrong("chaos=SEED with a number"),
-                },
-                ("quantum", text) => match duration(text) {
-                    Some(_) if self.exact_quantum => {}
-                    Some(quantum) => self.quantum = quantum,
-                    None => {
-                        return wrong("quantum=DURATION with a unit, such as 500us, 10ms or 1s");
-                    }
-                },
-                ("schedtrace", ms) => match ms.parse() {
-                    Ok(ms) => self.trace_ms = ms,
-                    Err(_) => return wrong("schedtrace=MILLISECONDS"),
-                },
-                ("containermaxprocs", "0") => self.cgroup_root = None,
-                ("updatemaxprocs", "0") => self.follow_procs = false,
-                ("containermaxprocs" | "updatemaxprocs", "1") => {}
-                ("containermaxprocs" | "updatemaxprocs", _) => {
-                    return wrong("containermaxprocs=0 and updatemaxprocs=0, or 1 for the default");
-                }
-                ("scheddetail", "0") => self.trace_detail = Detail::Summary,
-                ("scheddetail", "1") => self.trace_detail = Detail::All,
-                ("scheddetail", _) => return wrong("scheddetail=0 or scheddetail=1"),
-                ("shortturns", "0") => self.short_turns = false,
-                ("shortturns", "1") => self.short_turns = true,
-                ("shortturns", _) => return wrong("shortturns=0 or shortturns=1"),
-                ("tlsreport", "" | "1") => self.tls_report = true,
-                ("tlsreport", "0") => self.tls_report = false,
-                ("tlsreport", _) => return wrong("tlsreport, or tlsreport=0"),
-                ("guard", way) if guard::protect_by(way) => {}
-                ("guard", _) => return wrong("guard=protect, or guard=install for the default"),
-                _ => {
-                    return wrong(
-                        "a list of chaos=SEED, guard=WAY, quantum=DURATION, schedtrace=MS, \
-                         scheddetail=1, shortturns=1, tlsreport, containermaxprocs=0 and updatemaxprocs=0",
-                    );
-                }
-            }
-        }
-        Ok(self)
-    }
-
-    fn check(self) -> Result<Config, BuildError> {
-        let wrong = |option, problem: String| Err(BuildError::Option { option, problem });
-        let procs_default = procs::Default {
-            cgroup_root: self.cgroup_root,
-            cpus: self.cpus,
-            rounding: self.fractional_quota,
-            follow: self.follow_procs,
-        };
-        let procs_choice =
-            if self.procs.is_some() { procs::Choice::Chosen } else { procs::Choice::Default };
-        // One for the others besides those that are reserved, if nobody says how many there are.
-        let procs = self.procs.unwrap_or_else(|| {
-            (procs_default.source().now() as usize).max(self.latency_procs.saturating_add(1))
-        });
-        if procs == 0 {
-            return wrong(
-                "procs",
-                "0 processors can run nothing; leave it out for one per CPU".into(),
-            );
-        }
-        if procs > PROCS_MAX as usize {
-            return wrong(
-                "procs",
-                format!("{procs} is more than the most there can be, {PROCS_MAX}"),
-            );
-        }
-        if self.latency_procs >= procs {
-            let reserved = self.latency_procs;
-            return wrong(
-                "latency_procs",
-                format!("{reserved} of {procs} processors reserved leave none for the others"),
-            );
-        }
-        if self.stack_bytes < stack::MIN_BYTES {
-            let (bytes, least) = (self.stack_bytes, stack::MIN_BYTES);
-            return wrong(
-                "stack_size",
-                format!("{bytes} bytes are less than a panic needs; the least is {least}"),
-            );
-        }
-        let Some(stack) = Class::for_bytes(self.stack_bytes) else {
-            let (bytes, most) = (self.stack_bytes, stack::MAX_BYTES);
-            return wrong("stack_size", format!("{bytes} bytes are more than the most, {most}"));
-        };
-        if self.max_threads == 0 {
-            return wrong("max_threads", "a runtime needs at least one thread".into());
-        }
-        if self.quantum.is_zero() {
-            return wrong("quantum", "after no time at all nobody would get anything done".into());
-        }
-        if self.wake_up_bound < WAKE_UP_LEAST {
-            let (bound, least) = (self.wake_up_bound, WAKE_UP_LEAST);
-            return wrong(
-                "wake_up_bound",
-                format!("{bound:?} is less than it takes to find out; the least is {least:?}"),
-            );
-        }
-        if self.name.contains('\0') {
-            return wrong("name", "a thread's name cannot contain a zero byte".into());
-        }
-        if self.steal.tries == 0 {
-            return wrong("steal_policy", "with 0 tries nothing would ever be stolen".into());
-        }
-        Ok(Config {
-            name: self.name,
-            procs: procs as u32,
-            latency_procs: self.latency_procs as u32,
-            procs_choice,
-            procs_default,
-            stack,
-            // Whatever is beyond a u32 is no limit at all.
-            max_threads: self.max_threads.min(u32::MAX as usize) as u32,
-            steal: self.steal,
-            on_panic: self.on_panic,
-            on_overflow: self.on_overflow,
-            shutdown_timeout: self.shutdown_timeout,
-            quantum_ns: self.quantum.as_nanos().min(u64::MAX.into()) as u64,
-            wake_up_ns: self.wake_up_bound.as_nanos().min(u64::MAX.into()) as u64,
-            forced_preemption: self.forced_preemption,
-            deadlock_detection: self.deadlock_detection,
-            seed: self.seed.unwrap_or_else(crate::sys::clock::now_ns),
-            chaos: self.chaos,
-            short_turns: self.short_turns,
-            tls_report: self.tls_report,
-            trace: (self.trace_ms != 0)
-                .then(|| (self.trace_ms.saturating_mul(1_000_000), self.trace_detail)),
-        })
-    }
-}
-
-/// An environment variable, if it is set and not empty.
-fn parsed<T>(
-    variable: &'static str,
-    expected: &'static str,
-    parse: impl FnOnce(&str) -> Option<T>,
-) -> Result<Option<T>, BuildError> {
-    let value = match std::env::var_os(variable) {
-        None => return Ok(None),
-        Some(value) => value.to_string_lossy().into_owned(),
-    };
-    match value.trim() {
-        "" => Ok(None),
-        text => match parse(text) {
-            Some(parsed) => Ok(Some(parsed)),
-            None => Err(BuildError::Environment { variable, value, expected }),
-        },
-    }
-}
-
-fn number(text: &str) -> Option<usize> {
-    text.parse().ok().filter(|&n| n > 0)
-}
-
-/// A whole number with a unit.
-fn duration(text: &str) -> Option<Duration> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let number: u64 = digits.parse().ok()?;
-    match &text[digits.len()..] {
-        "ns" => Some(Duration::from_nanos(number)),
-        "us" | "\u{b5}s" => Some(Duration::from_micros(number)),
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        _ => None,
-    }
-}
-
-fn size(text: &str) -> Option<usize> {
-    let text = text.to_ascii_lowercase();
-    let (digits, unit) = match text.strip_suffix(['k', 'm']) {
-        Some(digits) if text.ends_with('k') => (digits, 1 << 10),
-        Some(digits) => (digits, 1 << 20),
-        None => (&*text, 1),
-    };
-    digits.parse::<usize>().ok()?.checked_mul(unit)
 }
