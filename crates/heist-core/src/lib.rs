@@ -15,7 +15,7 @@
 //! | [`idle_ms`] | the Ms that sleep until they are given a P |
 //! | [`stalled`] | finding a P that takes nothing out of its ring |
 //! | [`watch`] | who need not be woken for what its P most likely runs itself |
-//! | [`habits`] | which kinds of goroutine block as a habit |
+//! | [`block_predictor`] | which kinds of goroutine block as a habit |
 //! | [`spinning`] | the count of Ms that look for work, and who must wake whom |
 //! | [`status`] | the life of a goroutine as checked transitions |
 //! | [`m_word`] | whether an M is in the runtime or in user code, and who has its P |
@@ -38,11 +38,11 @@
 //! | [`sync`] | the one switch between std's and loom's atomics |
 #![warn(missing_docs)]
 
+pub mod block_predictor;
 pub mod buffer;
 pub mod endings;
 pub mod fd_lock;
 pub mod global_queue;
-pub mod habits;
 pub mod idle;
 pub mod idle_ms;
 pub mod join;

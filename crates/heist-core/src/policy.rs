@@ -271,11 +271,11 @@ pub fn default_procs(cpus: u32, quota: Option<Quota>, rounding: FractionalQuota)
 }
 
 /// How much CPU time a goroutine may use after its P was taken, until its thread is stopped.
-pub const PLESS_CPU_NS: u64 = 10_000_000;
+pub const WITHOUT_P_CPU_NS: u64 = 10_000_000;
 /// How often threads without a P are looked at.
-pub const PLESS_PERIOD_NS: u64 = 10_000_000;
+pub const WITHOUT_P_PERIOD_NS: u64 = 10_000_000;
 /// How many of them each time.
-pub const PLESS_LOOKS: u32 = 64;
+pub const WITHOUT_P_LOOKS: u32 = 64;
 
 /// How long a thread that is not needed waits for something to do until it ends.
 pub const IDLE_M_NS: u64 = 5_000_000_000;

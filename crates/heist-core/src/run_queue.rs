@@ -192,7 +192,7 @@ impl<T> RunQueue<T> {
 
     /// Whether a thief with this policy could take something, at one moment during the call.
     #[must_use]
-    pub fn has_loot(&self, policy: &StealPolicy) -> bool {
+    pub fn has_stealable(&self, policy: &StealPolicy) -> bool {
         let run_next = policy.run_next == RunNextTheft::LastTry;
         if run_next && policy.share.of(1) == 1 {
             return !self.is_empty();

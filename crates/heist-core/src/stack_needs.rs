@@ -1,4 +1,4 @@
-//! Which kinds of goroutine need larger stacks than others: a predictor, as `habits`.
+//! Which kinds of goroutine need larger stacks than others: a predictor, as `block_predictor`.
 //!
 //! A goroutine that came near the end of its stack was lucky. The next one of its kind, that is with the same code,
 //! gets a stack of twice the size, up to a bound. The table is small and two kinds may share a place in it, where
@@ -7,7 +7,7 @@
 //! # Ordering
 //! None: a slot is one word, and nothing else hangs on it.
 
-use crate::habits::{KIND_ALIGN, place};
+use crate::block_predictor::{KIND_ALIGN, place};
 use crate::policy::STACK_STEPS_MAX;
 use crate::sync::{AtomicUsize, Ordering};
 

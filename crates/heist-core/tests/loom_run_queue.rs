@@ -253,8 +253,8 @@ fn stolen_goroutines_reach_a_second_thief() {
         let owner =
             part(&world, |world| (0..3).flat_map(|id| world.push(id, Slot::Tail)).collect());
         let second = part(&world, |world| {
-            let loot = world.steal_from(&world.robbers[0], 1, RunNext::Leave);
-            loot.into_iter().collect()
+            let stolen = world.steal_from(&world.robbers[0], 1, RunNext::Leave);
+            stolen.into_iter().collect()
         });
         let parts = vec![owner, thief(&world, 0, RunNext::Leave), second];
         every_job_once(&world, main, 3, parts);

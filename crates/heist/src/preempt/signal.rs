@@ -60,7 +60,7 @@ fn stop(m: &M) {
     unsafe { sched.push_stopped(&mut locked, NonNull::from(gp)) };
     drop(locked);
     sched.stats.forced.add_shared(1);
-    sched.habits.stopped(gp.kind());
+    sched.block_predictor.stopped(gp.kind());
     sched.stats.global_put.add_shared(1);
     // When it is woken, its waker is about to sleep.
     let lets_sleep = !gp.has_flag(g::LATENCY) && thread::let_wakers_sleep();

@@ -74,7 +74,7 @@ impl Sched {
     pub(crate) fn can_rob(&self, pp: &P) -> bool {
         let steal = &self.config.steal;
         !self.idle.idle.contains(pp.id)
-            && (pp.queue.has_loot(steal) || steal.share.of(pp.yielded.len()) != 0)
+            && (pp.queue.has_stealable(steal) || steal.share.of(pp.yielded.len()) != 0)
     }
 
     /// The same, but for `run_next`.

@@ -60,9 +60,9 @@ use crate::metrics::shard::{Shard, Totals};
 use crate::sys::lock::Lock;
 use crate::sys::{clock, membarrier, stderr};
 use crossbeam_utils::CachePadded;
+use heist_core::block_predictor::BlockPredictor;
 use heist_core::endings::Endings;
 use heist_core::global_queue::{GlobalLen, GlobalQueue};
-use heist_core::habits::Habits;
 use heist_core::idle::{IdleProcs, IdleView};
 use heist_core::idle_ms::IdleMs;
 use heist_core::level_time::LevelTime;
@@ -191,7 +191,7 @@ pub(crate) struct Sched {
     pub(crate) spinning: Spinning,
     pub(crate) linger: linger::Linger,
     pub(crate) watch: Watch,
-    pub(crate) habits: Habits,
+    pub(crate) block_predictor: BlockPredictor,
     pub(crate) stack_needs: StackNeeds,
     /// Changes only while the world is stopped.
     steal_order: UnsafeCell<StealOrder>,
@@ -286,7 +286,7 @@ impl Sched {
             spinning: Spinning::new(),
             linger: linger::Linger::new(),
             watch: Watch::new(),
-            habits: Habits::new(),
+            block_predictor: BlockPredictor::new(),
             stack_needs: StackNeeds::new(),
             steal_order: UnsafeCell::new(StealOrder::new(procs)),
             unborn: AtomicU64::new(0),

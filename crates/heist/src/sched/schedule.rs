@@ -148,7 +148,7 @@ fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
     let sched = m.sched();
     // SAFETY: the goroutine is this M's to run.
     let g = unsafe { gp.as_ref() };
-    let habit = sched.habits.of(g.kind());
+    let habit = sched.block_predictor.of(g.kind());
     if habit.keeps_thread && sched.holds_back(gp) {
         return false;
     }

@@ -63,7 +63,7 @@ impl Sched {
             && thread::n_blocks() == blocks_before
         {
             gp.clear_flag(g::BLOCKS);
-            self.habits.went_on(gp.kind());
+            self.block_predictor.went_on(gp.kind());
         }
     }
 

@@ -318,7 +318,7 @@ impl<'a> Sysmon<'a> {
                         sched.stats.unannounced.add_shared(1);
                         if let Some(gp) = gp {
                             gp.set_flag(g::BLOCKS);
-                            sched.habits.blocked(gp.kind());
+                            sched.block_predictor.blocked(gp.kind());
                         }
                         return true;
                     }

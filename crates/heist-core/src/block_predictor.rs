@@ -27,26 +27,26 @@ pub const KIND_ALIGN: usize = 8;
 
 /// What is known of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Habit {
+pub struct Prediction {
     /// It is expected to block.
     pub blocks: bool,
     /// One of this kind was found blocked, or was stopped by force: either way it kept its thread.
     pub keeps_thread: bool,
 }
 
-impl Habit {
+impl Prediction {
     const UNKNOWN: Self = Self { blocks: false, keeps_thread: false };
 }
 
-/// The habits of the goroutines of one runtime.
+/// The block_predictor of the goroutines of one runtime.
 #[derive(Debug)]
-pub struct Habits {
+pub struct BlockPredictor {
     /// Not zero if any kind is known. Most programs have none, and look no further.
     n_known: AtomicU32,
     slots: [AtomicUsize; N_SLOTS],
 }
 
-impl Habits {
+impl BlockPredictor {
     /// Nothing is known of anybody.
     #[must_use]
     pub fn new() -> Self {
@@ -57,17 +57,21 @@ impl Habits {
     /// What is known of goroutines of this kind.
     #[inline]
     #[must_use]
-    pub fn of(&self, kind: usize) -> Habit {
-        if self.n_known.load(Ordering::Relaxed) == 0 { Habit::UNKNOWN } else { self.look_up(kind) }
+    pub fn of(&self, kind: usize) -> Prediction {
+        if self.n_known.load(Ordering::Relaxed) == 0 {
+            Prediction::UNKNOWN
+        } else {
+            self.look_up(kind)
+        }
     }
 
     #[cold]
-    fn look_up(&self, kind: usize) -> Habit {
+    fn look_up(&self, kind: usize) -> Prediction {
         let seen = self.slot(kind).load(Ordering::Relaxed);
         if kind_of(seen) != kind {
-            return Habit::UNKNOWN;
+            return Prediction::UNKNOWN;
         }
-        Habit { blocks: seen & COUNT_MASK == EXPECTED, keeps_thread: seen & KEEPS_THREAD != 0 }
+        Prediction { blocks: seen & COUNT_MASK == EXPECTED, keeps_thread: seen & KEEPS_THREAD != 0 }
     }
 
     /// One of this kind was stopped by force.
@@ -120,7 +124,7 @@ pub(crate) fn place(kind: usize, n_slots: usize) -> usize {
     (hash >> (u64::BITS - n_slots.ilog2())) as usize
 }
 
-impl Default for Habits {
+impl Default for BlockPredictor {
     fn default() -> Self {
         Self::new()
     }
@@ -134,71 +138,72 @@ mod tests {
 
     #[test]
     fn who_blocked_twice_is_expected_to() {
-        let habits = Habits::new();
-        assert!(!habits.of(KIND).blocks);
-        habits.blocked(KIND);
-        assert!(!habits.of(KIND).blocks);
+        let block_predictor = BlockPredictor::new();
+        assert!(!block_predictor.of(KIND).blocks);
+        block_predictor.blocked(KIND);
+        assert!(!block_predictor.of(KIND).blocks);
         for _ in 0..100 {
-            habits.blocked(KIND);
-            assert!(habits.of(KIND).blocks);
+            block_predictor.blocked(KIND);
+            assert!(block_predictor.of(KIND).blocks);
         }
     }
 
     #[test]
     fn a_wrong_guess_is_not_made_again_soon() {
-        let habits = Habits::new();
-        (0..9).for_each(|_| habits.blocked(KIND));
-        habits.went_on(KIND);
-        assert!(!habits.of(KIND).blocks);
-        habits.blocked(KIND);
-        assert!(!habits.of(KIND).blocks);
-        habits.blocked(KIND);
-        assert!(habits.of(KIND).blocks);
+        let block_predictor = BlockPredictor::new();
+        (0..9).for_each(|_| block_predictor.blocked(KIND));
+        block_predictor.went_on(KIND);
+        assert!(!block_predictor.of(KIND).blocks);
+        block_predictor.blocked(KIND);
+        assert!(!block_predictor.of(KIND).blocks);
+        block_predictor.blocked(KIND);
+        assert!(block_predictor.of(KIND).blocks);
     }
 
     #[test]
     fn a_kind_that_kept_a_thread_is_known_for_that() {
-        let habits = Habits::new();
-        habits.stopped(KIND);
-        assert_eq!(habits.of(KIND), Habit { blocks: false, keeps_thread: true });
-        (0..2).for_each(|_| habits.blocked(KIND));
-        assert_eq!(habits.of(KIND), Habit { blocks: true, keeps_thread: true });
-        habits.went_on(KIND);
-        assert_eq!(habits.of(KIND), Habit { blocks: false, keeps_thread: true });
-        assert!(!habits.of(KIND + KIND_ALIGN).keeps_thread);
+        let block_predictor = BlockPredictor::new();
+        block_predictor.stopped(KIND);
+        assert_eq!(block_predictor.of(KIND), Prediction { blocks: false, keeps_thread: true });
+        (0..2).for_each(|_| block_predictor.blocked(KIND));
+        assert_eq!(block_predictor.of(KIND), Prediction { blocks: true, keeps_thread: true });
+        block_predictor.went_on(KIND);
+        assert_eq!(block_predictor.of(KIND), Prediction { blocks: false, keeps_thread: true });
+        assert!(!block_predictor.of(KIND + KIND_ALIGN).keeps_thread);
     }
 
     #[test]
     fn kinds_are_told_apart() {
-        let habits = Habits::new();
-        (0..2).for_each(|_| habits.blocked(KIND));
+        let block_predictor = BlockPredictor::new();
+        (0..2).for_each(|_| block_predictor.blocked(KIND));
         for other in (0..1000).map(|n| n * KIND_ALIGN).filter(|&other| other != KIND) {
-            assert!(!habits.of(other).blocks, "{other:#x}");
-            habits.went_on(other);
+            assert!(!block_predictor.of(other).blocks, "{other:#x}");
+            block_predictor.went_on(other);
         }
-        assert!(habits.of(KIND).blocks);
+        assert!(block_predictor.of(KIND).blocks);
     }
 
     /// Wherever two kinds share a place, neither is taken for the other.
     #[test]
     fn the_later_of_two_in_one_place_drives_out_the_earlier() {
-        let habits = Habits::new();
+        let block_predictor = BlockPredictor::new();
         let other = (1..1_000_000)
             .map(|n| KIND + n * KIND_ALIGN)
-            .find(|&other| std::ptr::eq(habits.slot(other), habits.slot(KIND)))
+            .find(|&other| std::ptr::eq(block_predictor.slot(other), block_predictor.slot(KIND)))
             .expect("the table is smaller than that");
-        (0..2).for_each(|_| habits.blocked(KIND));
-        habits.blocked(other);
-        assert!(!habits.of(KIND).blocks && !habits.of(other).blocks);
-        habits.blocked(other);
-        assert!(!habits.of(KIND).blocks && habits.of(other).blocks);
+        (0..2).for_each(|_| block_predictor.blocked(KIND));
+        block_predictor.blocked(other);
+        assert!(!block_predictor.of(KIND).blocks && !block_predictor.of(other).blocks);
+        block_predictor.blocked(other);
+        assert!(!block_predictor.of(KIND).blocks && block_predictor.of(other).blocks);
     }
 
     #[test]
     fn neighbours_are_spread_over_the_table() {
-        let habits = Habits::new();
-        let mut used: Vec<_> =
-            (0..64).map(|n| std::ptr::from_ref(habits.slot(KIND + n * 24)) as usize).collect();
+        let block_predictor = BlockPredictor::new();
+        let mut used: Vec<_> = (0..64)
+            .map(|n| std::ptr::from_ref(block_predictor.slot(KIND + n * 24)) as usize)
+            .collect();
         used.sort_unstable();
         used.dedup();
         assert!(used.len() >= 40, "{}", used.len());
