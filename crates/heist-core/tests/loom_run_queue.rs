@@ -1,6 +1,6 @@
 //! Every interleaving of the owner of a run queue with thieves and onlookers, on a ring of four.
 //!
-//! Mutations it catches, each tried on `run_queue.rs`:
+//! Mutations it catches, each tried on `run_queue`:
 //! - the owner's `tail` stored with Relaxed (the thief reads a goroutine that is not published),
 //! - `run_next` swapped or taken with Relaxed (the same, for `run_next`),
 //! - a thief or the owner moving `head` by a store instead of a CAS (taken twice),
