@@ -1,12 +1,12 @@
-//! Finding a P that stands still: something is in its ring, and nobody takes it out.
+//! Detects a stalled P: its ring is not empty, and nothing is taken out of it.
 //!
-//! Its thread waits for a CPU that the kernel gave to somebody else, or its goroutine computes. Who
-//! looks cannot see which, and need not: what is in that ring waits either way.
+//! Its thread waits for a CPU that the kernel gave to another thread, or its goroutine computes. An
+//! observer cannot see which, and need not: the goroutines in that ring wait either way.
 //!
-//! A look costs two loads and no clock. The head of a ring moves with whatever is taken from it, by
-//! its owner or by a thief, so a head that is where it was at the last look, with something behind it,
-//! says that nothing was taken in between. One other P is suspected at a time: it is looked at twice,
-//! and if it got on, the next one's turn comes.
+//! A look costs two loads and no clock. The head of a ring moves when a goroutine is taken from it,
+//! by its owner or by a thief, so a head that has not moved since the last look, with something
+//! behind it, shows that nothing was taken in between. One other P is suspected at a time: it is
+//! looked at twice, and if it made progress, the next one is suspected.
 
 /// The P that is looked at next, and the head of its ring at the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,14 +16,15 @@ pub struct Suspect {
 }
 
 impl Suspect {
-    /// Nobody was looked at yet. `own` is who looks.
+    /// No P was looked at yet. `own` is the P of the observer.
     #[must_use]
     pub const fn new(own: u32) -> Self {
         Self { id: own, head: None }
     }
 
-    /// Answers a P that stood still since the last look, and forgets what it saw there; or looks at the
-    /// next of `procs` Ps other than `own`. `head_of` is the head of a P's ring if something is in it.
+    /// Returns a P that stalled since the last look, and forgets what it saw there; or looks at the
+    /// next of `procs` Ps other than `own`. `head_of` is the head of the ring of a P, if the ring
+    /// is not empty.
     pub fn look(
         &mut self,
         own: u32,
@@ -80,7 +81,8 @@ mod tests {
         assert_eq!(suspect.look(0, 2, |_| None), None);
     }
 
-    /// Whoever was answered is looked at afresh: if it cannot be robbed, it does not hide the others.
+    /// A P that was returned is looked at afresh: if nothing can be stolen from it, it does not
+    /// hide the others.
     #[test]
     fn an_answer_is_given_once() {
         let mut suspect = Suspect::new(0);
