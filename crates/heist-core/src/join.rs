@@ -11,7 +11,7 @@
 //! - the rest: the address of the waiter, zero if there is none. Records are aligned, so the low
 //!   bits are free.
 //!
-//! # Who drops the result
+//! # Dropping the result
 //! If the goroutine finishes and the handle is gone, the goroutine drops it. If the handle is
 //! dropped and the result is there, the handle drops it, before it sets `HANDLE_GONE`. `RESULT` and
 //! `HANDLE_GONE` are set by read-modify-writes of one word, so exactly one of them comes second and

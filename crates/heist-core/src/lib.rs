@@ -6,7 +6,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`policy`] | the constants of the scheduling policy and every decision that is a pure function |
+//! | [`policy`] | the constants of the policy and every decision that is a pure function |
 //! | [`run_queue`] | the per-P ring with its `run_next` slot, owner half and thief half |
 //! | [`global_queue`] | the FIFO under the scheduler lock, with a length anyone may read |
 //! | [`list`] | intrusive lists: single (queues) and double (idle Ms) |

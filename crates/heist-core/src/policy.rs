@@ -20,7 +20,7 @@ pub const RING_CAPACITY: u32 = 4;
 /// newcomer.
 pub const OVERFLOW_BATCH: u32 = RING_CAPACITY / 2;
 
-/// Most goroutines taken from the global queue at once.
+/// The maximum number of goroutines taken from the global queue at once.
 pub const GLOBAL_BATCH_MAX: u32 = RING_CAPACITY / 2;
 
 /// Once in this many ticks the global queue goes first, so that two goroutines that keep readying
@@ -210,8 +210,8 @@ pub const fn may_spin_for_lock(
     spins < LOCK_SPINS && procs > n_idle + n_spinning + 1 && own_queue_is_empty
 }
 
-/// Most Ps a runtime can have. The tables indexed by P are reserved at this size so that a resize
-/// never moves them under a reader.
+/// The maximum number of Ps of a runtime. The tables indexed by P are reserved at this size so that
+/// a resize never moves them under a reader.
 pub const PROCS_MAX: u32 = 4096;
 
 /// How often the default number of Ps is computed again.
@@ -290,7 +290,7 @@ pub const fn idle_ms_kept(procs: u32) -> u32 {
     procs + 2
 }
 
-/// Most threads a runtime makes unless told otherwise.
+/// The default maximum number of threads of a runtime.
 pub const THREADS_MAX: u32 = 10_000;
 
 /// Whether all `threads` threads of a process are the `ours` threads of a runtime. If the system

@@ -21,7 +21,7 @@
 //! functions that only release a lock which the goroutine takes again. For all others the wait
 //! begins sealed: the word does not show the ticket until the commit is over.
 //!
-//! # Who owns the goroutine
+//! # The owner of the goroutine
 //! - `Runnable`: the queue it is in, or the thread that is moving it.
 //! - `Running`: the M that runs it. Only that M leaves this state, by a plain store.
 //! - `Waiting`: no thread, until a claim succeeds; then the claimer.

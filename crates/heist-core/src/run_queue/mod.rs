@@ -6,7 +6,7 @@
 //! ```text
 //!             head (CAS by owner and thieves)      tail (store by owner)
 //!              v                                    v
-//!  ring  . . . A B C D E F G H I J K L M N O P Q R . . . .       indices run freely, slot = i % 256
+//!  ring  . . . A B C D E F G H I J K L M N O P Q R . . . .      indices run freely, slot = i % 256
 //!              |--- a thief takes this half ---|
 //!  run_next    Z   runs before A, and only the owner puts it there
 //! ```
@@ -14,7 +14,7 @@
 //! # Invariants
 //! - `tail - head <= RING_CAPACITY`; only the owner moves `tail`, anyone moves `head` by CAS.
 //! - Only the owner makes `run_next` non-null; anyone may take it.
-//! - `is_empty` never answers true while a goroutine is here (it may answer false late).
+//! - `is_empty` never returns true while a goroutine is here (it may return false late).
 //!
 //! # Ordering
 //! - `tail`: stored with Release by the owner, loaded with Acquire by thieves. It publishes the

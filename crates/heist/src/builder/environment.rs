@@ -24,7 +24,7 @@ impl Builder {
         self.with_debug()
     }
 
-    /// `HEIST_DEBUG`: an error shows the whole list, and what its first wrong item may be.
+    /// `HEIST_DEBUG`: an error shows the whole list, and what is expected of its first wrong item.
     fn with_debug(mut self) -> Result<Self, BuildError> {
         let variable = "HEIST_DEBUG";
         let list = std::env::var_os(variable).unwrap_or_default();

@@ -7,14 +7,14 @@ use std::fmt;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// An option has a value that makes no sense.
+    /// An option has an invalid value.
     Option {
-        /// Which option.
+        /// The name of the option.
         option: &'static str,
         /// What is wrong with it, and what to do.
         problem: String,
     },
-    /// An environment variable cannot be understood.
+    /// An environment variable has an invalid value.
     Environment {
         /// The variable.
         variable: &'static str,

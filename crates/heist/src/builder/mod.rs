@@ -22,19 +22,18 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sets up a [`Runtime`].
 ///
-/// Environment variables win over the program, so that an operator can change a deployed one:
-/// `HEIST_PROCS`, `HEIST_STACK_SIZE` (bytes, `k` and `m` understood), `HEIST_MAX_THREADS`,
+/// Environment variables override the program, so that an operator can change a deployed one:
+/// `HEIST_PROCS`, `HEIST_STACK_SIZE` (bytes, with `k` and `m` as units), `HEIST_MAX_THREADS`,
 /// `HEIST_STEAL_POLICY` (`go` or `gentle`) and `HEIST_DEBUG` (a comma-separated list:
-/// `quantum=DURATION`, such as `500us` or `10ms`, is how long a goroutine may run while others wait;
-/// `schedtrace=MS` prints a line about the scheduler every so many milliseconds, with
-/// `scheddetail=1` also one for each processor, thread and goroutine, see [`docs::operating`](crate::docs::operating);
-/// `containermaxprocs=0` leaves the CPU quota of the control group out of the default number of
-/// processors, and `updatemaxprocs=0` does not look at that default again;
-/// `tlsreport` prints, when the runtime ends, where goroutines that moved to another thread had an
-/// address of a thread-local, see `docs/SAFETY.md`;
-/// `shortturns=1` has the threads ask the kernel for short turns;
-/// `chaos=SEED` disturbs the scheduling on purpose, `guard=protect` guards stacks in the way of older
-/// kernels; the last three for tests).
+/// `quantum=DURATION`, such as `500us` or `10ms`, is how long a goroutine may run while others
+/// wait; `schedtrace=MS` prints a line about the scheduler at this interval in milliseconds, with
+/// `scheddetail=1` also one for each processor, thread and goroutine, see
+/// [`docs::operating`](crate::docs::operating); `containermaxprocs=0` leaves the CPU quota of the
+/// control group out of the default number of processors, and `updatemaxprocs=0` does not update
+/// that default; `tlsreport` prints, when the runtime ends, where goroutines that moved to another
+/// thread had an address of a thread-local, see `docs/SAFETY.md`; `shortturns=1` makes the threads
+/// ask the kernel for short turns; `chaos=SEED` disturbs the scheduling on purpose, `guard=protect`
+/// guards stacks as on older kernels; the last three are for tests).
 ///
 /// # Examples
 /// ```
@@ -103,27 +102,27 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The defaults: a P per CPU, stacks of 256 KiB of address space, Go's stealing, panics
-    /// isolated.
+    /// The defaults: one P per CPU, stacks of 256 KiB of address space, Go's steal policy, isolated
+    /// panics.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// How many goroutines run at the same time.
     ///
-    /// Without it, as many as there are CPUs in the affinity mask, or fewer if the control group of
-    /// the process, or one above it, has a CPU quota; looked at again once a second while goroutines
-    /// run. A number that is chosen stays.
+    /// The default is one for each CPU in the affinity mask, or fewer if the control group of the
+    /// process, or one above it, has a CPU quota. It is updated once a second while goroutines run.
+    /// A number that is chosen does not change.
     #[doc(alias = "GOMAXPROCS")]
     pub const fn procs(mut self, n: usize) -> Self {
         self.procs = Some(n);
         self
     }
 
-    /// How many of the processors are kept for goroutines of
-    /// [`Class::Latency`](crate::goroutine::Class::Latency): they run nothing else, so such a
-    /// goroutine finds one free whatever the others do. None unless told otherwise, and fewer than
-    /// there are processors.
+    /// How many of the processors are reserved for goroutines of
+    /// [`Class::Latency`](crate::goroutine::Class::Latency). They run nothing else, so such a
+    /// goroutine finds one free whatever the others do. The default is none, and at least one
+    /// processor must not be reserved.
     ///
     /// # Examples
     /// ```
@@ -148,14 +147,14 @@ impl Builder {
         self
     }
 
-    /// How many processors a CPU quota that is no whole number gives.
+    /// How a CPU quota that is not a whole number is rounded to a number of processors.
     pub const fn fractional_quota(mut self, rounding: FractionalQuota) -> Self {
         self.fractional_quota = rounding;
         self
     }
 
-    /// Another machine: where `/proc` and the control groups are looked for, and how many CPUs it
-    /// has. For tests.
+    /// Simulates another machine: the folder that holds `/proc` and the control groups, and the
+    /// number of CPUs. For tests.
     #[doc(hidden)]
     pub fn machine(mut self, root: impl Into<PathBuf>, cpus: Option<u32>) -> Self {
         self.cgroup_root = Some(root.into());
@@ -163,22 +162,22 @@ impl Builder {
         self
     }
 
-    /// Address space of a goroutine's stack, from 32 KiB to 1 GiB, rounded up to a power of two;
-    /// 256 KiB unless told otherwise. Only touched pages cost memory.
+    /// The address space of a goroutine's stack, from 32 KiB to 1 GiB, rounded up to a power of
+    /// two; 256 KiB by default. Only touched pages use memory.
     pub const fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_bytes = bytes;
         self
     }
 
-    /// Most threads the runtime makes; 10,000 unless told otherwise. Needing more ends the process,
-    /// as in Go.
+    /// The maximum number of threads of the runtime; 10,000 by default. If it needs more, the
+    /// process ends, as in Go.
     #[doc(alias = "SetMaxThreads")]
     pub const fn max_threads(mut self, n: usize) -> Self {
         self.max_threads = n;
         self
     }
 
-    /// How idle Ps take work from busy ones; [`StealPolicy::go`] unless told otherwise.
+    /// How idle Ps take work from busy ones; [`StealPolicy::go`] by default.
     ///
     /// # Examples
     /// ```
@@ -194,13 +193,13 @@ impl Builder {
         self
     }
 
-    /// What a panic that nobody caught does; [`PanicPolicy::Isolate`] unless told otherwise.
+    /// What an uncaught panic does; [`PanicPolicy::Isolate`] by default.
     ///
     /// # Examples
     /// ```no_run
     /// use heist::{PanicPolicy, Runtime};
     ///
-    /// // As in Go: whoever panics ends the program, with exit code 2.
+    /// // As in Go: a goroutine that panics ends the program, with exit code 2.
     /// let rt = unsafe { Runtime::builder().panic_policy(PanicPolicy::Abort).build() }?;
     /// rt.run(|| heist::go(|| panic!("no luck")).join());
     /// # Ok::<(), heist::BuildError>(())
@@ -210,7 +209,7 @@ impl Builder {
         self
     }
 
-    /// What a stack overflow does; [`OverflowPolicy::Exit`] unless told otherwise.
+    /// What a stack overflow does; [`OverflowPolicy::Exit`] by default.
     pub const fn overflow_policy(mut self, policy: OverflowPolicy) -> Self {
         self.on_overflow = policy;
         self
@@ -222,23 +221,23 @@ impl Builder {
         self
     }
 
-    /// How long dropping the runtime waits for goroutines that do not park; 5 s unless told otherwise. Those that
-    /// have not ended by then are reported and go on by themselves; see [`Runtime`].
+    /// How long dropping the runtime waits for goroutines that do not park; 5 s by default. Those
+    /// that have not ended by then are reported and run on by themselves; see [`Runtime`].
     pub const fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.shutdown_timeout = timeout;
         self
     }
 
-    /// How long a goroutine may run while others wait; 10 ms unless told otherwise. Whoever computes
-    /// for longer is asked to yield at its next call into heist, and stopped by a signal if it makes
-    /// none.
+    /// How long a goroutine may run while others wait; 10 ms by default. A goroutine that computes
+    /// for longer is asked to yield at its next call into heist, and preempted by a signal if it
+    /// makes none.
     pub const fn quantum(mut self, quantum: Duration) -> Self {
         self.quantum = quantum;
         self
     }
 
-    /// The same, and the environment does not change it. For tests about slices, or about an order
-    /// that the end of one would disturb.
+    /// The same, but the environment does not override it. For tests about slices, or about an
+    /// order that the end of a slice would disturb.
     #[doc(hidden)]
     pub const fn exact_quantum(mut self, quantum: Duration) -> Self {
         self.exact_quantum = true;
@@ -246,27 +245,27 @@ impl Builder {
     }
 
     /// How long a goroutine whose timer is due, or whose socket is ready, waits while every
-    /// processor runs something that does not let go; 1 ms unless told otherwise, 100 us at least. Then the
-    /// one that has run longest gives way.
+    /// processor runs a goroutine that does not yield; 1 ms by default, at least 100 us. Then the
+    /// goroutine that has run longest is preempted.
     pub const fn wake_up_bound(mut self, bound: Duration) -> Self {
         self.wake_up_bound = bound;
         self
     }
 
-    /// Whether a goroutine that makes no calls into the runtime is stopped by a signal when its
-    /// time is up. On by default. Without it such a goroutine keeps its processor.
+    /// Whether a goroutine that makes no calls into the runtime is preempted by a signal when its
+    /// slice ends. On by default. Without it such a goroutine keeps its processor.
     pub const fn forced_preemption(mut self, on: bool) -> Self {
         self.forced_preemption = on;
         self
     }
 
     /// Whether the process ends, with a report and exit code 2, when a thread waits in
-    /// [`Runtime::run`] and no goroutine can ever run again. On by default. It is silent as long as
+    /// [`Runtime::run`] and no goroutine can ever run again. On by default. Detection is off while
     /// the process has a thread that is not the runtime's.
     ///
     /// # Examples
     /// ```no_run
-    /// // Everything is done by the signal that ends the process, of which the runtime knows nothing.
+    /// // A signal will end the process, and the runtime does not know of it.
     /// let rt = unsafe { heist::Runtime::builder().deadlock_detection(false).build() }?;
     /// rt.run(|| heist::chan::never::<()>().recv()).unwrap();
     /// # Ok::<(), heist::BuildError>(())
@@ -276,7 +275,7 @@ impl Builder {
         self
     }
 
-    /// Seeds the scheduler's random numbers. What threads do when stays theirs.
+    /// Seeds the scheduler's random numbers. The timing of threads stays random.
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -287,7 +286,7 @@ impl Builder {
     ///
     /// # Examples
     /// ```
-    /// // A result that must not depend on who runs when.
+    /// // A result that must not depend on the order of execution.
     /// for seed in 0..20 {
     ///     let rt = unsafe { heist::Runtime::builder().procs(2).chaos(seed).build() }?;
     ///     let sum: u32 = rt.run(|| {
@@ -306,16 +305,16 @@ impl Builder {
     /// Starts the runtime.
     ///
     /// # Errors
-    /// If an option or an environment variable makes no sense, or the system refuses what a runtime needs: a
-    /// few descriptors, two threads for goroutines besides two of its own, the memory of two stacks. The text
-    /// says which limit to raise.
+    /// If an option or an environment variable is invalid, or the system refuses what a runtime
+    /// needs: a few descriptors, two threads for goroutines besides two of its own, the memory of
+    /// two stacks. The text says which limit to raise.
     ///
     /// # Safety
-    /// A goroutine may come back from a park on another thread. The caller promises that no code
-    /// run on this runtime's goroutines keeps something that is bound to its thread across a park:
-    /// a reference to a thread-local or its address as a number, an `Rc` out of one, a guard that must
-    /// be released on the thread that took it, or any other value that is not `Send`. [`docs::safety`](crate::docs::safety)
-    /// shows what that means in practice.
+    /// A goroutine may continue after a park on another thread. The caller promises that no code
+    /// that runs on this runtime's goroutines keeps a value that is bound to its thread across a
+    /// park: a reference to a thread-local or its address as a number, an `Rc` out of one, a guard
+    /// that must be released on the thread that took it, or any other value that is not `Send`.
+    /// [`docs::safety`](crate::docs::safety) shows what that means in practice.
     pub unsafe fn build(self) -> Result<Runtime, BuildError> {
         Runtime::start(self.with_environment()?.check()?).map_err(BuildError::System)
     }

@@ -36,8 +36,8 @@ impl Histogram {
         self.sum_ns as f64 / 1e9
     }
 
-    /// The edges of the buckets in seconds, one more than there are buckets: minus infinity, zero and
-    /// so on, up to plus infinity.
+    /// The edges of the buckets in seconds, one more than there are buckets: minus infinity, zero
+    /// and so on, up to plus infinity.
     #[must_use]
     pub fn edges() -> Vec<f64> {
         let mut edges = vec![f64::NEG_INFINITY];

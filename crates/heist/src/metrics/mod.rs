@@ -143,8 +143,8 @@ impl Metrics {
     }
 
     /// The metrics in the text format of Prometheus. `/sched/goroutines:goroutines` becomes
-    /// `heist_sched_goroutines_goroutines`, names of counters end in `_total`, and histograms have a
-    /// bucket for each power of two.
+    /// `heist_sched_goroutines_goroutines`, names of counters end in `_total`, and histograms have
+    /// a bucket for each power of two.
     #[must_use]
     pub fn to_prometheus(&self) -> String {
         prometheus::text(&self.list, &self.histograms)

@@ -185,11 +185,12 @@ impl Handle {
 
     /// Changes how many goroutines can run at the same time. Returns the previous number.
     ///
-    /// The world stops for about ten microseconds: running goroutines are stopped where they are and
-    /// continue afterwards, on the same thread. The goroutines in the queues of processors that are
-    /// removed go to the front of the global queue. Setting the current number stops nothing. From
-    /// now on the number does not follow the CPUs and the quota of the control group any more, until
-    /// [`set_default_procs`](Self::set_default_procs). A runtime that has shut down does not change.
+    /// The world stops for about ten microseconds: running goroutines are stopped where they are
+    /// and continue afterwards, on the same thread. The goroutines in the queues of processors that
+    /// are removed go to the front of the global queue. Setting the current number stops nothing.
+    /// From now on the number does not follow the CPUs and the quota of the control group any more,
+    /// until [`set_default_procs`](Self::set_default_procs). A runtime that has shut down does not
+    /// change.
     ///
     /// # Panics
     /// If `n` is 0, if it is more than 4096, the maximum, or if it is not more than the number of
@@ -209,8 +210,8 @@ impl Handle {
     }
 
     /// Returns to the default number of processors, which follows the CPUs and the quota of the
-    /// control group again, whatever was chosen before, in the environment too. Returns the previous
-    /// number.
+    /// control group again, whatever was chosen before, in the environment too. Returns the
+    /// previous number.
     ///
     /// # Examples
     /// ```

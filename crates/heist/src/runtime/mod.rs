@@ -25,12 +25,12 @@ use std::sync::Arc;
 
 /// A scheduler with its threads.
 ///
-/// Dropping it ends its goroutines: those that are parked, or park later, are unwound so that
-/// their destructors run. The drop waits for that, for a bounded time
-/// ([`Builder::shutdown_timeout`]), and reports the goroutines that it leaves behind. They run on
-/// until their next park, and the threads and the memory of the runtime are released with the last
-/// of them. In a program that is built with `panic = "abort"` nothing can be unwound: the drop waits
-/// until all remaining goroutines are parked, and leaves them behind.
+/// Dropping it ends its goroutines: those that are parked, or park later, are unwound so that their
+/// destructors run. The drop waits for that, for a bounded time ([`Builder::shutdown_timeout`]),
+/// and reports the goroutines that it leaves behind. They run on until their next park, and the
+/// threads and the memory of the runtime are released with the last of them. In a program that is
+/// built with `panic = "abort"` nothing can be unwound: the drop waits until all remaining
+/// goroutines are parked, and leaves them behind.
 ///
 /// Several runtimes may live in one process; their goroutines may use each other's channels and
 /// handles.
@@ -96,8 +96,8 @@ impl Runtime {
 
     /// Runs `f` as a goroutine and waits for it: the main goroutine of a program.
     ///
-    /// `f` may borrow, because `run` returns only when `f` has ended. Goroutines that it spawned run
-    /// on until the runtime is dropped.
+    /// `f` may borrow, because `run` returns only when `f` has ended. Goroutines that it spawned
+    /// run on until the runtime is dropped.
     ///
     /// # Panics
     /// If `f` panics, with the same payload; if it was cancelled, ended itself or overflowed its
@@ -122,11 +122,11 @@ impl Runtime {
         }
     }
 
-    /// Runs `f` as [`run`](Self::run) does, but on the calling thread: the goroutine is locked to it
-    /// from beginning to end, as by [`lock_os_thread`](crate::lock_os_thread).
+    /// Runs `f` as [`run`](Self::run) does, but on the calling thread: the goroutine is locked to
+    /// it from beginning to end, as by [`lock_os_thread`](crate::lock_os_thread).
     ///
-    /// It is for code that must stay on one thread, above all on the first thread of a process. Many
-    /// GUI and graphics libraries require that.
+    /// It is for code that must stay on one thread, above all on the first thread of a process.
+    /// Many GUI and graphics libraries require that.
     ///
     /// # Panics
     /// As [`run`](Self::run), and if it is called on a goroutine, which does not own its thread.
@@ -193,8 +193,8 @@ impl Runtime {
     }
 
     /// [`run`](Self::run) for the main function of a program. If the main goroutine ends itself by
-    /// [`exit_current`](crate::exit_current), the others run on; when none is left, the process ends
-    /// with Go's error and exit code 2.
+    /// [`exit_current`](crate::exit_current), the others run on; when none is left, the process
+    /// ends with Go's error and exit code 2.
     #[doc(hidden)]
     #[track_caller]
     pub fn run_main<F, T>(&self, f: F) -> T
@@ -284,8 +284,8 @@ impl Drop for Runtime {
             ));
             return;
         }
-        // A goroutine of another runtime blocks its thread here, and takes locks of this runtime. It
-        // must not be preempted while it holds them.
+        // A goroutine of another runtime blocks its thread here, and takes locks of this runtime.
+        // It must not be preempted while it holds them.
         syscall::blocking(|| self.close());
     }
 }
