@@ -138,7 +138,7 @@ mod tests {
     const KIND: usize = 0x5555_0000_1230;
 
     #[test]
-    fn who_blocked_twice_is_expected_to() {
+    fn a_kind_that_blocked_twice_is_expected_to_block() {
         let predictor = BlockPredictor::new();
         assert!(!predictor.of(KIND).blocks);
         predictor.blocked(KIND);
@@ -186,7 +186,7 @@ mod tests {
 
     /// Two kinds that share a slot are not mistaken for each other.
     #[test]
-    fn the_later_of_two_in_one_place_drives_out_the_earlier() {
+    fn the_later_of_two_kinds_in_one_slot_evicts_the_earlier() {
         let predictor = BlockPredictor::new();
         let other = (1..1_000_000)
             .map(|n| KIND + n * KIND_ALIGN)

@@ -84,10 +84,10 @@ pub const QUANTUM_NS: u64 = 10_000_000;
 pub const WAKE_UP_NS: u64 = 1_000_000;
 /// A P whose slices are shorter than this on average makes progress: it looks at the clock, at the
 /// urgent goroutines and, when its queue is empty, at the network without being asked.
-pub const GETS_ON_NS: u64 = 100_000;
+pub const PROGRESS_SLICE_NS: u64 = 100_000;
 /// For how long a P that made progress is assumed to still do so: its thread may have to wait for a
 /// CPU, and then sysmon cannot help. A turn of the kernel's scheduler is about as long.
-pub const GOT_ON_NS: u64 = 3_000_000;
+pub const PROGRESS_VALID_NS: u64 = 3_000_000;
 /// For how long after a P was taken from a blocking call no P is assumed to make progress: another
 /// call may follow, and in a program that is left alone it would keep its P for two long naps.
 pub const BLOCKED_LATELY_NS: u64 = 50_000_000;
@@ -107,7 +107,7 @@ pub struct UrgentStreak {
 impl UrgentStreak {
     /// Whether the P, which has this tick, takes an urgent one. Each goroutine that runs is one
     /// tick: if there were more since the last urgent one, others have had their turn.
-    pub const fn goes_on(&mut self, tick: u32) -> bool {
+    pub const fn continues(&mut self, tick: u32) -> bool {
         if tick.wrapping_sub(self.tick) > 1 {
             self.n = 0;
         }
@@ -126,7 +126,7 @@ impl UrgentStreak {
 /// them: returning a page and getting a fresh one costs more than everything else that a goroutine
 /// does.
 #[must_use]
-pub const fn stacks_to_give_back(idle: u32) -> u32 {
+pub const fn stacks_to_release(idle: u32) -> u32 {
     const FEW: u32 = 1024;
     let eighth = idle.div_ceil(8);
     let most = if eighth > FEW { eighth } else { FEW };
@@ -181,7 +181,7 @@ pub const SYSMON_IDLE_ROUNDS: u32 = 50;
 /// two.
 pub const SYSMON_NAP_WANTED_NS: u64 = 1_000_000;
 /// The longest nap while they wait, but some P makes progress.
-pub const SYSMON_NAP_GETS_ON_NS: u64 = 4_000_000;
+pub const SYSMON_NAP_PROGRESS_NS: u64 = 4_000_000;
 /// The longest nap.
 pub const SYSMON_NAP_MAX_NS: u64 = 10_000_000;
 /// How long all Ps must be idle before sysmon sleeps without a timeout.
@@ -296,7 +296,7 @@ pub const THREADS_MAX: u32 = 10_000;
 /// Whether all `threads` threads of a process are the `ours` threads of a runtime. If the system
 /// does not report their number, there may be others.
 #[must_use]
-pub const fn nobody_else(threads: Option<u32>, ours: u32) -> bool {
+pub const fn only_ours(threads: Option<u32>, ours: u32) -> bool {
     match threads {
         Some(threads) => threads <= ours,
         None => false,

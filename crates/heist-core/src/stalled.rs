@@ -57,14 +57,14 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn who_stands_still_is_found_at_the_second_look() {
+    fn a_stalled_p_is_found_at_the_second_look() {
         let mut suspect = Suspect::new(0);
         assert_eq!(suspect.look(0, 2, |_| Some(7)), None);
         assert_eq!(suspect.look(0, 2, |_| Some(7)), Some(1));
     }
 
     #[test]
-    fn who_takes_something_gets_on() {
+    fn a_p_that_takes_a_goroutine_makes_progress() {
         let mut suspect = Suspect::new(0);
         for head in 0..100 {
             assert_eq!(suspect.look(0, 2, |_| Some(head)), None);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_ring_does_not_stand_still() {
+    fn an_empty_ring_is_not_stalled() {
         let mut suspect = Suspect::new(0);
         for _ in 0..4 {
             assert_eq!(suspect.look(0, 2, |_| None), None);
@@ -84,14 +84,14 @@ mod tests {
     /// A P that was returned is looked at afresh: if nothing can be stolen from it, it does not
     /// hide the others.
     #[test]
-    fn an_answer_is_given_once() {
+    fn a_stalled_p_is_returned_once() {
         let mut suspect = Suspect::new(0);
         let found: Vec<_> = (0..8).filter_map(|_| suspect.look(0, 3, |_| Some(7))).collect();
         assert_eq!(found, [1, 2, 1, 2]);
     }
 
     #[test]
-    fn everybody_else_is_looked_at_and_nobody_else() {
+    fn every_other_p_is_looked_at() {
         for procs in 1..=8 {
             for own in 0..procs {
                 let seen = Cell::new(0u32);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspect_that_is_no_longer_there_is_forgotten() {
+    fn a_removed_p_is_no_suspect() {
         let mut suspect = Suspect::new(0);
         for _ in 0..3 {
             let _ = suspect.look(0, 4, |_| None);

@@ -124,7 +124,7 @@ fn the_greeting_counts() {
 }
 
 #[test]
-fn a_panic_is_told() {
+fn a_panic_is_reported() {
     assert_eq!(message(&"short"), "panicked: short");
     assert_eq!(message(&String::from("long")), "panicked: long");
     assert_eq!(message(&1), "panicked: with a value that is no text");

@@ -73,7 +73,7 @@ impl Report {
 }
 
 #[test]
-fn a_wrong_result_is_told_with_both_values() {
+fn a_wrong_result_is_reported_with_both_values() {
     let mut report = Report::new("counted", Duration::from_micros(3), 3, "sheep");
     report.expect("sheep", 3, 3);
     assert_eq!(report.verdict(), Verdict::Ok);

@@ -7,8 +7,8 @@
 //! GO: proc.go sysmon, retake, handoffp.
 
 use super::{
-    BLOCKED_LATELY_NS, GETS_ON_NS, GOT_ON_NS, SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS,
-    SYSMON_NAP_GETS_ON_NS, SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_NAP_WANTED_NS,
+    BLOCKED_LATELY_NS, PROGRESS_SLICE_NS, PROGRESS_VALID_NS, SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS,
+    SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_NAP_PROGRESS_NS, SYSMON_NAP_WANTED_NS,
 };
 use crate::m_word::{Place, Stamp};
 
@@ -62,9 +62,9 @@ pub struct Agenda {
 #[derive(Clone, Copy, Debug)]
 pub struct Mood {
     /// Every P is idle: a short pause of a busy program is not worth a wake-up at its end.
-    pub at_rest: bool,
+    pub idle: bool,
     /// Some P makes progress: the program is left alone.
-    pub gets_on: bool,
+    pub makes_progress: bool,
 }
 
 impl Agenda {
@@ -89,8 +89,8 @@ impl Agenda {
     #[must_use]
     pub fn nap_until(&mut self, naps: &mut Naps, now_ns: u64, mood: Mood) -> u64 {
         let Self { next_ns, suspects } = std::mem::take(self);
-        let nap_ns = if mood.at_rest { SYSMON_NAP_MAX_NS } else { naps.next_ns(suspects) };
-        let nap_ns = if mood.gets_on { nap_ns.min(SYSMON_NAP_GETS_ON_NS) } else { nap_ns };
+        let nap_ns = if mood.idle { SYSMON_NAP_MAX_NS } else { naps.next_ns(suspects) };
+        let nap_ns = if mood.makes_progress { nap_ns.min(SYSMON_NAP_PROGRESS_NS) } else { nap_ns };
         now_ns.saturating_add(nap_ns).min(next_ns)
     }
 }
@@ -191,9 +191,9 @@ impl Watch {
     /// Whether there was more than one slice on this P since the last look, and all were short.
     /// Asked before the next look.
     #[must_use]
-    pub fn gets_on(&self, now_ns: u64, tick: u32) -> bool {
+    pub fn makes_progress(&self, now_ns: u64, tick: u32) -> bool {
         let slices = self.tick.map_or(0, |seen| tick.wrapping_sub(seen));
-        slices > 1 && u64::from(slices) * GETS_ON_NS >= now_ns.saturating_sub(self.looked_ns)
+        slices > 1 && u64::from(slices) * PROGRESS_SLICE_NS >= now_ns.saturating_sub(self.looked_ns)
     }
 
     /// Looks at a P that is held.
@@ -260,11 +260,11 @@ impl Watch {
     }
 }
 
-/// Whether a program is left alone in which a P was last seen to make progress at `got_on_ns`, and
+/// Whether a program is left alone in which a P was last seen to make progress at `progress_ns`, and
 /// a P was last taken from a blocking call at `taken_ns`.
 #[must_use]
-pub const fn gets_on(now_ns: u64, got_on_ns: u64, taken_ns: u64) -> bool {
-    now_ns.saturating_sub(got_on_ns) < GOT_ON_NS
+pub const fn makes_progress(now_ns: u64, progress_ns: u64, taken_ns: u64) -> bool {
+    now_ns.saturating_sub(progress_ns) < PROGRESS_VALID_NS
         && now_ns.saturating_sub(taken_ns) >= BLOCKED_LATELY_NS
 }
 
@@ -273,8 +273,8 @@ pub const fn gets_on(now_ns: u64, got_on_ns: u64, taken_ns: u64) -> bool {
 /// for the timer was merely not woken in time, for example by the kernel of a virtual machine whose
 /// CPU sleeps.
 #[must_use]
-pub const fn timer_late_ns(wake_up_ns: u64, reserved_at_rest: bool) -> u64 {
-    if reserved_at_rest { wake_up_ns / 4 } else { wake_up_ns }
+pub const fn timer_late_ns(wake_up_ns: u64, reserved_is_idle: bool) -> u64 {
+    if reserved_is_idle { wake_up_ns / 4 } else { wake_up_ns }
 }
 
 /// A P that its M must give away.

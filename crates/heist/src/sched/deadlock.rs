@@ -84,7 +84,7 @@ impl Sched {
         }
         // Before and after: a thread that came meanwhile is seen, and one that did something and left.
         let ours = n_ms + SYSTEM_THREADS + runners + notify::idle_readers();
-        policy::nobody_else(threads_before, ours) && policy::nobody_else(thread::count(), ours)
+        policy::only_ours(threads_before, ours) && policy::only_ours(thread::count(), ours)
     }
 
     fn die(&self) -> ! {

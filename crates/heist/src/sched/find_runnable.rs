@@ -123,7 +123,7 @@ impl Sched {
     fn take_urgent(&self, pp: &P) -> Option<Next> {
         // SAFETY: the caller holds the P, and no other reference to its data is alive.
         let streak = unsafe { &mut pp.local().urgent_streak };
-        if !streak.goes_on(pp.tick()) {
+        if !streak.continues(pp.tick()) {
             return None;
         }
         let gp = self.lock.lock().global.pop_urgent(self.global_len());

@@ -60,7 +60,7 @@ pub(crate) struct Sysmon<'a> {
     /// Whether that has just ended.
     left_rest: bool,
     /// When some P was last seen to get on.
-    got_on_ns: u64,
+    progress_ns: u64,
     /// When a P was last taken from a blocking call.
     taken_ns: u64,
     /// Somebody was asked to give way for the urgent ones that wait.
@@ -99,7 +99,7 @@ impl<'a> Sysmon<'a> {
             rest_since_ns: None,
             at_rest: false,
             left_rest: false,
-            got_on_ns: 0,
+            progress_ns: 0,
             taken_ns: 0,
             asked_for_urgent: false,
             urgent_since_ns: None,
@@ -128,7 +128,7 @@ impl<'a> Sysmon<'a> {
             if acted {
                 self.taken_ns = now;
             }
-            if self.left_rest && !self.gets_on(now) {
+            if self.left_rest && !self.makes_progress(now) {
                 self.naps = Naps::new();
             }
             self.serve_the_late(now);
@@ -142,7 +142,7 @@ impl<'a> Sysmon<'a> {
     fn nap(&mut self) {
         let at_rest = self.at_rest;
         let now = clock::now_ns();
-        let mood = Mood { at_rest, gets_on: self.gets_on(now) };
+        let mood = Mood { idle: at_rest, makes_progress: self.makes_progress(now) };
         let until = self.agenda.nap_until(&mut self.naps, now, mood).min(self.next_trace_ns);
         let sched = self.sched;
         sched.bell.nap(until, at_rest, || {
@@ -156,8 +156,8 @@ impl<'a> Sysmon<'a> {
     }
 
     /// Whether some P gets on.
-    fn gets_on(&self, now: u64) -> bool {
-        rules::gets_on(now, self.got_on_ns, self.taken_ns)
+    fn makes_progress(&self, now: u64) -> bool {
+        rules::makes_progress(now, self.progress_ns, self.taken_ns)
     }
 
     /// Once a second has the default number of Ps looked at: by the helper, because that allocates.
@@ -276,8 +276,8 @@ impl<'a> Sysmon<'a> {
             (watch.cpu_ns, watch.forced_ns) = (None, 0);
         }
         let demand = sched.demand_for(pp);
-        if !pp.is_reserved && watch.slice.gets_on(now, look.tick) {
-            self.got_on_ns = now;
+        if !pp.is_reserved && watch.slice.makes_progress(now, look.tick) {
+            self.progress_ns = now;
         }
         watch.half_over = false;
         match watch.slice.look(look, demand) {
@@ -286,7 +286,7 @@ impl<'a> Sysmon<'a> {
                     if hog.is_none() {
                         // The next look tells whether it sleeps.
                         watch.cpu_ns = thread::cpu_ns(m.tid());
-                        if !rules::gets_on(now, self.got_on_ns, self.taken_ns) {
+                        if !rules::makes_progress(now, self.progress_ns, self.taken_ns) {
                             self.agenda.suspect();
                         }
                     }
@@ -304,7 +304,7 @@ impl<'a> Sysmon<'a> {
                 let known = unmoved && hog.is_some();
                 // Its slice began when the last one's had ended, somewhat after sysmon saw to that.
                 let over = now >= ends_ns || known && now.saturating_add(slice_ns / 32) >= ends_ns;
-                if !known && !rules::gets_on(now, self.got_on_ns, self.taken_ns) {
+                if !known && !rules::makes_progress(now, self.progress_ns, self.taken_ns) {
                     self.agenda.suspect();
                 }
                 if unmoved && (before.is_some() || !known) {
@@ -358,8 +358,8 @@ impl<'a> Sysmon<'a> {
         if unattended && sched.earliest_timer_hint().saturating_add(timer_late) <= now {
             sched.run_all_timers(&mut woken);
         }
-        let gets_on = self.gets_on(now);
-        let network_late = if gets_on { NETWORK_LATE_NS.max(late) } else { late };
+        let makes_progress = self.makes_progress(now);
+        let network_late = if makes_progress { NETWORK_LATE_NS.max(late) } else { late };
         let is_late = polled_ns.is_some_and(|last| now.saturating_sub(last) >= network_late);
         if is_late {
             woken.append(&mut sched.poll_without_waiting());
@@ -381,7 +381,7 @@ impl<'a> Sysmon<'a> {
             }
             return;
         }
-        if sched.global_len().urgent() == 0 || gets_on {
+        if sched.global_len().urgent() == 0 || makes_progress {
             self.urgent_since_ns = None;
             return;
         }

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_that_shows_another_part_is_passed_over() {
+    fn a_mount_of_another_part_is_ignored() {
         let mounts = "1 0 0:1 /other /elsewhere rw - cgroup2 cgroup2 rw\n\
                       2 0 0:1 /a /sys/fs/cgroup rw shared:1 - cgroup2 cgroup2 rw\n";
         let found = mounted_at(mounts, Version::Two, "/a/b");

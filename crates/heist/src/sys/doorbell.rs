@@ -119,7 +119,7 @@ mod tests {
     /// A thread is woken once per ring, on a futex, then on a pipe, and also if the ring comes
     /// before it sleeps.
     #[test]
-    fn who_rings_wakes_the_sleeper() {
+    fn a_ring_wakes_the_sleeper() {
         let shared = Arc::new((Doorbell::new(), Note::new(), AtomicU32::new(0)));
         let sleeper = {
             let shared = Arc::clone(&shared);

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_addresses_are_taken_places_come_closer() {
+    fn places_come_closer_where_addresses_are_taken() {
         let mut places = NONE;
         let first = places.make(LEN).expect("memory");
         // As if only the addresses below 4 GiB were left.
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn low_addresses_are_as_good_as_others_at_last() {
+    fn low_addresses_are_used_at_last() {
         // As under an emulator that maps from the bottom.
         let mut places = Places { first: 80 << 20, next: 0, ..NONE };
         let found: Vec<_> = (0..10).map(|_| places.make(LEN).expect("memory")).collect();

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_shown_as_they_were_written() {
+    fn names_are_demangled() {
         let shown = |name: &str| Name(name).to_string();
         let method = "_ZN46_$LT$a..B$u20$as$u20$core..ops..drop..Drop$GT$4drop17h0123456789abcdefE";
         assert_eq!(shown(method), "<a::B as core::ops::drop::Drop>::drop");
