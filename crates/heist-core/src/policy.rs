@@ -66,9 +66,9 @@ pub const fn next_linger(linger_ns: u64, slept_ns: u64) -> u64 {
     }
 }
 
-/// Free goroutine records a P keeps; at this many it gives back down to half.
+/// Free goroutine records that a P keeps; at this many it returns half of them.
 pub const FREE_G_MAX: u32 = 64;
-/// What a P's free list is cut down to and filled up to.
+/// The length to which the free list of a P is cut down or filled up.
 pub const FREE_G_KEEP: u32 = 32;
 
 /// Goroutine ids a P reserves at a time.

@@ -74,7 +74,8 @@ impl Agenda {
         Self { next_ns: u64::MAX, suspects: false }
     }
 
-    /// A round is needed at that moment: the slice of a goroutine that others wait for is over.
+    /// A round is needed at that moment: the slice of a goroutine that others wait for is over
+    /// then.
     pub fn look_at(&mut self, ns: u64) {
         self.next_ns = self.next_ns.min(ns);
     }
@@ -111,7 +112,7 @@ pub struct Look {
     /// When a preempted goroutine last began a slice on it, and the word of its M at that moment.
     /// Only preempted goroutines record this.
     pub began_ns: u64,
-    /// See there.
+    /// See `began_ns`.
     pub began: Stamp,
     /// The word of its M.
     pub stamp: Stamp,
@@ -122,7 +123,7 @@ pub struct Look {
 /// The use that a P would have for others, at one look.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
-    /// Goroutines wait at this very P, not elsewhere.
+    /// Goroutines wait in the queue of this very P.
     pub here: bool,
     /// Goroutines wait that this P could run, here or in the global queue.
     pub anywhere: bool,
@@ -188,8 +189,8 @@ impl Watch {
         self.since_ns
     }
 
-    /// Whether there was more than one slice on this P since the last look, and all were short.
-    /// Asked before the next look.
+    /// Whether there was more than one slice on this P since the last look, and they were short on
+    /// average. Asked before the next look.
     #[must_use]
     pub fn makes_progress(&self, now_ns: u64, tick: u32) -> bool {
         let slices = self.tick.map_or(0, |seen| tick.wrapping_sub(seen));
@@ -260,8 +261,8 @@ impl Watch {
     }
 }
 
-/// Whether a program is left alone in which a P was last seen to make progress at `progress_ns`, and
-/// a P was last taken from a blocking call at `taken_ns`.
+/// Whether a program is left alone in which a P was last seen to make progress at `progress_ns`,
+/// and a P was last taken from a blocking call at `taken_ns`.
 #[must_use]
 pub const fn makes_progress(now_ns: u64, progress_ns: u64, taken_ns: u64) -> bool {
     now_ns.saturating_sub(progress_ns) < PROGRESS_VALID_NS

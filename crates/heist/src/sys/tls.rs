@@ -19,8 +19,8 @@ static BELOW: AtomicUsize = AtomicUsize::new(0);
 static ABOVE: AtomicUsize = AtomicUsize::new(0);
 
 /// Learns the area from the calling thread, whose place ends at `top`. Everything above the
-/// caller's frame belongs to the area: no goroutine can hold an address of that frame or of a
-/// higher one.
+/// caller's frame counts as the area: the frames up there are the first ones of the thread, whose
+/// addresses no goroutine can hold.
 #[inline(never)]
 pub(crate) fn learn_area(top: usize) {
     let frame = 0u8;
