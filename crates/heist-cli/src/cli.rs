@@ -16,14 +16,14 @@ pub struct Cli {
 pub enum Command {
     /// Show what the runtime does, and check that it did it right
     ///
-    /// Each step verifies its own result. The exit code is 0 if all are right, 1 if one is wrong
-    /// or stuck, 2 if the command line or the environment makes no sense.
+    /// Each step verifies its own result. The exit code is 0 if all are right, 1 if one is wrong or
+    /// stuck, 2 if the command line or the environment is invalid.
     Demo(DemoOptions),
 
-    /// Show what this system offers to a runtime, and what one has to do without
+    /// Show what this system offers to a runtime, and what is degraded
     ///
-    /// The kernel, the limits of the process and of its control group, and whether a runtime starts. The exit
-    /// code is 0 if one starts, degraded or not, and 1 if it is refused.
+    /// The kernel, the limits of the process and of its control group, and whether a runtime
+    /// starts. The exit code is 0 if one starts, degraded or not, and 1 if it is refused.
     Doctor,
 }
 
@@ -33,7 +33,7 @@ pub struct DemoOptions {
     #[arg(long)]
     pub quick: bool,
 
-    /// Goroutines that run at the same time [default: the CPUs there are]
+    /// Goroutines that run at the same time [default: the number of CPUs]
     #[arg(long, value_name = "N")]
     pub procs: Option<usize>,
 
@@ -46,7 +46,7 @@ pub struct DemoOptions {
     )]
     pub steps: Vec<String>,
 
-    /// No colours (so does the variable NO_COLOR)
+    /// No colours (as with the variable NO_COLOR)
     #[arg(long)]
     pub no_color: bool,
 }

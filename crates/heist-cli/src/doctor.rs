@@ -15,7 +15,7 @@ pub fn run() -> ExitCode {
         rt.run(heist::yield_now);
     }
     let diagnosis = heist::Diagnosis::new();
-    // The reader that closed the pipe does not want more; the exit code still tells.
+    // A reader that closed the pipe does not want more; the exit code still reports the result.
     let _ = writeln!(std::io::stdout(), "{diagnosis}{verdict}");
     if runs { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

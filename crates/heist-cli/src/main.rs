@@ -1,4 +1,4 @@
-//! The program `heist`: see the runtime at work.
+//! The program `heist`: shows the runtime at work.
 
 mod cli;
 mod demo;

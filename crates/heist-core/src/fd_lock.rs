@@ -1,22 +1,23 @@
-//! The lock of a descriptor: who uses it, one reader and one writer at a time, and its end.
+//! The lock of a descriptor: its users, one reader and one writer at a time, and its end.
 //!
-//! A descriptor's number is reused as soon as it is closed. So it is closed only when nobody is in
-//! a call with it: every use holds a reference, closing refuses new ones, and whoever gives the
-//! last one back after that closes. Reads are one at a time, and writes are, so that at most one
-//! goroutine waits in a direction and a message is not torn apart.
+//! The number of a descriptor is reused as soon as it is closed. So it is closed only when no call
+//! uses it: every use holds a reference, closing refuses new ones, and the user that returns the
+//! last reference after that closes. Reads happen one at a time, and so do writes, so that at most
+//! one goroutine waits in a direction and a message is not interleaved with another.
 //!
-//! The word holds the references, the two locks, and for each whether somebody queues for it. The
-//! queues themselves, and how one sleeps in them, are the caller's; he has a lock for them:
-//! 1. who finds a direction busy takes the queue's lock and calls [`FdLock::queue`], which locks
-//!    after all or notes that somebody is in the queue;
-//! 2. who unlocks and is told [`Unlocked::Queued`] still holds direction and reference. He takes
-//!    the queue's lock and either gives both to the first of the queue, with [`FdLock::passed_on`],
-//!    or finds nobody and calls [`FdLock::unlock_empty`].
+//! The word holds the references, the two locks, and for each lock whether a user queues for it.
+//! The queues themselves, and how a user sleeps in them, belong to the caller, which has a lock for
+//! them:
+//! 1. a user that finds a direction busy takes the queue's lock and calls [`FdLock::queue`], which
+//!    locks after all or records that the queue is not empty;
+//! 2. a user that unlocks and gets [`Unlocked::Queued`] still holds direction and reference. It
+//!    takes the queue's lock and either gives both to the first of the queue, with
+//!    [`FdLock::passed_on`], or finds the queue empty and calls [`FdLock::unlock_empty`].
 //!
 //! The model `loom_fd_lock` runs it.
 //!
 //! # Ordering
-//! Taking is Acquire and giving back is Release: one user sees what the one before did.
+//! Taking is Acquire and returning is Release: a user sees what the previous one did.
 //!
 //! GO: internal/poll/fd_mutex.go.
 
@@ -24,15 +25,15 @@ use crate::sync::{AtomicU64, Ordering};
 
 const CLOSED: u64 = 1;
 const REF_ONE: u64 = 1 << 8;
-/// Uses at a time.
+/// The maximum number of uses at a time.
 pub const REFS_MAX: u64 = (1 << 20) - 1;
 
 /// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// From the world.
+    /// Data comes in.
     Read,
-    /// To the world.
+    /// Data goes out.
     Write,
 }
 
@@ -49,13 +50,13 @@ impl Way {
     }
 }
 
-/// What came of an attempt to use a descriptor.
+/// The result of an attempt to use a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Taken {
     /// It may be used.
     Yes,
-    /// Somebody else uses it that way.
+    /// Another user holds this direction.
     Busy,
     /// It is closed.
     Closed,
@@ -69,7 +70,7 @@ pub enum Taken {
 pub enum Unlocked {
     /// Nothing.
     Done,
-    /// Somebody queues: the caller still holds what he held, and passes it on.
+    /// A user queues: the caller still holds direction and reference, and passes them on.
     Queued,
     /// It was the last use of a closed descriptor: the caller destroys it.
     Last,
@@ -81,7 +82,7 @@ pub enum Unlocked {
 pub struct FdLock(AtomicU64);
 
 impl FdLock {
-    /// An open descriptor nobody uses.
+    /// An open descriptor without users.
     #[must_use]
     pub fn new() -> Self {
         Self(AtomicU64::new(0))
@@ -113,7 +114,7 @@ impl FdLock {
         self.take(way.locked())
     }
 
-    /// Ends a use in one direction, unless somebody queues for it.
+    /// Ends a use in one direction, unless a user queues for it.
     #[inline]
     #[doc(alias = "rwunlock")]
     pub fn unlock(&self, way: Way) -> Unlocked {
@@ -131,8 +132,8 @@ impl FdLock {
         }
     }
 
-    /// As [`FdLock::lock`], with the queue's lock held: if it is busy, whoever unlocks will look
-    /// into the queue.
+    /// As [`FdLock::lock`], with the queue's lock held: if the direction is busy, the user that
+    /// unlocks it will look into the queue.
     pub fn queue(&self, way: Way) -> Taken {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
@@ -153,14 +154,14 @@ impl FdLock {
     }
 
     /// Direction and reference went to the first of the queue. The caller holds the queue's lock
-    /// and says whether others are left in it.
+    /// and says whether the queue is empty now.
     pub fn passed_on(&self, way: Way, others: bool) {
         if !others {
             self.0.fetch_and(!way.queued(), Ordering::AcqRel);
         }
     }
 
-    /// Nobody was in the queue. The caller holds the queue's lock.
+    /// The queue was empty. The caller holds the queue's lock.
     pub fn unlock_empty(&self, way: Way) -> Unlocked {
         let word = self.0.load(Ordering::Relaxed);
         self.check(word, way);
@@ -168,8 +169,8 @@ impl FdLock {
         self.give(way.locked())
     }
 
-    /// Closes it and begins a last use. False if somebody else did. The caller then wakes all who
-    /// queue, all who wait for the descriptor, and ends the use with [`FdLock::release`].
+    /// Closes it and begins a last use. False if it was closed already. The caller then wakes all
+    /// users that queue or wait for the descriptor, and ends its use with [`FdLock::release`].
     #[must_use]
     #[doc(alias = "increfAndClose")]
     pub fn close(&self) -> bool {
@@ -209,7 +210,7 @@ impl FdLock {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             if word < REF_ONE {
-                crate::throw!("FdLock: given back more often than taken");
+                crate::throw!("FdLock: returned more often than taken");
             }
             let left = (word & !lock) - REF_ONE;
             match self.0.compare_exchange(word, left, Ordering::AcqRel, Ordering::Relaxed) {

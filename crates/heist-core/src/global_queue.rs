@@ -1,21 +1,23 @@
 //! The global run queue: a FIFO under the scheduler lock whose length anyone may read.
 //!
 //! It has a front part for goroutines that may not wait behind others: first those of the latency
-//! class, then the urgent ones, each in the order in which they came. Whoever looks for work asks
-//! for those first, but not every time; the other ways to take from the queue begin with those that
-//! are not in the front part, so that they are not starved.
+//! class, then the urgent ones, each in the order in which they came. An M that looks for work asks
+//! for those first, but not every time. The other ways to take from the queue begin with the
+//! goroutines that are not in the front part, so that they are not starved.
 //!
-//! Goroutines that were stopped together with their thread stand in lists of their own, so that
-//! whoever needs a thread finds one at once. They take turns with the others of their class: one that
-//! comes first waits for those who are there, the next ones for their share of them each; in the
+//! Goroutines that were stopped together with their threads are in lists of their own, so that an M
+//! that needs a thread finds one at once. They take turns with the others of their class: the first
+//! one waits for those that are queued already, each later one for its share of them; in the
 //! latency class the two kinds alternate.
 //!
 //! # Invariants
 //! - A stopped goroutine is here, or it has been taken out to be given a P at once. It is never in
-//!   the ring of a P, where nobody finds its thread. The model `loom_stopped` runs who gives it one.
-//! - The list is touched only by who holds the scheduler lock; that is the `&mut` of [`GlobalQueue`].
-//! - [`GlobalLen`] is stored before the lock is released. A reader without the lock may see it
-//!   late, never for good: who goes to sleep reads it again under the lock.
+//!   the ring of a P, where its thread would not be found. The model `loom_stopped` runs the steps
+//!   that give it a P.
+//! - The list is touched only by the holder of the scheduler lock; that is the `&mut` of
+//!   [`GlobalQueue`].
+//! - [`GlobalLen`] is stored before the lock is released. A reader without the lock may see an old
+//!   value for a while: an M that goes to sleep reads it again under the lock.
 //!
 //! GO: proc.go globrunqput, globrunqget, globrunqgetbatch.
 
@@ -106,7 +108,7 @@ impl<T: Linked> GlobalQueue<T> {
         self.latency.len() + self.stopped_latency.len()
     }
 
-    /// Whether nothing waits here.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -160,7 +162,8 @@ impl<T: Linked> GlobalQueue<T> {
         gp
     }
 
-    /// Puts a batch in front of all that are not urgent, in order: the goroutines of a P that is taken away.
+    /// Puts a batch in front of all that are not urgent, in order: the goroutines of a P that is
+    /// removed.
     #[doc(alias = "globrunqputhead")]
     pub fn prepend(&mut self, len: &GlobalLen, batch: &mut List<T>) {
         self.list.prepend(batch);
@@ -199,7 +202,8 @@ impl<T: Linked> GlobalQueue<T> {
         self.publish(len);
     }
 
-    /// Takes a stopped one that is not of the latency class, out of turn: somebody needs its thread.
+    /// Takes a stopped one that is not of the latency class, out of turn: the caller needs its
+    /// thread.
     pub fn pop_stopped(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
         let gp = self.take_stopped();
         self.publish(len);
@@ -221,7 +225,7 @@ impl<T: Linked> GlobalQueue<T> {
         gp
     }
 
-    /// Takes the first that is wanted out of turn, of those that were not stopped: the whole queue may be
+    /// Takes the first wanted goroutine that was not stopped, out of turn. The whole queue may be
     /// searched for it.
     pub fn take_wanted(
         &mut self,
@@ -235,13 +239,13 @@ impl<T: Linked> GlobalQueue<T> {
         gp
     }
 
-    /// Whether a stopped one waits.
+    /// Whether a stopped goroutine is queued.
     #[must_use]
     pub const fn has_stopped(&self) -> bool {
         !self.stopped.is_empty() || !self.stopped_latency.is_empty()
     }
 
-    /// Puts a stopped one back that was just taken. The others have their turn first.
+    /// Puts back a stopped goroutine that was just taken. The others have their turn first.
     ///
     /// # Safety
     /// As for [`push_back`](Self::push_back).
@@ -306,7 +310,7 @@ impl<T: Linked> GlobalQueue<T> {
         batch
     }
 
-    /// Takes a stopped one; the next has its share of the others ahead of it.
+    /// Takes a stopped one; the next one waits for its share of the others.
     fn take_stopped(&mut self) -> Option<NonNull<T>> {
         let gp = self.stopped.pop_front()?;
         self.ahead = policy::ahead_of_stopped(self.list.len(), self.stopped.len());

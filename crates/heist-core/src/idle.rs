@@ -1,10 +1,10 @@
-//! Idle Ps: the stack they rest on and the bitmaps by which thieves skip them.
+//! Idle Ps: the stack that holds them and the bitmaps by which thieves skip them.
 //!
 //! # Invariants
 //! - The stack is touched only under the scheduler lock; the count and the masks are readable
 //!   without it.
-//! - Ps that are reserved for the latency class rest on a stack of their own and are not in the
-//!   count: to everybody else they are not there.
+//! - Idle Ps that are reserved for the latency class are on a stack of their own and are not in the
+//!   count: other goroutines do not see them.
 //! - A P on the stack has an empty run queue and its bit set in the idle mask.
 //! - The bit of a P that has, or may soon have, timers is set in the timer mask.
 //!
@@ -55,22 +55,22 @@ impl ProcMask {
     }
 }
 
-/// The idle Ps, last in first out: the one that rested least has the warmest cache. Lives inside
-/// the scheduler lock.
+/// The idle Ps, last in first out: the most recent one has the warmest cache. Lives inside the
+/// scheduler lock.
 #[derive(Debug)]
 pub struct IdleProcs {
-    // With room for all Ps from the start: pushing must not allocate.
+    // It has room for all Ps from the start, because pushing must not allocate.
     stack: Vec<u32>,
     /// Those kept for the latency class.
     reserved: Vec<u32>,
     clock: fn() -> u64,
-    /// How long they rest.
+    /// How long they have been idle.
     time: LevelTime,
     /// How often one was taken.
     n_taken: u64,
 }
 
-/// What others may know about the idle Ps without the lock.
+/// What can be read about the idle Ps without the lock.
 #[derive(Debug)]
 pub struct IdleView {
     count: AtomicU32,
@@ -132,7 +132,7 @@ impl IdleView {
         if self.is_reserved(id) { &self.reserved } else { &self.count }
     }
 
-    /// How many Ps are idle that anybody may use.
+    /// How many Ps are idle, without the reserved ones.
     #[inline]
     #[must_use]
     #[doc(alias = "npidle")]
@@ -148,7 +148,7 @@ impl IdleProcs {
         Self::with_clock(capacity, || 0)
     }
 
-    /// The same, with a clock by which the time at rest is measured.
+    /// The same, with a clock by which idle time is measured.
     #[must_use]
     pub fn with_clock(capacity: u32, clock: fn() -> u64) -> Self {
         let stack = || Vec::with_capacity(capacity as usize);
@@ -156,25 +156,25 @@ impl IdleProcs {
         Self { stack: stack(), reserved: stack(), clock, time, n_taken: 0 }
     }
 
-    /// How often a P was taken. If all Ps rest, and this has not changed when somebody looks again, no
+    /// How often a P was taken. If all Ps are idle at two looks and this has not changed, no
     /// goroutine did anything in between that needs a P.
     #[must_use]
     pub const fn n_taken(&self) -> u64 {
         self.n_taken
     }
 
-    /// For how long Ps have rested, all taken together, until now.
+    /// The idle time of all Ps together, until now.
     #[must_use]
     pub const fn rested_ns(&self, now_ns: u64) -> u64 {
         self.time.total_ns(now_ns)
     }
 
-    /// Somebody has begun to rest, or does not any more.
+    /// The number of idle Ps has changed.
     fn has_changed(&mut self) {
         self.time.set((self.stack.len() + self.reserved.len()) as u32, (self.clock)());
     }
 
-    /// Puts a P to rest. `has_timers` says whether its timer bit must stay.
+    /// Puts a P on the stack. `has_timers` says whether its timer bit must stay.
     #[doc(alias = "pidleput")]
     pub fn put(&mut self, view: &IdleView, id: u32, has_timers: bool) {
         if view.idle.contains(id) {
@@ -205,7 +205,7 @@ impl IdleProcs {
         self.take_reserved(view).or_else(|| self.take(view))
     }
 
-    /// Takes the P that rested least, of those that anybody may use.
+    /// Takes the most recent P that is not reserved.
     #[doc(alias = "pidleget")]
     pub fn take(&mut self, view: &IdleView) -> Option<u32> {
         let id = self.stack.pop()?;

@@ -1,18 +1,19 @@
-//! Idle Ms: who sleeps until somebody hands a P over, and who has slept in vain.
+//! Idle Ms: threads that sleep until they are handed a P, and that end if they are not needed.
 //!
 //! # The protocol
-//! An M puts itself on the list under the scheduler lock and sleeps on its note. Who has a P to give
-//! takes it off under the lock, writes the P into its record and wakes it. If there are more Ms than
-//! are kept, the sleep has an end; an M that reaches it takes the lock and [gives up](IdleMs::give_up):
-//! if it is still listed and still too many, it takes itself off and its thread ends.
+//! An M puts itself on the list under the scheduler lock and sleeps on its note. A thread that has
+//! a P to give takes the M off the list under the lock, writes the P into its record and wakes it.
+//! If there are more Ms than are kept, the sleep has a timeout. An M that reaches it takes the lock
+//! and [gives up](IdleMs::give_up): if it is still on the list and there are still too many, it
+//! takes itself off and its thread ends.
 //!
 //! # Why no P is lost
-//! Being on the list is decided under the lock. An M that finds itself off the list has been taken by
-//! somebody who is about to wake it, so it sleeps on until that comes, however late; one that takes
-//! itself off can be handed nothing any more. The end of the sleep and the wake-up may come at the
-//! same moment: the note keeps the wake-up. The model `loom_idle_ms` runs it.
+//! Being on the list is decided under the lock. An M that finds itself off the list has been taken
+//! by a thread that is about to wake it, so it sleeps on until the wake-up comes, however late. An
+//! M that takes itself off cannot be handed a P any more. The timeout and the wake-up may come at
+//! the same moment: the note keeps the wake-up. The model `loom_idle_ms` runs it.
 //!
-//! GO: proc.go mput, mget, stopm. Go keeps its threads for ever.
+//! GO: proc.go mput, mget, stopm. Go keeps its threads forever.
 
 use crate::list::{DoubleList, DoublyLinked};
 use crate::policy;
@@ -23,7 +24,7 @@ use std::ptr::NonNull;
 pub struct IdleMs<M: DoublyLinked>(DoubleList<M>);
 
 impl<M: DoublyLinked> IdleMs<M> {
-    /// Nobody.
+    /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self(DoubleList::new())
@@ -51,20 +52,20 @@ impl<M: DoublyLinked> IdleMs<M> {
         unsafe { self.0.push(m) };
     }
 
-    /// Takes the one that has slept least. It is the caller's to wake.
+    /// Takes the M that was added last. The caller must wake it.
     #[doc(alias = "mget")]
     pub fn pop(&mut self) -> Option<NonNull<M>> {
         self.0.pop()
     }
 
-    /// Whether there are more than a runtime with so many Ps keeps. They are a stack, so those at the
-    /// bottom are not needed, and those on top of them are the ones to sleep for a time only.
+    /// Whether there are more than a runtime with `procs` Ps keeps. They are a stack, so those at
+    /// the bottom are not needed, and those on top of them sleep with a timeout.
     #[must_use]
     pub const fn has_surplus(&self, procs: u32) -> bool {
         self.len() > policy::idle_ms_kept(procs)
     }
 
-    /// Takes `m` off, if it is still here and still too many. False: it goes on sleeping.
+    /// Takes `m` off, if it is still here and there are still too many. False: it sleeps on.
     ///
     /// # Safety
     /// `m` is in this list or in none.
@@ -74,7 +75,8 @@ impl<M: DoublyLinked> IdleMs<M> {
         self.has_surplus(procs) && unsafe { self.remove(m) }
     }
 
-    /// Takes `m` off, if it is still here. False: somebody has taken it and is about to wake it.
+    /// Takes `m` off, if it is still here. False: another thread has taken it and is about to wake
+    /// it.
     ///
     /// # Safety
     /// `m` is in this list or in none.

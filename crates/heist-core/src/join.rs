@@ -1,25 +1,25 @@
-//! The hand-over of a goroutine's result to whoever joins it.
+//! The hand-over of a goroutine's result to its joiner.
 //!
 //! A goroutine record has two users besides the goroutine: the runtime, until the goroutine has
 //! left its stack, and the handle, until it is joined or dropped. One word says how far both are
-//! and who waits; the last of the two to leave recycles the record.
+//! and holds the waiter; the last of the two to leave recycles the record.
 //!
 //! # Bits
 //! - `RESULT`: the outcome is stored; set once, by the goroutine, on its own stack.
 //! - `HANDLE_GONE`: the handle will not touch the record again.
 //! - `RUNTIME_DONE`: the goroutine has left its stack.
-//! - the rest: the address of the waiter, zero if nobody waits. Records are aligned, so the low
+//! - the rest: the address of the waiter, zero if there is none. Records are aligned, so the low
 //!   bits are free.
 //!
-//! # Who drops the result
-//! If the goroutine finishes and the handle is gone, the goroutine. If the handle goes and the
-//! result is there, the handle, before it sets `HANDLE_GONE`. `RESULT` and `HANDLE_GONE` are set
-//! by read-modify-writes of one word, so exactly one of them comes second and sees the other.
-//! The model `loom_join` runs both ends.
+//! # Dropping the result
+//! If the goroutine finishes and the handle is gone, the goroutine drops it. If the handle is
+//! dropped and the result is there, the handle drops it, before it sets `HANDLE_GONE`. `RESULT` and
+//! `HANDLE_GONE` are set by read-modify-writes of one word, so exactly one of them comes second and
+//! sees the other. The model `loom_join` runs both ends.
 //!
 //! # Ordering
 //! `RESULT` is set with Release after the result is written, and read with Acquire before it is
-//! taken. `HANDLE_GONE` and `RUNTIME_DONE` are set with AcqRel: the one who recycles sees
+//! taken. `HANDLE_GONE` and `RUNTIME_DONE` are set with AcqRel: the side that recycles sees
 //! everything both did.
 
 use crate::sync::{AtomicUsize, Ordering};
@@ -37,9 +37,9 @@ pub const WAITER_ALIGN: usize = FLAGS + 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Finished {
-    /// The handle is there but nobody waits yet: nothing.
+    /// Nothing: the handle exists and does not wait yet.
     Published,
-    /// Somebody waits at this address: wake it.
+    /// Wake the waiter at this address.
     Wake(NonZeroUsize),
     /// The handle is gone: drop the result.
     Unwanted,
@@ -79,7 +79,7 @@ impl JoinWord {
         self.0.load(Ordering::Acquire) & RESULT != 0
     }
 
-    /// Whether nobody holds the handle any more.
+    /// Whether the handle is gone.
     #[inline]
     #[must_use]
     pub fn is_detached(&self) -> bool {
@@ -90,7 +90,7 @@ impl JoinWord {
     #[inline]
     pub fn finish(&self) -> Finished {
         if self.0.load(Ordering::Acquire) & HANDLE_GONE != 0 {
-            // Nobody else is left to look at the word.
+            // No other user of the word is left.
             return Finished::Unwanted;
         }
         let before = self.0.fetch_or(RESULT, Ordering::AcqRel);
@@ -107,7 +107,7 @@ impl JoinWord {
     #[must_use]
     pub fn register(&self, waiter: NonZeroUsize) -> bool {
         debug_assert!(waiter.get() & FLAGS == 0, "JoinWord::register: unaligned waiter");
-        // There is one handle and it is borrowed by the one who waits, so nobody else registers.
+        // There is one handle and its waiter borrows it, so no other waiter registers.
         self.0.compare_exchange(0, waiter.get(), Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
@@ -118,7 +118,7 @@ impl JoinWord {
         self.0.compare_exchange(waiter.get(), 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The handle is dropped without a join. Who waited with it has unregistered before.
+    /// The handle is dropped without a join. Its waiter has unregistered before.
     #[inline]
     pub fn drop_handle(&self) -> Dropped {
         match self.0.compare_exchange(0, HANDLE_GONE, Ordering::AcqRel, Ordering::Acquire) {
@@ -130,13 +130,13 @@ impl JoinWord {
         }
     }
 
-    /// The handle has taken the result. True if the record is the caller's to recycle.
+    /// The handle has taken the result. True if the caller must recycle the record.
     #[must_use]
     pub fn release_handle(&self) -> bool {
         self.0.fetch_or(HANDLE_GONE, Ordering::AcqRel) & RUNTIME_DONE != 0
     }
 
-    /// The goroutine has left its stack. True if the record is the caller's to recycle.
+    /// The goroutine has left its stack. True if the caller must recycle the record.
     #[inline]
     #[must_use]
     pub fn release_runtime(&self) -> bool {

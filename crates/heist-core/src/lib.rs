@@ -1,48 +1,48 @@
-//! The algorithms of heist's scheduler, without an operating system.
+//! The algorithms of heist's scheduler: an OS-free crate.
 //!
-//! Everything here is pure memory and atomics: no thread, no syscall, no thread-local, no clock.
-//! That is what lets loom run the protocols through every interleaving and lets a simulator link
-//! them as they are. The crate `heist` adds threads, stacks and I/O on top.
+//! Everything here is pure memory and atomics: no thread, no syscall, no thread-local, no clock. So
+//! loom can run the protocols through every interleaving, and a simulator can link them unchanged.
+//! The crate `heist` adds threads, stacks and I/O on top.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`policy`] | the constants of the scheduling policy and every decision that is a pure function |
+//! | [`policy`] | the constants of the policy and every decision that is a pure function |
 //! | [`run_queue`] | the per-P ring with its `run_next` slot, owner half and thief half |
 //! | [`global_queue`] | the FIFO under the scheduler lock, with a length anyone may read |
 //! | [`list`] | intrusive lists: single (queues) and double (idle Ms) |
 //! | [`steal_order`] | the random walks over the Ps |
 //! | [`idle`] | the idle-P stack and the bitmaps that let thieves skip Ps |
 //! | [`idle_ms`] | the Ms that sleep until they are given a P |
-//! | [`stalled`] | finding a P that takes nothing out of its ring |
-//! | [`watch`] | who need not be woken for what its P most likely runs itself |
-//! | [`habits`] | which kinds of goroutine block as a habit |
-//! | [`spinning`] | the count of Ms that look for work, and who must wake whom |
+//! | [`stalled`] | detects a P that takes nothing out of its ring |
+//! | [`watch`] | whether an M watches, so that submitters need not wake another |
+//! | [`block_predictor`] | predicts which kinds of goroutine block |
+//! | [`spinning`] | the count of Ms that look for work, and when a submitter must wake one |
 //! | [`status`] | the life of a goroutine as checked transitions |
-//! | [`m_word`] | whether an M is in the runtime or in user code, and who has its P |
+//! | [`m_word`] | whether an M is in the runtime or in user code, and whether its P can be taken |
 //! | [`note`] | one-shot sleep and wake-up of a thread |
 //! | [`endings`] | how the thread that waits for the last goroutine learns that one has ended |
-//! | [`fd_lock`] | who uses a descriptor, one reader and one writer at a time, and its end |
-//! | [`readiness`] | a direction of a descriptor: events remembered, and who waits for one |
+//! | [`fd_lock`] | the uses of a descriptor, one reader and one writer at a time, and its end |
+//! | [`readiness`] | a direction of a descriptor: events remembered, and its waiter |
 //! | [`join`] | the hand-over of a goroutine's result |
 //! | [`timer_heap`] | the timers of a P |
-//! | [`buffer`] | the buffers of channels, and how their fast paths agree with those who wait |
+//! | [`buffer`] | the buffers of channels, and how their fast paths agree with the waiters |
 //! | [`mutex_word`] | the word of the mutex: holder, waiters, starvation |
 //! | [`rw_word`] | the word of the read-write lock: readers, and the writer that waits for them |
-//! | [`wait_queue`] | who waits at a channel, and the claim that ends a wait |
+//! | [`wait_queue`] | the waiters of a channel, and the claim that ends a wait |
 //! | [`lock_rank`] | the lock order as text, checked in debug builds |
 //! | [`stop`] | the count behind a stop of the world |
-//! | [`level_time`] | how long how many of something were there |
+//! | [`level_time`] | the integral of a level over time |
 //! | [`time_histogram`] | durations in Go's buckets |
 //! | [`rng`] | the seeded random numbers of the scheduler |
 //! | [`mod@throw`] | the way out when the scheduler finds itself corrupted |
 //! | [`sync`] | the one switch between std's and loom's atomics |
 #![warn(missing_docs)]
 
+pub mod block_predictor;
 pub mod buffer;
 pub mod endings;
 pub mod fd_lock;
 pub mod global_queue;
-pub mod habits;
 pub mod idle;
 pub mod idle_ms;
 pub mod join;

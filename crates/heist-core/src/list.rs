@@ -15,9 +15,9 @@ use std::ptr::NonNull;
 
 /// The link that makes a type a node of a [`List`].
 ///
-/// An element that is in no list may keep a number in it. Others may read that while the element is
-/// put into a list, and must then find out by themselves that what they read is none: so the link is
-/// atomic, though every access is a plain one.
+/// An element that is in no list may keep a number in it. Others may read it while the element is
+/// put into a list, and must then detect by themselves that they did not read a number. So the link
+/// is atomic, though every access is a plain one.
 #[derive(Debug)]
 pub struct Link<T>(UnseenPtr<T>);
 
@@ -38,7 +38,7 @@ impl<T> Link<T> {
         self.0.store(next.map_or(std::ptr::null_mut(), NonNull::as_ptr), Ordering::Relaxed);
     }
 
-    /// Keeps a number. The element is in no list, and going into one forgets it.
+    /// Stores a number. The element is in no list, and entering one overwrites the number.
     #[inline]
     pub fn set_number(&self, number: u64) {
         self.0.store(std::ptr::without_provenance_mut(number as usize), Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl<T> Default for Link<T> {
 /// A type that carries a [`Link`].
 ///
 /// # Safety
-/// `link` must return the same field at every call, and while an element is in a list nobody else
+/// `link` must return the same field at every call, and while an element is in a list nothing else
 /// may use that field. Elements must stay at their address while they are in a list.
 pub unsafe trait Linked: Sized {
     /// The link of this element.
@@ -106,8 +106,8 @@ impl<T: Linked> List<T> {
         self.head
     }
 
-    /// Takes the list apart, without touching its elements: its two ends, between which the others
-    /// hang, or None if it is empty.
+    /// Takes the list apart, without touching its elements: its two ends, which the others link, or
+    /// None if it is empty.
     pub fn into_ends(mut self) -> Option<(NonNull<T>, NonNull<T>)> {
         self.head.take().zip(self.tail.take())
     }
@@ -115,7 +115,7 @@ impl<T: Linked> List<T> {
     /// Puts a list together again.
     ///
     /// # Safety
-    /// `ends` came from [`List::into_ends`] of a list of `len` elements that nobody changed since.
+    /// `ends` came from [`List::into_ends`] of a list of `len` elements that was not changed since.
     #[must_use]
     pub const unsafe fn from_ends(ends: (NonNull<T>, NonNull<T>), len: u32) -> Self {
         Self { head: Some(ends.0), tail: Some(ends.1), len }
@@ -153,8 +153,8 @@ impl<T: Linked> List<T> {
     /// Takes the first element.
     pub fn pop_front(&mut self) -> Option<NonNull<T>> {
         let element = self.head?;
-        // SAFETY: elements of the list are valid. The link is left as it is: it means nothing outside
-        // of a list, and not writing it spares the cache line of an element that is only moved.
+        // SAFETY: elements of the list are valid. The link is left as it is: it has no meaning
+        // outside a list, and not writing it saves the cache line of an element that is only moved.
         self.head = unsafe { element.as_ref() }.link().get();
         if self.head.is_none() {
             self.tail = None;
@@ -163,7 +163,7 @@ impl<T: Linked> List<T> {
         Some(element)
     }
 
-    /// Moves all of `other` behind the last element.
+    /// Appends all of `other`.
     pub fn append(&mut self, other: &mut Self) {
         let Some(first) = other.head.take() else {
             return;
@@ -185,12 +185,13 @@ impl<T: Linked> List<T> {
 
     /// The elements in order, which stay in the list.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        // SAFETY: elements of the list are valid, and their links do not change while it is borrowed.
+        // SAFETY: elements of the list are valid, and their links do not change while it is
+        // borrowed.
         let as_ref = |element: NonNull<T>| unsafe { &*element.as_ptr() };
         std::iter::successors(self.head, move |&element| as_ref(element).link().get()).map(as_ref)
     }
 
-    /// Takes out the first element that `wanted` agrees to, among the first `limit`.
+    /// Takes out the first element that `wanted` accepts, among the first `limit`.
     pub fn take_first(&mut self, limit: u32, wanted: impl Fn(&T) -> bool) -> Option<NonNull<T>> {
         let mut before: Option<NonNull<T>> = None;
         let mut at = self.head;
@@ -293,8 +294,8 @@ pub unsafe trait DoublyLinked: Sized {
     fn double_link(&self) -> &DoubleLink<Self>;
 }
 
-/// Linked elements that come and go at both ends, and of which a given one can be taken out in
-/// constant time.
+/// Linked elements that enter and leave at both ends. A given one can be taken out in constant
+/// time.
 #[derive(Debug)]
 #[doc(alias = "listHead")]
 pub struct DoubleList<T: DoublyLinked> {
@@ -351,7 +352,7 @@ impl<T: DoublyLinked> DoubleList<T> {
         self.len += 1;
     }
 
-    /// Puts an element behind the last one.
+    /// Appends an element.
     ///
     /// # Safety
     /// As for [`DoubleList::push`].

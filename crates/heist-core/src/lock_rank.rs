@@ -1,9 +1,9 @@
 //! The lock order, as data, and the check that it is kept.
 //!
-//! A thread may take a lock only if every lock it holds comes before it in the order. The order
-//! is a small graph rather than a line: locks that never meet are not compared, so that a new
-//! meeting has to be written down here first. Debug builds check every acquisition; release
-//! builds compile the check away.
+//! A thread may take a lock only if every lock it holds comes before it in the order. The order is
+//! a small graph rather than a line: locks that are never held together are not compared, so a new
+//! combination has to be added here first. Debug builds check every acquisition; release builds
+//! compile the check away.
 //!
 //! GO: mklockrank.go, lockrank_on.go.
 
@@ -27,7 +27,7 @@ pub enum Rank {
     AllGs = 5,
     /// A wait queue of a channel or a lock of the public API.
     WaitQueue = 6,
-    /// A timer by itself.
+    /// A single timer.
     Timer = 7,
     /// A descriptor of the network poller.
     PollDesc = 8,
@@ -62,7 +62,7 @@ const BEFORE: [u16; N_RANKS] = closure();
 
 const fn closure() -> [u16; N_RANKS] {
     let mut before = [0u16; N_RANKS];
-    // As many rounds as there are ranks reach the end of the longest chain.
+    // One round per rank reaches the end of the longest chain.
     let mut round = 0;
     while round < N_RANKS {
         let mut i = 0;
@@ -92,7 +92,7 @@ impl Held {
         Self(Cell::new(0))
     }
 
-    /// Notes that `rank` is being taken; throws if a held lock does not come before it.
+    /// Records that `rank` is being taken; throws if a held lock does not come before it.
     pub fn acquire(&self, rank: Rank) {
         let held = self.0.get();
         let wrong = held & !BEFORE[rank as usize];
@@ -102,7 +102,7 @@ impl Held {
         self.0.set(held | 1 << rank as u8);
     }
 
-    /// Notes that `rank` was given back.
+    /// Records that `rank` was released.
     pub fn release(&self, rank: Rank) {
         let held = self.0.get();
         if held & (1 << rank as u8) == 0 {

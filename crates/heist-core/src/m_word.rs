@@ -7,31 +7,31 @@
 //! The owner (the M's own thread) enters the runtime:
 //! 1. stores `RUNTIME`,
 //! 2. light fence,
-//! 3. reads `attention`; if `TAKEN` is set, it takes the scheduler lock and looks whether its P is
-//!    still there.
+//! 3. reads `attention`; if `TAKEN` is set, it takes the scheduler lock and checks whether it still
+//!    has its P.
 //!
 //! The taker, with the scheduler lock held:
 //! 1. sets `TAKEN`,
 //! 2. heavy fence,
-//! 3. reads the word; if it is still the one it saw before, the P is the taker's, else it clears
-//!    `TAKEN` and leaves.
+//! 3. reads the word; if it is unchanged, the P is the taker's, else the taker clears `TAKEN` and
+//!    leaves.
 //!
 //! # Why both cannot have the P
 //! The heavy fence acts as a full fence of both threads. Either the owner's store came before it,
 //! and the taker reads a changed word and leaves; or the owner's read comes after it, sees `TAKEN`
 //! and waits for the lock, under which the taker has finished. Outside the runtime the word has a
-//! sequence number, a new one each time: it tells a word that was left and entered again from one
-//! that was not left at all. Inside there is nothing to tell apart, because nobody takes a P there.
-//! So entering is one store that needs no load.
+//! sequence number, a new one each time. It distinguishes an M that entered the runtime and left it
+//! again from one that did not. Inside there is nothing to distinguish, because no P is taken
+//! there. So entering is one store that needs no load.
 //!
 //! On Linux the light fence is a compiler fence and the heavy one is `membarrier`. Where there is
-//! none, both are full fences: then `attention` has the flag `FENCE` from the beginning, and who finds
-//! it there fences and reads again. So who has `membarrier` need not ask for it at every entry. The
-//! model `loom_m_word` runs both ways, with a full fence for the light one of the first.
+//! none, both are full fences: then `attention` has the flag `FENCE` from the beginning, and an
+//! owner that finds it fences and reads again. So with `membarrier` an entry need not check for it.
+//! The model `loom_m_word` runs both ways, with a full fence for the light one of the first.
 //!
 //! # Ordering
-//! Leaving is a Release store and the taker's read is an Acquire load: whoever takes the P sees
-//! what its owner did with it.
+//! Leaving is a Release store and the taker's read is an Acquire load: the taker of the P sees what
+//! its owner did with it.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -39,23 +39,23 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Place {
-    /// In the runtime: it cannot be stopped and its P cannot be taken.
+    /// In the runtime: it cannot be preempted and its P cannot be taken.
     Runtime = 0,
     /// In user code.
     User = 1,
-    /// In a blocking call that was announced: its P may be taken any time.
+    /// In an announced blocking call: its P may be taken at any time.
     Blocked = 2,
 }
 
 const PLACE_MASK: u64 = 3;
 const SEQ_ONE: u64 = 4;
 
-/// A value of the word: a place and, outside the runtime, a number that each stay there has alone.
+/// A value of the word: a place and, outside the runtime, a number that is unique to each stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp(u64);
 
 impl Stamp {
-    /// No word has this one.
+    /// No word has this value.
     pub const NONE: Self = Self(u64::MAX);
 
     /// The place.
@@ -71,16 +71,17 @@ impl Stamp {
 
 /// The P was taken, or is being taken.
 pub const TAKEN: u32 = 1;
-/// The goroutine should let others run when it leaves the runtime.
+/// The goroutine should yield when it leaves the runtime.
 pub const PREEMPT: u32 = 2;
-/// The world stops: the goroutine waits where it is before it goes on.
+/// The world stops: the goroutine waits where it is before it continues.
 pub const STOP: u32 = 8;
 /// The goroutine most likely blocks: it gives its P away when it leaves the runtime.
 pub const PART: u32 = 32;
-/// The goroutine has moved here with addresses of thread-locals, which it reports when it leaves the
-/// runtime.
+/// The goroutine has moved here with addresses of thread-locals, which it reports when it leaves
+/// the runtime.
 pub const MOVED: u32 = 64;
-/// The light fence is none: who enters the runtime executes a full one. Never cleared.
+/// The light fence does nothing: an owner that enters the runtime executes a full one. Never
+/// cleared.
 const FENCE: u32 = 16;
 
 /// The word and the flags of one M.
@@ -88,7 +89,8 @@ const FENCE: u32 = 16;
 pub struct MWord {
     word: AtomicU64,
     attention: AtomicU32,
-    /// The number of the last stay outside the runtime, as a word in user code. The owner's.
+    /// The number of the last stay outside the runtime, as a word in user code. Only the owner uses
+    /// it.
     last: AtomicU64,
     /// The stay that was marked, as a word in user code.
     marked: AtomicU64,
@@ -106,15 +108,16 @@ impl MWord {
         }
     }
 
-    /// The same, where the heavy fence is a fence of the taker alone.
+    /// The same, where the heavy fence is a fence of the taker only.
     #[must_use]
     pub fn with_full_fences() -> Self {
         Self { attention: AtomicU32::new(FENCE), ..Self::new() }
     }
 
-    /// From now on the heavy fence is one of the taker alone. The caller takes no P before every owner has
-    /// passed a full fence after this: one that reads the flags later sees it, and fences itself; of one that
-    /// read them before, the word that it stored is visible by then.
+    /// From now on the heavy fence is a fence of the taker only. The caller takes no P before every
+    /// owner has passed a full fence after this call: an owner that reads the flags later sees this
+    /// one, and fences itself; the word that an owner stored before it read the flags is visible by
+    /// then.
     pub fn use_full_fences(&self) {
         self.call_attention(FENCE);
     }
@@ -126,7 +129,7 @@ impl MWord {
         Stamp(self.word.load(Ordering::Acquire))
     }
 
-    /// The owner goes to the runtime. True if its P may be gone.
+    /// The owner enters the runtime. True if its P may be gone.
     #[inline]
     #[must_use]
     pub fn enter(&self, light_fence: impl FnOnce()) -> bool {
@@ -139,8 +142,8 @@ impl MWord {
     #[cold]
     fn is_taken(&self) -> bool {
         if self.attention() & FENCE != 0 {
-            // ORDERING: pairs with the heavy fence of the taker: it is between the store of the word and
-            // the next read of the flags.
+            // ORDERING: pairs with the heavy fence of the taker: it is between the store of the
+            // word and the next read of the flags.
             fence(Ordering::SeqCst);
         }
         self.attention() & TAKEN != 0
@@ -150,8 +153,8 @@ impl MWord {
     #[inline]
     pub fn leave(&self, place: Place) {
         let next = self.last.load(Ordering::Relaxed).wrapping_add(SEQ_ONE);
-        // A signal handler that leaves too does not run in between: until the word says so, this is
-        // the runtime.
+        // A signal handler that leaves as well does not run in between: until the word is stored,
+        // this is the runtime.
         self.last.store(next, Ordering::Relaxed);
         self.word.store(next ^ (Place::User as u64 ^ place as u64), Ordering::Release);
     }
@@ -197,7 +200,7 @@ impl MWord {
         if self.stamp() == seen && seen.place() != Place::Runtime {
             return true;
         }
-        // If it was set before, the owner still has to look: its P came and went.
+        // If it was set before, the owner still has to check: its P was taken and returned.
         if before & TAKEN == 0 {
             self.clear_attention(TAKEN);
         }

@@ -1,16 +1,16 @@
-//! The word of the mutex: who has it, who waits, and whether newcomers may overtake.
+//! The word of the mutex: its holder, its waiters, and whether newcomers may overtake.
 //!
 //! Goroutines that cannot get the mutex wait in a queue beside the word, under a lock of its own.
 //! The word says everything that the fast paths must know, so that they do not look at the queue.
 //!
 //! # Bits
-//! - `LOCKED`: somebody has the mutex.
+//! - `LOCKED`: the mutex is held.
 //! - `WOKEN`: the token. One contender holds it: a waiter that was woken and has not taken the
-//!   mutex or queued again yet, or a newcomer that spins. While it is out nobody else is woken, so
-//!   a releaser that finds it set is done.
-//! - `STARVING`: a waiter has waited too long. The mutex is handed to the head of the queue, and
-//!   nobody else takes it, even when it looks free.
-//! - the rest: how many are in the queue.
+//!   mutex or queued again yet, or a newcomer that spins. While a contender holds the token no
+//!   other is woken, so a releaser that finds it set is done.
+//! - `STARVING`: a waiter has waited too long. The mutex is handed to the head of the queue, and no
+//!   other contender takes it, even when it looks free.
+//! - the rest: how many waiters are in the queue.
 //!
 //! # Rules
 //! 1. The count of waiters, and `STARVING`, change only under the queue's lock. A waiter is counted
@@ -21,24 +21,25 @@
 //!    [`MutexWord::hand_over`] under the queue's lock.
 //!
 //! # Why no waiter is forgotten
-//! A waiter is counted by a compare-and-swap that sees `LOCKED` or `STARVING`. Whoever clears
-//! `LOCKED` later sees the count in what its read-modify-write returns. It wakes somebody unless
-//! the mutex is taken again (then that holder releases it later), or the token is out: its holder
-//! takes the mutex (the same), or queues again and clears the token in the compare-and-swap that
-//! sees `LOCKED` (the same). A waiter that gives up takes itself out of the queue under the lock
-//! and passes nothing on, because nobody had chosen it: who is chosen has left the queue. A chooser
-//! that finds the queue empty gives the token back under the lock, before anybody can queue.
-//! A starving mutex that was released belongs to its releaser until it is handed over: nobody else
-//! takes it, and it stays starving even if the last waiter gives up meanwhile.
+//! A waiter is counted by a compare-and-swap that sees `LOCKED` or `STARVING`. The releaser that
+//! clears `LOCKED` later sees the count in what its read-modify-write returns. It wakes a waiter
+//! unless the mutex is taken again (then that holder releases it later), or a contender holds the
+//! token: that one takes the mutex (the same), or queues again and clears the token in the
+//! compare-and-swap that sees `LOCKED` (the same). A waiter that gives up takes itself out of the
+//! queue under the lock and passes nothing on, because it was not chosen: a chosen waiter has left
+//! the queue. A chooser that finds the queue empty returns the token under the lock, before a
+//! waiter can queue. A starving mutex that was released belongs to its releaser until it is handed
+//! over: no other contender takes it, and it stays starving even if the last waiter gives up
+//! meanwhile.
 //!
 //! The model `loom_mutex_word` runs it, with waiters that give up and with starvation.
 //!
 //! # Ordering
 //! Taking is Acquire, releasing is Release. Where the mutex is handed over, the queue's lock and
-//! the wake-up order memory. Everything else is about one word, whose changes have one order.
+//! the wake-up order memory. Everything else concerns one word, whose changes have one order.
 //!
 //! GO: internal/sync/mutex.go. There the queue is a semaphore in a table, and the count is changed
-//! outside of its lock; here waiters can give up, which that does not allow.
+//! outside of its lock; here waiters can give up, which Go's design does not allow.
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -47,7 +48,7 @@ const WOKEN: u32 = 2;
 const STARVING: u32 = 4;
 const WAITER: u32 = 8;
 
-/// Somebody who tries to get the mutex and did not get it at once.
+/// A goroutine that wants the mutex and did not get it at once.
 #[derive(Debug, Default)]
 pub struct Contender {
     token: bool,
@@ -61,23 +62,22 @@ impl Contender {
         Self { token: false, starving: false }
     }
 
-    /// It was chosen and woken: it holds the token now. `starving` if it has waited too long since
-    /// it came.
+    /// It was chosen and woken, and holds the token now. `starving` if it has waited too long.
     pub const fn woken(&mut self, starving: bool) {
         self.token = true;
         self.starving = starving;
     }
 }
 
-/// Whether a contender has the mutex now.
+/// The result of an attempt to take the mutex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Attempt {
-    /// It has.
+    /// The contender has it.
     Acquired,
-    /// Not yet, but it makes sense to look again soon.
+    /// Not yet, but another look soon is worthwhile.
     Busy,
-    /// Not yet, and it must queue.
+    /// Not yet, and the contender must queue.
     Starving,
 }
 
@@ -85,9 +85,9 @@ pub enum Attempt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Enqueued {
-    /// Nothing: the mutex became free and it has it.
+    /// Nothing: the mutex became free and the contender has it.
     Acquired,
-    /// It is counted: go into the queue before the queue's lock is released.
+    /// The contender is counted: it must enter the queue before the queue's lock is released.
     Waiting,
 }
 
@@ -124,14 +124,14 @@ impl MutexWord {
         Self(AtomicU32::new(0))
     }
 
-    /// Takes a mutex that nobody has and nobody waits for.
+    /// Takes a mutex that has neither a holder nor waiters.
     #[inline]
     #[must_use]
     pub fn lock_fast(&self) -> bool {
         self.0.compare_exchange(0, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the mutex if it is free, ahead of those who wait.
+    /// Takes the mutex if it is free, ahead of its waiters.
     #[inline]
     #[must_use]
     #[doc(alias = "TryLock")]
@@ -139,7 +139,7 @@ impl MutexWord {
         self.attempt(&mut Contender::new()) == Attempt::Acquired
     }
 
-    /// A contender tries to take the mutex. If it succeeds, its token is back.
+    /// A contender tries to take the mutex. If it succeeds, it has returned its token.
     pub fn attempt(&self, me: &mut Contender) -> Attempt {
         let mut old = self.0.load(Ordering::Relaxed);
         loop {
@@ -160,8 +160,8 @@ impl MutexWord {
         }
     }
 
-    /// A contender that is about to spin takes the token, if somebody waits and it is there: the
-    /// holder need not wake anybody while somebody is awake already.
+    /// A contender that is about to spin takes the token, if there are waiters and the token is
+    /// free: the holder need not wake a waiter while a contender is awake already.
     pub fn announce(&self, me: &mut Contender) {
         let old = self.0.load(Ordering::Relaxed);
         if !me.token && old & (LOCKED | WOKEN | STARVING) == LOCKED && old >= WAITER {
@@ -171,7 +171,7 @@ impl MutexWord {
         }
     }
 
-    /// A contender goes into the queue, whose lock the caller holds. Its token is back.
+    /// A contender enters the queue, whose lock the caller holds. It has returned its token.
     pub fn enqueue(&self, me: &mut Contender) -> Enqueued {
         let mut old = self.0.load(Ordering::Relaxed);
         loop {
@@ -181,7 +181,7 @@ impl MutexWord {
                 new |= LOCKED;
             } else {
                 new += WAITER;
-                // A mutex that is free has nobody who would hand it over.
+                // A free mutex has no holder that would hand it over.
                 if me.starving && old & LOCKED != 0 {
                     new |= STARVING;
                 }
@@ -236,13 +236,13 @@ impl MutexWord {
         }
     }
 
-    /// Somebody left the queue, whose lock the caller holds: chosen, or by itself. A starving mutex
-    /// that nobody waits for any more is not starving.
+    /// A waiter left the queue, whose lock the caller holds: it was chosen or gave up. A mutex
+    /// without waiters is not starving.
     pub fn dequeued(&self) {
         let mut old = self.0.load(Ordering::Relaxed);
         loop {
             if old < WAITER {
-                crate::throw!("MutexWord::dequeued: nobody was counted");
+                crate::throw!("MutexWord::dequeued: no waiter was counted");
             }
             let mut new = old - WAITER;
             // A mutex that is being handed over stays starving until it is.
@@ -256,39 +256,40 @@ impl MutexWord {
         }
     }
 
-    /// The queue is empty, under its lock: nobody to give the token to.
+    /// Under the lock of the queue, which is empty: there is no waiter to give the token to.
     pub fn return_token(&self) {
         if self.0.fetch_and(!WOKEN, Ordering::Relaxed) & WOKEN == 0 {
             crate::throw!("MutexWord::return_token: the token is gone");
         }
     }
 
-    /// Under the queue's lock: the waiter that was just taken out of the queue has the mutex. It
-    /// goes on starving unless that one had not waited long, or was the last.
+    /// Under the queue's lock: the waiter that was just taken out of the queue has the mutex. The
+    /// mutex stays starving unless that waiter had not waited long, or was the last.
     pub fn hand_over(&self, waited_long: bool) {
         let old = self.0.load(Ordering::Relaxed);
         let more = waited_long && old >= WAITER;
-        // Nobody else changes a word that is starving and not locked.
+        // No other thread changes a word that is starving and not locked.
         let new = if more { old | LOCKED } else { (old | LOCKED) & !STARVING };
         if old & (LOCKED | STARVING) != STARVING || self.0.swap(new, Ordering::Relaxed) != old {
             crate::throw!("MutexWord::hand_over: the mutex is not the caller's to hand over");
         }
     }
 
-    /// Under the lock of the queue, which is empty: nobody to hand the mutex to, so it is free.
+    /// Under the lock of the queue, which is empty: there is no waiter to hand the mutex to, so it
+    /// is free.
     pub fn stop_starving(&self) {
         if self.0.fetch_and(!STARVING, Ordering::Relaxed) != STARVING {
             crate::throw!("MutexWord::stop_starving: the mutex is not the caller's to free");
         }
     }
 
-    /// Whether somebody has it. For reports.
+    /// Whether it is held. For reports.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.0.load(Ordering::Relaxed) & (LOCKED | STARVING) != 0
     }
 
-    /// How many wait. For reports and tests.
+    /// How many waiters there are. For reports and tests.
     #[must_use]
     pub fn n_waiting(&self) -> u32 {
         self.0.load(Ordering::Relaxed) / WAITER

@@ -4,14 +4,14 @@
 //! store, and a sleeper that is already noted does not sleep.
 //!
 //! # States
-//! `CLEAR` (nobody sleeps, no wake-up), `NOTED` (woken), `ASLEEP` (the sleeper is, or is about to
-//! be, in the kernel). The sleeper moves CLEAR -> ASLEEP by CAS; the waker swaps in NOTED and
-//! calls the kernel only if it saw ASLEEP. The kernel's check of the word closes the window
-//! between the CAS and the sleep. The model `loom_note` runs it.
+//! `CLEAR` (no sleeper, no wake-up), `NOTED` (woken), `ASLEEP` (the sleeper is, or is about to be,
+//! in the kernel). The sleeper moves CLEAR -> ASLEEP by CAS; the waker swaps in NOTED and calls the
+//! kernel only if it saw ASLEEP. The kernel's check of the word closes the window between the CAS
+//! and the sleep. The model `loom_note` runs it.
 //!
 //! # Ordering
 //! The waker's swap is Release and the sleeper's loads are Acquire: what the waker wrote before
-//! (the P that is handed over) is visible to the one who wakes up.
+//! (the P that is handed over) is visible to the sleeper.
 //!
 //! GO: lock_futex.go notesleep, notewakeup, noteclear.
 
@@ -22,7 +22,7 @@ const CLEAR: u32 = 0;
 const NOTED: u32 = 1;
 const ASLEEP: u32 = 2;
 
-/// How threads sleep on a word. The runtime gives the kernel's futex, a model gives its own.
+/// How threads sleep on a word. The runtime uses the kernel's futex, a model uses its own.
 pub trait Futex {
     /// Sleeps while `word` is `expected`, at most for `timeout`. May return early.
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>);
@@ -36,7 +36,7 @@ pub trait Futex {
 pub enum Woken {
     /// By [`Note::wake`].
     Noted,
-    /// The time was over first.
+    /// The timeout came first.
     TimedOut,
 }
 
@@ -45,13 +45,13 @@ pub enum Woken {
 pub struct Note(AtomicU32);
 
 impl Note {
-    /// A note nobody has sent.
+    /// A note that is clear.
     #[must_use]
     pub fn new() -> Self {
         Self(AtomicU32::new(CLEAR))
     }
 
-    /// Arms the note again. Only the sleeper may, and only while nobody can wake it.
+    /// Arms the note again. Only the sleeper may call it, and only while no thread can wake it.
     pub fn clear(&self) {
         self.0.store(CLEAR, Ordering::Relaxed);
     }
@@ -73,7 +73,7 @@ impl Note {
         self.0.load(Ordering::Acquire) == NOTED
     }
 
-    /// Whether somebody sleeps, or is about to. For reports.
+    /// Whether the sleeper sleeps, or is about to. For reports.
     #[must_use]
     pub fn is_asleep(&self) -> bool {
         self.0.load(Ordering::Relaxed) == ASLEEP
@@ -90,7 +90,7 @@ impl Note {
         }
     }
 
-    /// Sleeps until woken or until `remaining` answers None. It is asked before each wait, because
+    /// Sleeps until woken or until `remaining` returns None. It is called before each wait, because
     /// a wait may end early.
     ///
     /// After [`Woken::TimedOut`] the note is clear and a later wake-up is remembered.
@@ -116,7 +116,7 @@ impl Note {
         }
     }
 
-    /// False if the wake-up is there already.
+    /// False if the wake-up has come already.
     fn fall_asleep(&self) -> bool {
         match self.0.compare_exchange(CLEAR, ASLEEP, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => true,

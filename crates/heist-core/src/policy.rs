@@ -20,39 +20,40 @@ pub const RING_CAPACITY: u32 = 4;
 /// newcomer.
 pub const OVERFLOW_BATCH: u32 = RING_CAPACITY / 2;
 
-/// Most goroutines taken from the global queue at once.
+/// The maximum number of goroutines taken from the global queue at once.
 pub const GLOBAL_BATCH_MAX: u32 = RING_CAPACITY / 2;
 
-/// Every so many ticks the global queue goes first, so that two goroutines which keep readying
-/// each other cannot starve it. A prime, so that it does not fall in step with the program.
+/// Once in this many ticks the global queue goes first, so that two goroutines that keep readying
+/// each other cannot starve it. A prime, so that it does not fall into step with the program.
 pub const GLOBAL_CHECK_TICKS: u32 = 61;
 
 /// Passes over all Ps before a thief gives up.
 pub const STEAL_TRIES: u32 = 4;
 
 /// How long a thief waits before it takes a running P's `run_next`: the owner is most likely just
-/// about to block and run it itself. The thief takes it only if the owner has run nothing meanwhile,
-/// at which Go does not look.
+/// about to block and run it itself. The thief takes it only if the owner has run nothing
+/// meanwhile, which Go does not check.
 pub const RUN_NEXT_BACK_OFF_NS: u64 = 3_000;
 
-/// How long a watcher sleeps between two looks. Long against the microsecond that a look disturbs
-/// its victim, short against what a goroutine may wait for its turn anyway.
+/// How long a watcher sleeps between two looks. It is long compared with the microsecond for which
+/// a look disturbs its victim, and short compared with the time that a goroutine may wait for its
+/// turn anyway.
 pub const WATCH_NS: u64 = 100_000;
-/// A watch goes on if at least so many goroutines became runnable meanwhile: if there are fewer, to
-/// wake somebody for each of them costs less than to watch.
+/// A watch continues if at least this many goroutines became runnable meanwhile: if there are
+/// fewer, waking an M for each of them costs less than watching.
 pub const WATCH_MIN_READIED: u64 = 32;
-/// An M that looked for work and found nothing at all watches nevertheless if at least so many became
-/// runnable meanwhile.
+/// An M that looked for work and found none watches nevertheless if at least this many goroutines
+/// became runnable meanwhile.
 pub const BUSY_MIN_READIED: u64 = 8;
 
-/// The longest time a spinner lingers after its passes before it sleeps: about what it costs to
-/// wake it up again.
+/// The longest time for which a spinner lingers after its passes before it sleeps: about the cost
+/// of waking it again.
 pub const LINGER_MAX_NS: u64 = 50_000;
-/// The shortest: a program whose pauses are long pays next to nothing for it.
+/// The shortest such time: a program whose pauses are long pays next to nothing for it.
 pub const LINGER_MIN_NS: u64 = 1_000;
 
-/// How long to linger next time, given what it was and for how long the M then slept. If lingering
-/// as long as it costs to be woken would have spared the sleep, twice as long, else half.
+/// How long to linger next time, given the last time and how long the M then slept: twice as long
+/// if lingering for the cost of a wake-up would have avoided the sleep, else half.
 #[must_use]
 pub const fn next_linger(linger_ns: u64, slept_ns: u64) -> u64 {
     let next = if slept_ns < 2 * LINGER_MAX_NS { 2 * linger_ns } else { linger_ns / 2 };
@@ -65,32 +66,32 @@ pub const fn next_linger(linger_ns: u64, slept_ns: u64) -> u64 {
     }
 }
 
-/// Free goroutine records a P keeps; at this many it gives back down to half.
+/// Free goroutine records that a P keeps; at this many it returns half of them.
 pub const FREE_G_MAX: u32 = 64;
-/// What a P's free list is cut down to and filled up to.
+/// The length to which the free list of a P is cut down or filled up.
 pub const FREE_G_KEEP: u32 = 32;
 
 /// Goroutine ids a P reserves at a time.
 pub const ID_BLOCK: u64 = 16;
 
-/// One in so many times that a goroutine becomes runnable, it is measured how long it waits for a P.
+/// Once in this many times that a goroutine becomes runnable, its wait for a P is measured.
 pub const LATENCY_SAMPLE: u32 = 8;
 
 /// How long a goroutine may run while others wait.
 pub const QUANTUM_NS: u64 = 10_000_000;
-/// How long a timer or a network event may wait for a P while every P runs something that does not
-/// let go.
+/// How long a timer or a network event may wait for a P while every P runs a goroutine that does
+/// not yield.
 pub const WAKE_UP_NS: u64 = 1_000_000;
-/// A P whose slices are shorter than this on average gets on: it looks at the clock, at the urgent
-/// goroutines and, when its queue is empty, at the network without being asked.
-pub const GETS_ON_NS: u64 = 100_000;
-/// For how long a P that got on is believed to do so still: its thread may have to wait for a CPU, and
-/// then nothing helps that sysmon could do. A turn of the kernel's scheduler is about as long.
-pub const GOT_ON_NS: u64 = 3_000_000;
-/// For how long after a P was taken from a blocking call no P is believed to get on: another call may
-/// follow, and a program that is left in peace would keep the P of that for two long naps.
+/// A P whose slices are shorter than this on average makes progress: it looks at the clock, at the
+/// urgent goroutines and, when its queue is empty, at the network without being asked.
+pub const PROGRESS_SLICE_NS: u64 = 100_000;
+/// For how long a P that made progress is assumed to still do so: its thread may have to wait for a
+/// CPU, and then sysmon cannot help. A turn of the kernel's scheduler is about as long.
+pub const PROGRESS_VALID_NS: u64 = 3_000_000;
+/// For how long after a P was taken from a blocking call no P is assumed to make progress: another
+/// call may follow, and in a program that is left alone it would keep its P for two long naps.
 pub const BLOCKED_LATELY_NS: u64 = 50_000_000;
-/// How long the network may be left alone while a P gets on, as in Go.
+/// How long the network may go unpolled while a P makes progress, as in Go.
 pub const NETWORK_LATE_NS: u64 = 10_000_000;
 /// Urgent goroutines a P runs in a row before it looks at the others again.
 pub const URGENT_STREAK_MAX: u32 = 4;
@@ -104,9 +105,9 @@ pub struct UrgentStreak {
 }
 
 impl UrgentStreak {
-    /// Whether the P, which has this tick, takes an urgent one. Each that runs is one tick: if there were more since
-    /// the last, others have had their turn.
-    pub const fn goes_on(&mut self, tick: u32) -> bool {
+    /// Whether the P, which has this tick, takes an urgent one. Each goroutine that runs is one
+    /// tick: if there were more since the last urgent one, others have had their turn.
+    pub const fn continues(&mut self, tick: u32) -> bool {
         if tick.wrapping_sub(self.tick) > 1 {
             self.n = 0;
         }
@@ -120,50 +121,52 @@ impl UrgentStreak {
     }
 }
 
-/// How many of so many stacks, which nobody needed for a second, have their memory given back: an eighth
-/// of many, all of few. A program that needs them every few seconds keeps most: to give a page back and
-/// to get a fresh one costs more than all else that a goroutine does.
+/// How many of `idle` stacks that were not needed for a second have their memory returned to the
+/// system: an eighth of many, all of few. A program that needs them every few seconds keeps most of
+/// them: returning a page and getting a fresh one costs more than everything else that a goroutine
+/// does.
 #[must_use]
-pub const fn stacks_to_give_back(idle: u32) -> u32 {
+pub const fn stacks_to_release(idle: u32) -> u32 {
     const FEW: u32 = 1024;
     let eighth = idle.div_ceil(8);
     let most = if eighth > FEW { eighth } else { FEW };
     if idle < most { idle } else { most }
 }
 
-/// Of so many goroutines one is looked at when it ends: whether it came near the end of its stack.
+/// One in this many goroutines is checked when it ends: whether it came near the end of its stack.
 pub const STACK_LOOK_PERIOD: u64 = 32;
-/// How many times the stack of a kind of goroutine doubles at the most.
+/// How many times the stack of a kind of goroutine doubles at most.
 pub const STACK_STEPS_MAX: u32 = 4;
 
-/// How many goroutines that were held back a P admits before it rests.
+/// How many of the goroutines that were held back a P admits before it becomes idle.
 pub const ADMITTED_MAX: u32 = 64;
-/// How long there is a crowd after it was noticed.
+/// For how long a crowd is assumed to exist after it was noticed.
 pub const CROWD_NS: u64 = 10_000_000;
-/// A P is lent again at the latest after so long.
+/// A P is lent again after this time at the latest.
 pub const CROWD_KEEP_NS: u64 = 100_000_000;
-/// A P is not lent in a crowd if its next timer is due so soon.
+/// A P is not lent in a crowd if its next timer is due within this time.
 pub const CROWD_NEAR_NS: u64 = 1_000_000;
-/// A nap of sysmon that ends so much later than it should has ended when a CPU was free.
+/// A nap of sysmon that ends this much too late has ended when a CPU became free.
 pub const OVERSLEPT_NS: u64 = 1_000_000;
-/// How often a goroutine that does not listen is forced.
+/// How often the signal is sent to a goroutine that does not stop.
 pub const FORCE_PERIOD_NS: u64 = 1_000_000;
 
-/// Threads that may have a descriptor by which they are woken on the right CPU, if they are stopped by
-/// force.
+/// How many threads that were preempted by a signal may have a descriptor by which they are woken
+/// on the right CPU.
 pub const DOORBELLS_MAX: u32 = 64;
 
-/// How long a stop of the world waits for goroutines to stop by themselves before it forces them.
+/// How long a stop of the world waits for goroutines to stop by themselves before it sends them a
+/// signal.
 pub const STOP_ASK_NS: u64 = 20_000;
-/// How often it forces those that have not stopped.
+/// How often it repeats the signal for those that have not stopped.
 pub const STOP_FORCE_NS: u64 = 100_000;
-/// After so long it takes the P of a thread that does not stop, which runs on without one. Longer than
-/// a thread waits for a CPU on a machine with too much to do.
+/// After this time it takes the P of a thread that does not stop, which runs on without one. It is
+/// longer than a thread waits for a CPU on an overloaded machine.
 pub const STOP_PATIENCE_NS: u64 = 1_000_000_000;
 
 /// How many of `n` goroutines in the global queue go before the next of `n_stopped` that wait there
-/// with their own threads: its share of them, and one at least, so that neither kind waits for all of
-/// the other.
+/// with their own threads: its share of them, and at least one, so that neither kind waits for all
+/// of the other.
 #[must_use]
 pub const fn ahead_of_stopped(n: u32, n_stopped: u32) -> u32 {
     if n_stopped == 0 { 0 } else { n.div_ceil(n_stopped) }
@@ -174,27 +177,27 @@ pub const fn ahead_of_stopped(n: u32, n_stopped: u32) -> u32 {
 pub const SYSMON_NAP_NS: u64 = 20_000;
 /// Rounds with nothing to do before its naps grow.
 pub const SYSMON_IDLE_ROUNDS: u32 = 50;
-/// The longest nap while goroutines wait for a P: a blocking call that nobody announced is found
-/// after two.
+/// The longest nap while goroutines wait for a P: an unannounced blocking call is detected after
+/// two.
 pub const SYSMON_NAP_WANTED_NS: u64 = 1_000_000;
-/// The longest nap while they wait, but some P gets on.
-pub const SYSMON_NAP_GETS_ON_NS: u64 = 4_000_000;
+/// The longest nap while they wait, but some P makes progress.
+pub const SYSMON_NAP_PROGRESS_NS: u64 = 4_000_000;
 /// The longest nap.
 pub const SYSMON_NAP_MAX_NS: u64 = 10_000_000;
-/// How long all Ps must rest before sysmon sleeps for good.
+/// How long all Ps must be idle before sysmon sleeps without a timeout.
 pub const SYSMON_REST_NS: u64 = 50_000_000;
-/// How long an announced blocking call keeps its P even if nobody needs it.
+/// How long an announced blocking call keeps its P if no goroutine needs it.
 pub const SYSCALL_MAX_NS: u64 = 10_000_000;
 
-/// How long a goroutine waits for a mutex before newcomers may not overtake it any more.
+/// After this wait for a mutex newcomers may not overtake a goroutine any more.
 pub const STARVATION_NS: u64 = 1_000_000;
 /// How often a contender for a mutex looks again before it waits.
 pub const LOCK_SPINS: u32 = 4;
-/// How many pause instructions lie between two of these looks.
+/// How many pause instructions separate two of these looks.
 pub const LOCK_SPIN_PAUSES: u32 = 30;
 
-/// Whether a goroutine may spin for a mutex: another P is busy, so that its holder is likely to run
-/// and to release it, and nobody waits for the own P.
+/// Whether a goroutine may spin for a mutex: another P is busy, so that the holder is likely to run
+/// and to release it, and no goroutine waits for its own P.
 #[must_use]
 #[doc(alias = "runtime_canSpin")]
 pub const fn may_spin_for_lock(
@@ -207,18 +210,18 @@ pub const fn may_spin_for_lock(
     spins < LOCK_SPINS && procs > n_idle + n_spinning + 1 && own_queue_is_empty
 }
 
-/// Most Ps a runtime can have. The tables indexed by P are reserved at this size so that a resize
-/// never moves them under a reader.
+/// The maximum number of Ps of a runtime. The tables indexed by P are reserved at this size so that
+/// a resize never moves them under a reader.
 pub const PROCS_MAX: u32 = 4096;
 
-/// How often the default number of Ps is looked at again.
+/// How often the default number of Ps is computed again.
 pub const PROCS_CHECK_NS: u64 = 1_000_000_000;
 
-/// Least Ps under a quota that is rounded up: with one, a goroutine that computes would keep all
-/// others waiting for a slice each time.
+/// The minimum number of Ps under a quota that is rounded up: with one, a goroutine that computes
+/// would keep all others waiting for a slice each time.
 pub const QUOTA_PROCS_MIN: u32 = 2;
 
-/// CPU time that a group of processes may use: so much in each period.
+/// CPU time that a group of processes may use in each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     quota_us: u64,
@@ -226,13 +229,13 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// A quota, or None if this is no limit that makes sense.
+    /// A quota, or None if this is not a meaningful limit.
     #[must_use]
     pub const fn new(quota_us: u64, period_us: u64) -> Option<Self> {
         if quota_us == 0 || period_us == 0 { None } else { Some(Self { quota_us, period_us }) }
     }
 
-    /// Which of two is tighter: by CPUs, whatever the periods are.
+    /// The tighter of two, by CPUs, whatever the periods are.
     #[must_use]
     pub fn cmp_cpus(self, other: Self) -> std::cmp::Ordering {
         let crossed = |a: Self, b: Self| u128::from(a.quota_us) * u128::from(b.period_us);
@@ -244,17 +247,17 @@ impl Quota {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FractionalQuota {
-    /// Rounded up, as in Go, and at least two if there are that many CPUs. Uses the quota to the
-    /// full; the kernel may stop the process for a moment when it is used up.
+    /// Rounded up, as in Go, and at least two if there are that many CPUs. It uses the full quota;
+    /// the kernel may throttle the process for a moment when it is used up.
     #[default]
     Up,
-    /// Rounded down, at least one: the kernel does not have to stop the process.
+    /// Rounded down, at least one: the kernel does not have to throttle the process.
     Down,
     /// To the nearest, at least one.
     Nearest,
 }
 
-/// How many Ps there are if nobody chose: one for each CPU, unless the quota is tighter.
+/// The default number of Ps: one for each CPU, unless the quota is tighter.
 #[must_use]
 #[doc(alias = "defaultGOMAXPROCS")]
 pub fn default_procs(cpus: u32, quota: Option<Quota>, rounding: FractionalQuota) -> u32 {
@@ -270,30 +273,30 @@ pub fn default_procs(cpus: u32, quota: Option<Quota>, rounding: FractionalQuota)
     wanted.max(least).min(most)
 }
 
-/// How much CPU time a goroutine may use after its P was taken, until its thread is stopped.
-pub const PLESS_CPU_NS: u64 = 10_000_000;
-/// How often threads without a P are looked at.
-pub const PLESS_PERIOD_NS: u64 = 10_000_000;
-/// How many of them each time.
-pub const PLESS_LOOKS: u32 = 64;
+/// How much CPU time a goroutine may use after its P was taken before its thread is stopped.
+pub const WITHOUT_P_CPU_NS: u64 = 10_000_000;
+/// How often threads without a P are checked.
+pub const WITHOUT_P_PERIOD_NS: u64 = 10_000_000;
+/// How many of them are checked each time.
+pub const WITHOUT_P_LOOKS: u32 = 64;
 
-/// How long a thread that is not needed waits for something to do until it ends.
+/// How long an idle thread that is not needed waits for work before it ends.
 pub const IDLE_M_NS: u64 = 5_000_000_000;
 
-/// How many idle threads a runtime with so many Ps keeps for good: one for each P, one for a call that
-/// blocks and one to be preempted for.
+/// How many idle threads a runtime with `procs` Ps keeps: one for each P, one for a blocking call
+/// and one for a preemption.
 #[must_use]
 pub const fn idle_ms_kept(procs: u32) -> u32 {
     procs + 2
 }
 
-/// Most threads a runtime makes unless told otherwise.
+/// The default maximum number of threads of a runtime.
 pub const THREADS_MAX: u32 = 10_000;
 
-/// Whether a process of `threads` threads has none but the `ours` of a runtime. If the system does
-/// not tell how many there are, there may be others.
+/// Whether all `threads` threads of a process are the `ours` threads of a runtime. If the system
+/// does not report their number, there may be others.
 #[must_use]
-pub const fn nobody_else(threads: Option<u32>, ours: u32) -> bool {
+pub const fn only_ours(threads: Option<u32>, ours: u32) -> bool {
     match threads {
         Some(threads) => threads <= ours,
         None => false,
@@ -306,8 +309,8 @@ pub const fn global_first(tick: u32) -> bool {
     tick.is_multiple_of(GLOBAL_CHECK_TICKS)
 }
 
-/// How many goroutines to take from a global queue of `size` with `procs` Ps: a fair share, one
-/// more than none, at most half a ring.
+/// How many goroutines to take from a global queue of `size` with `procs` Ps: a fair share plus
+/// one, at most half a ring.
 #[must_use]
 pub const fn global_batch(size: u32, procs: u32) -> u32 {
     let share = size / procs + 1;
@@ -315,8 +318,8 @@ pub const fn global_batch(size: u32, procs: u32) -> u32 {
     if share < GLOBAL_BATCH_MAX { share } else { GLOBAL_BATCH_MAX }
 }
 
-/// Whether one more M may start to spin: at most half of the busy Ps' Ms look for work, so that
-/// the search does not eat the machine when there is little to find.
+/// Whether one more M may start to spin: at most half of the busy Ps' Ms look for work, so that the
+/// search does not use up the machine when there is little to find.
 #[must_use]
 pub const fn may_spin(n_spinning: u32, procs: u32, n_idle: u32) -> bool {
     2 * n_spinning < procs.saturating_sub(n_idle)
@@ -363,7 +366,7 @@ pub enum RunNextTheft {
     Never,
 }
 
-/// How idle Ps rob busy ones. It is data: the search loop is the same for every policy.
+/// How idle Ps steal from busy ones. It is data: the search loop is the same for every policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StealPolicy {
@@ -391,8 +394,8 @@ impl StealPolicy {
 
     /// The gentle policy: a ring scan that never empties its victim and never takes `run_next`.
     ///
-    /// A goroutine alone in a ring, or in `run_next`, waits for its own P: throughput of bursts
-    /// for locality.
+    /// A goroutine alone in a ring, or in `run_next`, waits for its own P: this trades throughput
+    /// of bursts for locality.
     #[must_use]
     pub const fn gentle() -> Self {
         Self {

@@ -1,13 +1,13 @@
-//! One direction of a descriptor: whether it is worth trying, and who waits until it is.
+//! One direction of a descriptor: whether an operation is worth trying, and the waiter until it is.
 //!
 //! # States
 //! ```text
 //!            event                    drained
 //!   Idle ------------> Ready <------> Idle        (drained only if nothing came since the look)
 //!    | publish           ^
-//!    +-----> Waiting ----+ event: the waiter is handed to who brought it
+//!    +-----> Waiting ----+ event: the waiter is handed to its sender
 //!               |  poke: to Idle, the waiter is handed out as well
-//!               |  withdraw: to Idle, by the waiter itself, woken by somebody else
+//!               |  withdraw: to Idle, by the waiter itself, after another wake-up
 //!   any -- close --> Closed
 //! ```
 //! A descriptor is registered edge-triggered and once: an event comes when something changes, not
@@ -20,22 +20,23 @@
 //! - *Event against park.* The waiter publishes itself only over the word it looked at. An event,
 //!   a poke or a close after the look makes that fail, and the goroutine does not wait.
 //! - *Poke* tells a waiter to look again at what it waits with (its deadline). The waiter looks at
-//!   the word first and at the deadline after that; who changes the deadline writes it first and
-//!   pokes after that.
+//!   the word first and at the deadline after that; a thread that changes the deadline writes it
+//!   first and pokes after that.
 //! - *Wakers among each other.* The waiter's fields are written before it is published and not
 //!   again before its word is gone. A waker reads them and takes the word by compare-and-swap: if
 //!   that succeeds the word was there all the time, so what it read belongs together.
-//! - The waker then claims the goroutine by ticket. If a timer or a canceller was faster, the
-//!   claim fails and the goroutine finds its word taken; nobody has to wait for anybody.
+//! - The waker then claims the goroutine by ticket. If a timer or a canceller was faster, the claim
+//!   fails and the goroutine finds its word taken; neither side has to wait for the other.
 //!
-//! At most one goroutine waits in a direction; the descriptor's lock sees to that.
+//! At most one goroutine waits in a direction; the descriptor's lock ensures that.
 //!
-//! The word also says which use of its record this is: [`Readiness::event_of`] changes nothing if the event
-//! was meant for an earlier one. That and the change are one step. Otherwise a poller that is stopped between
-//! the two would hand out who waits in the next use, perhaps a goroutine of another runtime.
+//! The word also says which use of its record this is: [`Readiness::event_of`] changes nothing if
+//! the event was meant for an earlier one. That and the change are one step. Otherwise a poller
+//! that is stopped between the two would hand out the waiter of the next use, perhaps a goroutine
+//! of another runtime.
 //!
 //! `EAGER` is kept until the descriptor is closed: the other end has hung up, or something urgent
-//! is among the data. Then the edges do not tell everything, and a try that found less than it
+//! is among the data. Then the edges do not report everything, and a try that found less than it
 //! asked for does not show that nothing is left.
 //!
 //! The model `loom_readiness` runs it.
@@ -59,7 +60,7 @@ const CLOSED: u64 = 3;
 /// Less than was asked for does not mean that nothing is left.
 const EAGER: u64 = 4;
 const NUMBER_ONE: u64 = 8;
-/// The place of the use. Numbers are below it.
+/// The position of the use in the word. Numbers are below it.
 const USE_SHIFT: u32 = 64 - USE_BITS;
 const NUMBER: u64 = (1 << USE_SHIFT) - NUMBER_ONE;
 
@@ -93,7 +94,7 @@ impl Look {
     }
 }
 
-/// What an event says beside "look again".
+/// What an event says besides "look again".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
     /// There is something, or room for something.
@@ -112,7 +113,7 @@ pub struct Readiness<T> {
 }
 
 impl<T> Readiness<T> {
-    /// A direction nobody may use yet.
+    /// A direction that may not be used yet.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -122,8 +123,8 @@ impl<T> Readiness<T> {
         }
     }
 
-    /// A new descriptor: the first operation just tries. This is the use `number` of the record; what does
-    /// not fit into [`USE_BITS`] is left out.
+    /// A new descriptor: the first operation just tries. This is the use `number` of the record;
+    /// bits that do not fit into [`USE_BITS`] are dropped.
     pub fn open(&self, number: u32) {
         let word = self.word.load(Ordering::Acquire);
         let to = u64::from(number) << USE_SHIFT | next_number(word) & NUMBER | READY;
@@ -134,7 +135,7 @@ impl<T> Readiness<T> {
         }
     }
 
-    /// Who waits, or did: a hint for prefetching.
+    /// The current or the last waiter: a hint for prefetching.
     #[inline]
     #[must_use]
     pub fn waiter_hint(&self) -> *const T {
@@ -148,13 +149,14 @@ impl<T> Readiness<T> {
         Look(self.word.load(Ordering::Acquire))
     }
 
-    /// Something happened. Gives out who waited. For who uses the descriptor: the use does not end meanwhile.
+    /// Something happened. Returns the waiter. For a user of the descriptor: the use does not end
+    /// meanwhile.
     #[doc(alias = "netpollunblock")]
     pub fn event(&self, edge: Edge) -> Option<(NonNull<T>, Ticket)> {
         self.hand_out(|word| after_event(word, edge))
     }
 
-    /// The same in the use `number` of the record. Nothing if that has ended.
+    /// The same in the use `number` of the record. Does nothing if that use has ended.
     pub fn event_of(&self, number: u32, edge: Edge) -> Option<(NonNull<T>, Ticket)> {
         let of_use = u64::from(number) << USE_SHIFT >> USE_SHIFT;
         self.hand_out(|word| {
@@ -162,8 +164,8 @@ impl<T> Readiness<T> {
         })
     }
 
-    /// Makes whoever waits look again, and whoever is about to wait not do so. Gives out who
-    /// waited.
+    /// Makes a waiter look again, and keeps a goroutine that is about to wait from waiting. Returns
+    /// the waiter.
     pub fn poke(&self) -> Option<(NonNull<T>, Ticket)> {
         self.hand_out(|word| match word & STATE {
             CLOSED => None,
@@ -172,12 +174,12 @@ impl<T> Readiness<T> {
         })
     }
 
-    /// No more waiting here. Gives out who waited.
+    /// Ends all waiting here. Returns the waiter.
     pub fn close(&self) -> Option<(NonNull<T>, Ticket)> {
         self.hand_out(|word| (word & STATE != CLOSED).then_some(CLOSED))
     }
 
-    /// A try after `look` found the end. True unless something happened meanwhile.
+    /// A try after `look` found the end of the data. True unless something happened meanwhile.
     #[inline]
     pub fn drained(&self, look: Look) -> bool {
         if !look.is_ready() {
@@ -187,8 +189,8 @@ impl<T> Readiness<T> {
         self.word.compare_exchange(look.0, idle, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// From here on an event finds `waiter`. False if something happened since `look`: then it must
-    /// not wait.
+    /// From here on an event finds `waiter`. False if something happened since `look`: then the
+    /// goroutine must not wait.
     #[inline]
     #[must_use]
     #[doc(alias = "netpollblockcommit")]
@@ -202,13 +204,13 @@ impl<T> Readiness<T> {
         self.word.compare_exchange(look.0, waiting, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// The waiter was woken by somebody else and waits no more.
+    /// The waiter was woken in another way and does not wait any more.
     pub fn withdraw(&self) {
         let waiting = |word: u64| (word & STATE == WAITING).then_some(IDLE | word & EAGER);
         let _ = self.change(waiting);
     }
 
-    /// Changes the word and gives out the waiter that was in it.
+    /// Changes the word and returns the waiter that was in it.
     #[inline]
     fn hand_out(&self, next: impl Fn(u64) -> Option<u64>) -> Option<(NonNull<T>, Ticket)> {
         let mut word = self.word.load(Ordering::Acquire);

@@ -1,7 +1,7 @@
 //! The scheduler's random numbers: small, fast, seeded.
 //!
-//! Not for secrets. A P has one each, so nothing is shared, and a run with a given seed draws the
-//! same numbers per P.
+//! Not for secrets. Each P has its own generator, so nothing is shared, and a run with a given seed
+//! draws the same numbers per P.
 //!
 //! GO: rand.go cheaprand.
 

@@ -1,32 +1,34 @@
-//! The word of the read-write lock: how many read, and whether a writer has announced itself.
+//! The word of the read-write lock: the number of readers, and whether a writer has announced
+//! itself.
 //!
 //! Writers take turns by a mutex of their own; the one that has it announces itself here. From then
-//! on newcomers that want to read queue, and when the last reader has left the writer goes in. When
-//! it leaves, everybody who queued to read goes in at once, before the next writer can announce
-//! itself. So neither side starves.
+//! on new readers queue, and when the last reader has left the writer enters. When it leaves, all
+//! queued readers enter at once, before the next writer can announce itself. So neither side
+//! starves.
 //!
 //! # Bits
 //! - `PENDING`: a writer has announced itself, or is in.
-//! - `QUEUED`: somebody waits to read. Changes only under the lock of the queue.
-//! - the rest: how many read.
+//! - `QUEUED`: a reader waits. Changes only under the lock of the queue.
+//! - the rest: the number of readers.
 //!
-//! # Why nobody is forgotten
+//! # Why no waiter is forgotten
 //! - A reader queues by setting `QUEUED` under the queue's lock while it sees `PENDING`. The writer
 //!   clears `PENDING` by a compare-and-swap that sees no `QUEUED`, or under that lock with the
 //!   whole queue counted in.
-//! - A writer queues under the same lock if it sees readers there. The last reader sees `PENDING` in
-//!   what its subtraction returns, takes the lock and finds the writer, or comes before it: then
+//! - A writer queues under the same lock if it sees readers there. The last reader sees `PENDING`
+//!   in what its subtraction returns, takes the lock and finds the writer, or comes before it: then
 //!   the writer sees no reader.
 //!
 //! # Why no writer is woken too early
-//! That last reader may be late: its writer saw no reader, went in and left, others went in to read, and
-//! the next writer waits for those. So under the lock it looks whether anybody reads. If somebody does, that
-//! one wakes the writer, which was announced before it left; if not, nobody can go in before the writer.
+//! That last reader may be late: its writer saw no reader, entered and left, other readers entered,
+//! and the next writer waits for those. So under the lock it checks whether there are readers. If
+//! there are, one of them wakes the writer, which was announced before that reader left; if not, no
+//! reader can enter before the writer.
 //!
 //! The model `loom_rw_word` runs it.
 //!
 //! # Ordering
-//! Going in is Acquire and leaving is Release, for both. A writer that waited reads the word again
+//! Entering is Acquire and leaving is Release, for both. A writer that waited reads the word again
 //! with Acquire: every reader's subtraction is in the release sequence it reads from.
 //!
 //! GO: sync/rwmutex.go, where the count goes negative and readers that wait are counted too.
@@ -45,7 +47,7 @@ pub enum Entered {
     Yes,
     /// It must queue, before the lock of the queue is released.
     Queue,
-    /// There are as many readers as can be counted.
+    /// There are too many readers to count one more.
     TooMany,
 }
 
@@ -54,28 +56,29 @@ pub enum Entered {
 pub struct RwWord(AtomicU32);
 
 impl RwWord {
-    /// Nobody is in.
+    /// A free lock.
     #[cfg(not(loom))]
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
-    /// Nobody is in.
+    /// A free lock.
     #[cfg(loom)]
     #[must_use]
     pub fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
-    /// A reader goes in unless a writer has announced itself.
+    /// A reader enters unless a writer has announced itself.
     #[inline]
     #[doc(alias = "RLock")]
     pub fn read(&self) -> Entered {
         self.enter(0)
     }
 
-    /// The same under the lock of the queue: if it cannot go in, it is noted that somebody waits.
+    /// The same under the lock of the queue: if the reader cannot enter, the word records that one
+    /// waits.
     pub fn read_or_queue(&self) -> Entered {
         self.enter(QUEUED)
     }
@@ -108,7 +111,7 @@ impl RwWord {
     pub fn read_done(&self) -> bool {
         let before = self.0.fetch_sub(1, Ordering::Release);
         if before & READERS == 0 {
-            crate::throw!("RwWord::read_done: nobody reads");
+            crate::throw!("RwWord::read_done: there is no reader");
         }
         before & (PENDING | READERS) == PENDING | 1
     }
@@ -124,7 +127,7 @@ impl RwWord {
         before & READERS == 0
     }
 
-    /// The writer whose turn it is goes in if nobody reads.
+    /// The writer whose turn it is enters if there is no reader.
     #[inline]
     #[must_use]
     pub fn try_announce(&self) -> bool {
@@ -137,15 +140,15 @@ impl RwWord {
         self.0.load(Ordering::Acquire) & READERS == 0
     }
 
-    /// The writer leaves, if nobody waits to read.
+    /// The writer leaves, if no reader waits.
     #[inline]
     #[must_use]
     pub fn write_done(&self) -> bool {
         self.0.compare_exchange(PENDING, 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
-    /// The writer leaves, or gives up, under the lock of the queue; the `n` readers that were in the
-    /// queue are in.
+    /// The writer leaves, or gives up, under the lock of the queue; the `n` readers that were in
+    /// the queue are in.
     pub fn admit(&self, n: u32) {
         let mut old = self.0.load(Ordering::Relaxed);
         loop {
@@ -160,12 +163,12 @@ impl RwWord {
         }
     }
 
-    /// Under the lock of the queue: the last one that waited to read gave up.
+    /// Under the lock of the queue: the last waiting reader gave up.
     pub fn none_queued(&self) {
         self.0.fetch_and(!QUEUED, Ordering::Relaxed);
     }
 
-    /// How many read now. For reports.
+    /// The number of readers now. For reports.
     #[must_use]
     pub fn n_readers(&self) -> u32 {
         self.0.load(Ordering::Relaxed) & READERS

@@ -1,9 +1,9 @@
-//! Spinning Ms: who looks for work, and who must wake whom.
+//! Spinning Ms: the count of Ms that look for work, and when a submitter must wake one.
 //!
 //! An M that ran out of work does not sleep at once: it spins, that is, it searches the queues of
-//! the others. While at least one M spins, whoever submits work need not wake anybody; this is
-//! what makes submitting cheap. The price is the race between "the last spinner gives up" and
-//! "work arrives and its submitter relies on that spinner".
+//! the others. While at least one M spins, a submitter of work need not wake another; this makes
+//! submitting cheap. The price is the race between "the last spinner gives up" and "work arrives
+//! and its submitter relies on that spinner".
 //!
 //! # The protocol
 //! Submitter:
@@ -11,8 +11,8 @@
 //! 2. full fence,
 //! 3. reads `n`; if it is zero, tries to raise it from 0 to 1 and wakes an M as a spinner.
 //!
-//! Waking somebody is never wrong, so a submitter that sees zero at once and raises it may skip
-//! the fence: only the decision to rely on another spinner needs it.
+//! Waking an M is never wrong, so a submitter that sees zero at once and raises it may skip the
+//! fence: only the decision to rely on another spinner needs it.
 //!
 //! Last spinner:
 //! 1. gives its P back to the idle stack (under the scheduler lock),
@@ -20,19 +20,20 @@
 //! 3. looks through all queues once more; if it finds work, it takes a P and spins again.
 //!
 //! # Why no wake-up is lost
-//! Both sides write, fence, then read what the other wrote. By the total order of the fences
-//! either the submitter's step 3 comes after the spinner's step 2, reads zero and wakes somebody;
-//! or the spinner's step 3 comes after the submitter's step 1 and finds the work. Either way the
-//! work is found. If there is no idle P left to wake somebody for, every P is busy, and `need`
-//! tells the next M that is about to drop its P to spin instead; see [`Spinning::withdraw`].
+//! Both sides write, fence, then read what the other wrote. By the total order of the fences either
+//! the submitter's step 3 comes after the spinner's step 2, reads zero and wakes an M; or the
+//! spinner's step 3 comes after the submitter's step 1 and finds the work. Either way the work is
+//! found. If there is no idle P left to wake an M for, every P is busy, and `need` tells the next M
+//! that is about to drop its P to spin instead; see [`Spinning::withdraw`].
 //!
 //! The model `loom_submit_versus_park` runs exactly these steps.
 //!
 //! # Ordering
 //! Step 2 is a SeqCst fence on both sides, in [`Spinning::try_be_first`] and [`Spinning::stop`].
-//! SeqCst accesses of `n` would not do: the queues are written with Release and read with Acquire,
-//! and such a write may pass a later SeqCst load (x86 does it: both are plain moves). The fences
-//! make every access before one visible to every access after the other, whatever their order.
+//! SeqCst accesses of `n` would not suffice: the queues are written with Release and read with
+//! Acquire, and such a write may pass a later SeqCst load (x86 does it: both are plain moves). The
+//! fences make every access before one visible to every access after the other, whatever their
+//! order.
 //!
 //! GO: proc.go, "Worker thread parking/unparking"; wakep, resetspinning, becomeSpinning.
 
@@ -47,7 +48,7 @@ pub struct Spinning {
 }
 
 impl Spinning {
-    /// Nobody spins.
+    /// No M spins.
     #[must_use]
     pub fn new() -> Self {
         Self { n: CachePadded::new(AtomicU32::new(0)), need: CachePadded::new(AtomicU32::new(0)) }
@@ -61,8 +62,8 @@ impl Spinning {
         self.n.load(Ordering::SeqCst)
     }
 
-    /// Raises the count from zero to one on behalf of the M that is about to be woken. False if
-    /// somebody spins already: then that one finds the work, which the caller has published before.
+    /// Raises the count from zero to one on behalf of the M that is about to be woken. False if an
+    /// M spins already: then that one finds the work, which the caller has published before.
     #[inline]
     #[must_use]
     pub fn try_be_first(&self) -> bool {
@@ -79,15 +80,15 @@ impl Spinning {
         self.n() == 0 && self.n.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// One more M spins. Answers the request, if there was one.
+    /// One more M spins. Clears the request, if there was one.
     #[doc(alias = "becomeSpinning")]
     pub fn start(&self) {
         self.n.fetch_add(1, Ordering::SeqCst);
         self.need.store(0, Ordering::SeqCst);
     }
 
-    /// One M less spins. Returns how many are left. What the caller looks at afterwards is at least
-    /// as new as what a submitter published who still counted on it.
+    /// One M fewer spins. Returns how many are left. What the caller looks at afterwards is at
+    /// least as new as the work of a submitter that still relied on it.
     pub fn stop(&self) -> u32 {
         let before = self.n.fetch_sub(1, Ordering::SeqCst);
         if before == 0 {
@@ -102,8 +103,8 @@ impl Spinning {
     ///
     /// Call it with the scheduler lock held, so that an M which relied on the false count and then
     /// drops its P either did so before, and the P is on the stack, or sees the request. The count
-    /// goes first: a spinner that starts in between answers the request, and from then on nobody
-    /// may rely on a spinner that never was.
+    /// goes first: a spinner that starts in between clears the request, and from then on no
+    /// submitter may rely on a spinner that never existed.
     pub fn withdraw(&self) {
         self.stop();
         self.request();
@@ -115,7 +116,7 @@ impl Spinning {
         self.need.store(1, Ordering::SeqCst);
     }
 
-    /// Whether somebody asked for a spinner.
+    /// Whether a spinner was requested.
     #[inline]
     #[must_use]
     pub fn requested(&self) -> bool {

@@ -1,13 +1,15 @@
-//! Which kinds of goroutine need larger stacks than others: a predictor, as `habits`.
+//! Predicts which kinds of goroutine need larger stacks than others, as `block_predictor` does for
+//! blocking.
 //!
-//! A goroutine that came near the end of its stack was lucky. The next one of its kind, that is with the same code,
-//! gets a stack of twice the size, up to a bound. The table is small and two kinds may share a place in it, where
-//! the later one drives out the earlier: then the earlier one has to be seen again.
+//! A goroutine that came near the end of its stack was lucky. The next one of its kind, that is,
+//! with the same code, gets a stack of twice the size, up to a bound. The table is small and two
+//! kinds may share a slot, where the later one evicts the earlier: then the earlier one has to be
+//! seen again.
 //!
 //! # Ordering
-//! None: a slot is one word, and nothing else hangs on it.
+//! None: a slot is one word, and nothing else depends on it.
 
-use crate::habits::{KIND_ALIGN, place};
+use crate::block_predictor::{KIND_ALIGN, place};
 use crate::policy::STACK_STEPS_MAX;
 use crate::sync::{AtomicUsize, Ordering};
 
@@ -19,13 +21,13 @@ const _: () = assert!(STACK_STEPS_MAX as usize <= STEPS_MASK);
 /// What is known of the goroutines of one runtime.
 #[derive(Debug)]
 pub struct StackNeeds {
-    /// How many kinds were found to need more. Most programs have none, and look no further.
+    /// How many kinds were found to need more. Most programs have none, and their lookups end here.
     n_found: AtomicUsize,
     slots: [AtomicUsize; N_SLOTS],
 }
 
 impl StackNeeds {
-    /// Nothing is known of anybody.
+    /// A predictor that knows no kind.
     #[must_use]
     pub fn new() -> Self {
         let n_found = AtomicUsize::new(0);
@@ -44,7 +46,8 @@ impl StackNeeds {
         if known & !STEPS_MASK == kind { (known & STEPS_MASK) as u32 } else { 0 }
     }
 
-    /// One of this kind, on a stack so many sizes larger than usual, came near its end.
+    /// A goroutine of this kind came near the end of its stack, which was `steps` sizes larger
+    /// than usual.
     pub fn came_near(&self, kind: usize, steps: u32) {
         let known = self.known_steps(kind);
         let next = (steps + 1).min(STACK_STEPS_MAX);
@@ -88,7 +91,7 @@ mod tests {
         assert_eq!(needs.n_found(), 1);
     }
 
-    /// Those that began before it was known come later and change nothing.
+    /// Goroutines that began before the prediction end later and change nothing.
     #[test]
     fn what_is_known_is_not_forgotten() {
         let needs = StackNeeds::new();

@@ -1,12 +1,12 @@
-//! Finding a P that stands still: something is in its ring, and nobody takes it out.
+//! Detects a stalled P: its ring is not empty, and nothing is taken out of it.
 //!
-//! Its thread waits for a CPU that the kernel gave to somebody else, or its goroutine computes. Who
-//! looks cannot see which, and need not: what is in that ring waits either way.
+//! Its thread waits for a CPU that the kernel gave to another thread, or its goroutine computes. An
+//! observer cannot see which, and need not: the goroutines in that ring wait either way.
 //!
-//! A look costs two loads and no clock. The head of a ring moves with whatever is taken from it, by
-//! its owner or by a thief, so a head that is where it was at the last look, with something behind it,
-//! says that nothing was taken in between. One other P is suspected at a time: it is looked at twice,
-//! and if it got on, the next one's turn comes.
+//! A look costs two loads and no clock. The head of a ring moves when a goroutine is taken from it,
+//! by its owner or by a thief, so a head that has not moved since the last look, with something
+//! behind it, shows that nothing was taken in between. One other P is suspected at a time: it is
+//! looked at twice, and if it made progress, the next one is suspected.
 
 /// The P that is looked at next, and the head of its ring at the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,14 +16,15 @@ pub struct Suspect {
 }
 
 impl Suspect {
-    /// Nobody was looked at yet. `own` is who looks.
+    /// No P was looked at yet. `own` is the P of the observer.
     #[must_use]
     pub const fn new(own: u32) -> Self {
         Self { id: own, head: None }
     }
 
-    /// Answers a P that stood still since the last look, and forgets what it saw there; or looks at the
-    /// next of `procs` Ps other than `own`. `head_of` is the head of a P's ring if something is in it.
+    /// Returns a P that stalled since the last look, and forgets what it saw there; or looks at the
+    /// next of `procs` Ps other than `own`. `head_of` is the head of the ring of a P, if the ring
+    /// is not empty.
     pub fn look(
         &mut self,
         own: u32,
@@ -56,14 +57,14 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn who_stands_still_is_found_at_the_second_look() {
+    fn a_stalled_p_is_found_at_the_second_look() {
         let mut suspect = Suspect::new(0);
         assert_eq!(suspect.look(0, 2, |_| Some(7)), None);
         assert_eq!(suspect.look(0, 2, |_| Some(7)), Some(1));
     }
 
     #[test]
-    fn who_takes_something_gets_on() {
+    fn a_p_that_takes_a_goroutine_makes_progress() {
         let mut suspect = Suspect::new(0);
         for head in 0..100 {
             assert_eq!(suspect.look(0, 2, |_| Some(head)), None);
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_ring_does_not_stand_still() {
+    fn an_empty_ring_is_not_stalled() {
         let mut suspect = Suspect::new(0);
         for _ in 0..4 {
             assert_eq!(suspect.look(0, 2, |_| None), None);
@@ -80,16 +81,17 @@ mod tests {
         assert_eq!(suspect.look(0, 2, |_| None), None);
     }
 
-    /// Whoever was answered is looked at afresh: if it cannot be robbed, it does not hide the others.
+    /// A P that was returned is looked at afresh: if nothing can be stolen from it, it does not
+    /// hide the others.
     #[test]
-    fn an_answer_is_given_once() {
+    fn a_stalled_p_is_returned_once() {
         let mut suspect = Suspect::new(0);
         let found: Vec<_> = (0..8).filter_map(|_| suspect.look(0, 3, |_| Some(7))).collect();
         assert_eq!(found, [1, 2, 1, 2]);
     }
 
     #[test]
-    fn everybody_else_is_looked_at_and_nobody_else() {
+    fn every_other_p_is_looked_at() {
         for procs in 1..=8 {
             for own in 0..procs {
                 let seen = Cell::new(0u32);
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspect_that_is_no_longer_there_is_forgotten() {
+    fn a_removed_p_is_no_suspect() {
         let mut suspect = Suspect::new(0);
         for _ in 0..3 {
             let _ = suspect.look(0, 4, |_| None);

@@ -8,33 +8,33 @@
 //!                     |  +-----claim--- Waiting <-+- Preempted
 //! ```
 //!
-//! The word also carries a ticket that counts the waits. Whoever wants to wake a goroutine names
-//! the wait it means; the compare-and-swap from `Waiting` with that ticket to `Runnable` is the
-//! claim. Of several wakers (two channels of a select, a timeout, a cancellation) exactly one
-//! wins, and a waker that comes after the wait is over cannot hit the next one.
+//! The word also carries a ticket that counts the waits. A waker names the wait that it means; the
+//! compare-and-swap from `Waiting` with that ticket to `Runnable` is the claim. Of several wakers
+//! (two channels of a select, a timeout, a cancellation) exactly one wins, and a waker that comes
+//! after the wait is over cannot hit the next one.
 //!
 //! # Sealed waits
 //! A goroutine that parks is published to its wakers by a commit function, after it began to wait.
-//! Who holds the ticket is one of them and may claim it from then on. A canceller has no ticket: it
-//! asks the word, and could claim the goroutine while the commit function is still running, on
-//! behalf of a goroutine that is already somewhere else. Commit functions that only release a lock
-//! which the goroutine takes again do not mind. For all others the wait begins sealed: the word
-//! does not tell the ticket until the commit is over.
+//! A holder of the ticket is one of them and may claim it from then on. A canceller has no ticket:
+//! it reads it from the word, and could claim the goroutine while the commit function is still
+//! running, on behalf of a goroutine that already runs elsewhere. This is harmless for commit
+//! functions that only release a lock which the goroutine takes again. For all others the wait
+//! begins sealed: the word does not show the ticket until the commit is over.
 //!
-//! # Who owns the goroutine
+//! # The owner of the goroutine
 //! - `Runnable`: the queue it is in, or the thread that is moving it.
 //! - `Running`: the M that runs it. Only that M leaves this state, by a plain store.
-//! - `Waiting`: nobody, until a claim succeeds; then the claimer.
+//! - `Waiting`: no thread, until a claim succeeds; then the claimer.
 //!
 //! # Ordering
 //! - A goroutine that can be cancelled enters `Waiting`, then loads its cancel flag; the canceller
-//!   stores the flag, then asks whether it waits. One of them must see the other. Waiting is frequent
-//!   and cancelling is rare, so the goroutine stores the word and executes a light fence, and the
-//!   canceller a heavy one between its two steps (see `m_word` for the pair). The model
+//!   stores the flag, then asks whether it waits. One of them must see the other. Waiting is
+//!   frequent and cancelling is rare, so the goroutine stores the word and executes a light fence,
+//!   and the canceller a heavy one between its two steps (see `m_word` for the pair). The model
 //!   `loom_park_versus_ready` runs it, with full fences.
 //! - Every other waker found the wait through a queue, whose lock, or word, orders the entry before
 //!   the claim.
-//! - A claim is AcqRel: the claimer sees what the goroutine wrote before it parked, and whoever
+//! - A claim is AcqRel: the claimer sees what the goroutine wrote before it parked, and the M that
 //!   runs it next (through a queue) sees what the claimer wrote.
 //!
 //! GO: runtime2.go _Gidle.., proc.go casgstatus, ready.
@@ -51,11 +51,11 @@ pub enum Status {
     Runnable = 1,
     /// Running on an M.
     Running = 2,
-    /// Parked until somebody claims it.
+    /// Parked until a waker claims it.
     Waiting = 3,
     /// In an announced blocking call, without a P.
     Syscall = 4,
-    /// Stopped by force; its thread sleeps with it.
+    /// Preempted by a signal; its thread sleeps with it.
     Preempted = 5,
 }
 
@@ -111,19 +111,19 @@ impl Ticket {
     /// Names no wait: tickets count from one.
     pub const NONE: Self = Self(0);
 
-    /// As a number, for a place that is atomic.
+    /// As a number, for an atomic.
     pub(crate) const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// What [`Ticket::to_bits`] gave.
+    /// From the number of [`Ticket::to_bits`].
     pub(crate) const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 }
 
 const STATUS_MASK: u64 = 0xff;
-/// Set in the status byte of a wait whose ticket is not told.
+/// Set in the status byte of a wait whose ticket is not shown.
 const SEALED: u64 = 0x80;
 const TICKET_ONE: u64 = 0x100;
 
@@ -154,7 +154,7 @@ impl StatusWord {
         (word & STATUS_MASK == Status::Waiting as u64).then_some(Ticket(word & !STATUS_MASK))
     }
 
-    /// A goroutine that has not begun to live begins to wait: it is born when it is claimed.
+    /// A goroutine that has not started begins to wait: it starts when it is claimed.
     #[must_use]
     pub fn begin_unborn_wait(&self) -> Ticket {
         let word = self.0.load(Ordering::Relaxed);
@@ -164,8 +164,8 @@ impl StatusWord {
         self.enter_waiting(word, 0)
     }
 
-    /// Moves on. The caller owns the goroutine, so nobody else changes the word meanwhile. Nobody
-    /// owns one that waits: from there this is [`StatusWord::claim_sole`].
+    /// Changes the status. The caller owns the goroutine, so no other thread changes the word
+    /// meanwhile. A waiting goroutine has no owner: from there this is [`StatusWord::claim_sole`].
     #[inline]
     #[doc(alias = "casgstatus")]
     pub fn transition(&self, from: Status, to: Status) {
@@ -192,13 +192,13 @@ impl StatusWord {
             bad_transition(word, Status::Running, Status::Waiting);
         }
         let ticket = (word & !STATUS_MASK).wrapping_add(TICKET_ONE);
-        // Nobody else changes the word of a goroutine that runs.
+        // No other thread changes the word of a running goroutine.
         self.0.store(ticket | Status::Waiting as u64, Ordering::Release);
         light_fence();
         Ticket(ticket)
     }
 
-    /// As [`StatusWord::begin_wait`], but the word does not tell the ticket until
+    /// As [`StatusWord::begin_wait`], but the word does not show the ticket until
     /// [`StatusWord::unseal`].
     #[inline]
     pub fn begin_sealed_wait(&self) -> Ticket {
@@ -209,7 +209,7 @@ impl StatusWord {
         self.enter_waiting(word, SEALED)
     }
 
-    /// The commit is over. Does nothing if somebody with the ticket was faster.
+    /// The commit is over. Does nothing if a holder of the ticket was faster.
     #[inline]
     pub fn unseal(&self, ticket: Ticket) {
         let waiting = ticket.0 | Status::Waiting as u64;
@@ -237,7 +237,7 @@ impl StatusWord {
         Ticket((self.0.load(Ordering::Relaxed) & !STATUS_MASK).wrapping_add(TICKET_ONE))
     }
 
-    /// Claims the wait that `ticket` names: true for one caller only, who must then put the
+    /// Claims the wait that `ticket` names: true for one caller only, which must then put the
     /// goroutine into a queue.
     #[inline]
     #[must_use]
@@ -254,17 +254,18 @@ impl StatusWord {
         }
     }
 
-    /// Whether the wait that `ticket` names has begun and nobody has claimed it.
+    /// Whether the wait that `ticket` names has begun and was not claimed.
     #[must_use]
     pub fn is_waiting(&self, ticket: Ticket) -> bool {
         let word = self.0.load(Ordering::Acquire);
         word & !SEALED == ticket.0 | Status::Waiting as u64
     }
 
-    /// Claims the wait it is in, if that is one that `is_meant` agrees to and whose commit is over.
+    /// Claims the current wait, if `is_meant` accepts it and its commit is over.
     ///
-    /// `is_meant` may read what the goroutine's owner wrote before the wait began and nobody changes
-    /// while it lasts. If the wait is over meanwhile, that may be nonsense, and the claim fails.
+    /// `is_meant` may read what the goroutine's owner wrote before the wait began and what does not
+    /// change while it lasts. If the wait ends meanwhile, the values may be meaningless, and the
+    /// claim fails.
     #[inline]
     #[must_use]
     pub fn claim_if(&self, is_meant: impl FnOnce() -> bool) -> bool {

@@ -2,16 +2,16 @@
 //!
 //! # The protocol
 //! The stopper, with the scheduler lock held, [begins](StopCount::begin) with one for each P, and
-//! counts those that rest or wait for a thread itself. From then on whoever would let a P go, put it
-//! to rest, give it to another or search with it looks at [`pending`](StopCount::pending) first, and
-//! under the lock counts the P instead. The stopper sleeps until none is left.
+//! counts those that are idle or wait for a thread itself. From then on a thread that would release
+//! a P, make it idle, give it to another or search with it looks at [`pending`](StopCount::pending)
+//! first, and under the lock counts the P instead. The stopper sleeps until none is left.
 //!
 //! # Invariants
-//! - The count changes under the scheduler lock alone; it is an atomic because the stopper sleeps on
+//! - The count changes only under the scheduler lock; it is an atomic because the stopper sleeps on
 //!   it.
 //! - A P is counted once: it is marked, under the same lock, and counting a marked one throws.
-//! - Who reads `pending` without the lock may see it late. That delays a stop and loses nothing: the
-//!   stopper asks again until the count is zero.
+//! - A thread that reads `pending` without the lock may see it late. That delays a stop and loses
+//!   nothing: the stopper asks again until the count is zero.
 //!
 //! # Ordering
 //! What a P's last holder wrote is visible to the stopper through the lock.

@@ -5,7 +5,7 @@
 
 #[cfg(not(loom))]
 mod cell {
-    /// std's cell with loom's face.
+    /// std's cell with the interface of loom's.
     #[derive(Debug)]
     #[repr(transparent)]
     pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -16,13 +16,13 @@ mod cell {
             Self(std::cell::UnsafeCell::new(value))
         }
 
-        /// A look at the value.
+        /// Reads the value.
         #[inline(always)]
         pub fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
             look(self.0.get())
         }
 
-        /// A change of the value.
+        /// Changes the value.
         #[inline(always)]
         pub fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
             change(self.0.get())
@@ -45,14 +45,14 @@ pub use loom::{
     sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-/// An atomic pointer that models do not see: the link of a list, which is changed by one owner at a
-/// time, so that there is nothing to try out.
+/// An atomic pointer that models do not see: the link of a list, which one owner at a time changes,
+/// so that there is nothing to explore.
 pub use std::sync::atomic::AtomicPtr as UnseenPtr;
 
 /// Stands between two SeqCst accesses of which the first writes and the second reads.
 ///
-/// Loom counts SeqCst accesses as AcqRel and only fences as SeqCst, so a model would see the two
-/// change places. Elsewhere the accesses say it themselves and this is nothing.
+/// Loom treats SeqCst accesses as AcqRel and only fences as SeqCst, so a model would see the two
+/// reordered. Elsewhere the accesses are enough and this does nothing.
 #[inline(always)]
 pub fn keep_seq_cst() {
     // ORDERING: pairs with itself on the other side of the protocol, or with a fence there.

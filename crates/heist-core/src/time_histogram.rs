@@ -1,8 +1,8 @@
 //! A histogram of durations with Go's buckets.
 //!
 //! Forty powers of two with four equal steps each, the first ones 64 ns wide: 160 counters, and one
-//! each for what is below and above. So every duration is known to a quarter of its size, from 64 ns
-//! to 39 hours, in 1.3 KB.
+//! each for durations below and above. So every duration from 64 ns to 39 hours is known to a
+//! quarter of its size, in 1.3 KB.
 //!
 //! GO: runtime/histogram.go timeHistogram.
 
@@ -10,7 +10,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Durations below `1 << MIN_BITS` share the width of the first steps.
 const MIN_BITS: u32 = 9;
-/// Durations from `1 << (MAX_BITS - 1)` on are too long.
+/// Durations of `1 << (MAX_BITS - 1)` and more are too long.
 const MAX_BITS: u32 = 48;
 /// Steps in a power of two, as a power of two.
 const STEP_BITS: u32 = 2;
@@ -19,7 +19,7 @@ const STEPS: usize = 1 << STEP_BITS;
 /// Counters for durations that are neither too short nor too long.
 pub const N_BUCKETS: usize = (MAX_BITS - MIN_BITS + 1) as usize * STEPS;
 
-/// Where durations go that are too short or too long to be in a bucket.
+/// Where a duration is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bucket {
     /// Below zero.
@@ -79,7 +79,7 @@ impl TimeHistogram {
         }
     }
 
-    /// Counts a duration. Only one thread at a time may: it is a load and a store.
+    /// Counts a duration. Only one thread at a time may call it: it is a load and a store.
     pub fn record(&self, ns: i64) {
         let one_more = |count: &AtomicU64| {
             count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
@@ -93,8 +93,8 @@ impl TimeHistogram {
         self.sum_ns.store(sum.wrapping_add(ns.max(0) as u64), Ordering::Relaxed);
     }
 
-    /// Adds its counts to those of others: first what is too short, then the buckets, last what is
-    /// too long. Returns the sum of all durations.
+    /// Adds its counts to `counts`: first the too short durations, then the buckets, last the too
+    /// long ones. Returns the sum of all durations.
     pub fn add_to(&self, counts: &mut [u64; N_BUCKETS + 2]) -> u64 {
         let all = std::iter::once(&self.underflow).chain(&self.counts).chain([&self.overflow]);
         for (total, count) in counts.iter_mut().zip(all) {

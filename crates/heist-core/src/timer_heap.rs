@@ -1,14 +1,14 @@
 //! The timers of a P: a heap of entries by time, four children to a node.
 //!
-//! An entry is a time and a small value that says whom to wake. Nothing points into the heap, so
-//! an entry whose wait is over is not looked up and removed: it stays as a stale one until it comes
-//! to the top or the heap is cleaned. Cleaning is due when the heap has twice the length it had
-//! after the last cleaning, so it costs every insertion a constant, and at most half of a large
-//! heap is stale.
+//! An entry is a time and a small value that names the goroutine to wake. Nothing points into the
+//! heap, so an entry whose wait is over is not looked up and removed: it stays as a stale one until
+//! it comes to the top or the heap is cleaned. Cleaning is due when the heap is twice as long as
+//! after the last cleaning, so it adds a constant cost to every insertion, and at most half of a
+//! large heap is stale.
 //!
 //! # Layout
-//! Most of a large heap is not in the cache, so what counts is how many lines are waited for, one
-//! after the other. With entries of 16 bytes the four children of a node are one line:
+//! Most of a large heap is not in the cache, so the cost is the number of lines that are waited
+//! for, one after the other. With entries of 16 bytes the four children of a node are one line:
 //!
 //! ```text
 //!   line 0   -  -  -  0        0 is the top
@@ -16,9 +16,9 @@
 //!   line 2   5  6  7  8        the children of 1
 //! ```
 //!
-//! So the children of the entry at place `p` (counted from the first dash) are line `p - 2`. A way
-//! down asks for the four lines of the grandchildren before it knows which of them it needs, and
-//! takes the earliest of four without a jump that could be foreseen wrongly. Places without an
+//! So the children of the entry at place `p` (counted from the first dash) are line `p - 2`. A
+//! descent prefetches the four lines of the grandchildren before it knows which of them it needs,
+//! and takes the earliest of four without a branch that could be mispredicted. Places without an
 //! entry hold [`NEVER`], which is never the earliest.
 //!
 //! # Invariants
@@ -55,12 +55,12 @@ pub struct Entry<T> {
 pub struct Siblings<T>([Entry<T>; ARITY]);
 
 impl<T: Copy> Siblings<T> {
-    /// No entry, in the shape of this one.
+    /// An empty place with the value of this entry.
     const fn without(entry: Entry<T>) -> Self {
         Self([Entry { when: NEVER, what: entry.what }; ARITY])
     }
 
-    /// The earliest of them, and which it is. Compiled to moves on a condition.
+    /// The earliest of them, and its index. Compiled to conditional moves.
     #[inline]
     fn earliest(&self) -> (usize, Entry<T>) {
         let [a, b, c, d] = self.0.each_ref().map(|entry| entry.when);
@@ -71,7 +71,7 @@ impl<T: Copy> Siblings<T> {
     }
 }
 
-/// Where the entries lie. The scheduler may not use the allocator, so it brings its own.
+/// The storage of the entries. The scheduler may not use the allocator, so it brings its own.
 pub trait Store<L: Copy> {
     /// The lines.
     fn lines(&self) -> &[L];
@@ -166,7 +166,7 @@ impl<T: Copy, S: Store<Siblings<T>>> TimerHeap<T, S> {
         Some(top)
     }
 
-    /// Drops entries from the top that are stale, and answers when the first other one is due.
+    /// Drops stale entries from the top, and returns when the first other one is due.
     pub fn earliest_live(&mut self, is_stale: impl Fn(&Entry<T>) -> bool) -> u64 {
         while let Some(top) = self.top() {
             if !is_stale(&top) {
@@ -197,7 +197,7 @@ impl<T: Copy, S: Store<Siblings<T>>> TimerHeap<T, S> {
         self.clean_len = self.len;
     }
 
-    /// Takes all entries of `other` over, or as many as there is memory for. True if it is all.
+    /// Takes over all entries of `other`, or as many as there is memory for. True if it took all.
     #[must_use]
     pub fn append(&mut self, other: &mut Self) -> bool {
         while other.len != 0 {
@@ -231,7 +231,7 @@ impl<T: Copy, S: Store<Siblings<T>>> TimerHeap<T, S> {
         }
     }
 
-    /// The entries behind the first `len` are gone, and cleared. The first line stays: most heaps are
+    /// Removes and clears the entries behind the first `len`. The first line stays: most heaps are
     /// empty now and then.
     fn shorten(&mut self, len: usize) {
         self.len = len;
@@ -244,7 +244,7 @@ impl<T: Copy, S: Store<Siblings<T>>> TimerHeap<T, S> {
     /// Makes a heap of entries in any order.
     fn restore(&mut self) {
         let lines = self.store.lines_mut();
-        // Whose children are the last line.
+        // The node whose children are the last line.
         let last_parent = lines.len() + TOP - 1;
         for place in (TOP..last_parent).rev() {
             let entry = at(lines, place);

@@ -1,21 +1,22 @@
-//! Who waits at a channel: a queue from which anybody can be taken out, and whose members can wait in
-//! several queues at once.
+//! The waiters of a channel: a queue from which any waiter can be taken out, and whose waiters can
+//! be in several queues at once.
 //!
-//! A wait has one [`Entry`] for each queue it waits in, all on the waiter's own stack. Entries are queued
-//! and taken out with the lock of their queue held.
+//! A wait has one [`Entry`] for each queue it waits in, all on the waiter's own stack. Entries are
+//! queued and taken out with the lock of their queue held.
 //!
 //! # The claim
-//! Several may want to end a wait at the same time: two channels of a select, a deadline, a canceller.
-//! Whoever claims it owns the outcome. Claiming comes first, moving a message after it, waking last: until
-//! it is woken the waiter cannot run, so its stack is the claimer's to write to. Whoever fails to claim has
-//! moved nothing.
+//! Several parties may want to end a wait at the same time: two channels of a select, a deadline, a
+//! canceller. The one that claims the wait owns the outcome. Claiming comes first, moving a message
+//! after it, waking last: until it is woken the waiter cannot run, so the claimer may write to its
+//! stack. A party that fails to claim has moved nothing.
 //!
 //! # How long an entry lives
-//! An entry that is found in a queue, with the lock held, is valid: its owner takes the same lock before it
-//! leaves, to take it out or to see that it is out. Without the lock it is valid for the claimer only,
-//! until it wakes the waiter. The entry at which a wait was claimed is not looked at by its owner again.
+//! An entry that is found in a queue, with the lock held, is valid: its owner takes the same lock
+//! before it leaves, to take it out or to see that it is out. Without the lock it is valid for the
+//! claimer only, until it wakes the waiter. The entry at which a wait was claimed is not looked at
+//! by its owner again.
 //!
-//! The model `loom_select_claim` runs a wait in two queues against those who want to end it.
+//! The model `loom_select_claim` runs a wait in two queues against the parties that want to end it.
 //!
 //! GO: runtime2.go sudog, chan.go waitq, select.go selectgo.
 
@@ -23,9 +24,9 @@ use crate::sync::UnsafeCell;
 use std::fmt;
 use std::ptr::{NonNull, null};
 
-/// A wait that one of several can end.
+/// A wait that one of several parties can end.
 pub trait Claim {
-    /// True for one caller only, who must then wake the waiter.
+    /// True for one caller only, which must then wake the waiter.
     fn claim(&self) -> bool;
 
     /// Whether it could be claimed now.
@@ -76,8 +77,8 @@ impl<W> Entry<W> {
 
     #[inline]
     fn look<R>(&self, look: impl FnOnce(&Fields<W>) -> R) -> R {
-        // SAFETY: used under the lock of the queue, or by the one who has claimed the wait, or by the
-        // owner while it is in no queue. The reference ends with the call.
+        // SAFETY: used under the lock of the queue, or by the claimer of the wait, or by the owner
+        // while it is in no queue. The reference ends with the call.
         self.0.with(|fields| look(unsafe { &*fields }))
     }
 
@@ -117,7 +118,7 @@ impl<W> Claimed<W> {
         unsafe { self.entry.as_ref() }.look(|fields| fields.place)
     }
 
-    /// The wait. It is not used any more once it is woken.
+    /// The wait. It may not be used any more once it is woken.
     #[inline]
     #[must_use]
     pub fn wait(&self) -> NonNull<W> {
@@ -133,17 +134,17 @@ pub struct WaitQueue<W> {
     last: *const Entry<W>,
 }
 
-// SAFETY: the entries are used under the lock of the queue, or by who has claimed their waits.
+// SAFETY: the entries are used under the lock of the queue, or by the claimers of their waits.
 unsafe impl<W: Sync> Send for WaitQueue<W> {}
 
 impl<W> WaitQueue<W> {
-    /// Nobody waits.
+    /// An empty queue.
     #[must_use]
     pub const fn new() -> Self {
         Self { first: null(), last: null() }
     }
 
-    /// Whether nobody waits.
+    /// Whether it is empty.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -207,7 +208,7 @@ impl<W> WaitQueue<W> {
 }
 
 impl<W: Claim> WaitQueue<W> {
-    /// Whether somebody is there whose wait nobody has ended.
+    /// Whether there is a waiter whose wait has not ended.
     #[must_use]
     pub fn has_open(&self) -> bool {
         let mut at = self.first;
@@ -222,12 +223,13 @@ impl<W: Claim> WaitQueue<W> {
         false
     }
 
-    /// Takes out the first whose wait can be claimed. Those before it are out too: somebody else ended
-    /// their wait.
+    /// Takes out the first entry whose wait can be claimed. Those before it are out too: their
+    /// waits have ended.
     #[inline]
     pub fn claim_first(&mut self) -> Option<Claimed<W>> {
         while let Some(entry) = self.pop() {
-            // SAFETY: it was queued until now and the lock is held; the wait lives as long as its entries.
+            // SAFETY: it was queued until now and the lock is held; the wait lives as long as its
+            // entries.
             if unsafe { &*entry.as_ref().look(|fields| fields.wait) }.claim() {
                 return Some(Claimed { entry });
             }
@@ -235,7 +237,7 @@ impl<W: Claim> WaitQueue<W> {
         None
     }
 
-    /// Takes everybody out, to be woken once the lock is released.
+    /// Takes out all entries, to be woken once the lock is released.
     pub fn claim_all(&mut self) -> AllClaimed<W> {
         let mut all = AllClaimed { last: null() };
         while let Some(claimed) = self.claim_first() {
@@ -259,8 +261,8 @@ impl<W> fmt::Debug for WaitQueue<W> {
     }
 }
 
-/// Waits that the holder of this has claimed and must wake, the last one first: so the first is the one
-/// that runs next, and the others follow from the last to the second, as in Go.
+/// Waits that the holder of this has claimed and must wake, the last one first: so the first is the
+/// one that runs next, and the others follow from the last to the second, as in Go.
 #[must_use]
 #[derive(Debug)]
 pub struct AllClaimed<W> {

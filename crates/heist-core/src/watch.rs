@@ -1,14 +1,14 @@
-//! Whether somebody watches: an M that sleeps for a short time and then looks at what nobody was
-//! woken for.
+//! Whether an M watches: it sleeps for a short time and then looks for goroutines for which no M
+//! was woken.
 //!
 //! # The protocol
 //! Submitter: pushes into `run_next`, which is a full fence, then reads the flag; if it is set, it
-//! wakes nobody.
+//! wakes no M.
 //!
 //! Watcher: clears the flag, full fence, then looks through all queues.
 //!
 //! Both write, fence and read what the other wrote, so one of them sees the other: either the
-//! submitter finds the flag cleared and wakes somebody, or the watcher finds the goroutine. The model
+//! submitter finds the flag cleared and wakes an M, or the watcher finds the goroutine. The model
 //! `loom_watch` runs it.
 
 use crate::sync::{AtomicU32, Ordering, fence};
@@ -19,21 +19,21 @@ use crossbeam_utils::CachePadded;
 pub struct Watch(CachePadded<AtomicU32>);
 
 impl Watch {
-    /// Nobody watches.
+    /// No M watches.
     #[must_use]
     pub fn new() -> Self {
         Self(CachePadded::new(AtomicU32::new(0)))
     }
 
-    /// Whether somebody watches, for who has pushed into `run_next` before.
+    /// Whether an M watches. The caller has pushed into `run_next` before.
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
-        // ORDERING: SeqCst, as the push before it: they cannot change places.
+        // ORDERING: SeqCst, as the push before it: they cannot be reordered.
         self.0.load(Ordering::SeqCst) != 0
     }
 
-    /// The caller watches from now on. False if somebody else does.
+    /// The caller watches from now on. False if another M does.
     #[must_use]
     pub fn begin(&self) -> bool {
         self.0.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()

@@ -1,6 +1,6 @@
 //! Every interleaving of the owner of a run queue with thieves and onlookers, on a ring of four.
 //!
-//! Mutations it catches, each tried on `run_queue.rs`:
+//! Mutations it catches, each tried on `run_queue`:
 //! - the owner's `tail` stored with Relaxed (the thief reads a goroutine that is not published),
 //! - `run_next` swapped or taken with Relaxed (the same, for `run_next`),
 //! - a thief or the owner moving `head` by a store instead of a CAS (taken twice),
@@ -253,8 +253,8 @@ fn stolen_goroutines_reach_a_second_thief() {
         let owner =
             part(&world, |world| (0..3).flat_map(|id| world.push(id, Slot::Tail)).collect());
         let second = part(&world, |world| {
-            let loot = world.steal_from(&world.robbers[0], 1, RunNext::Leave);
-            loot.into_iter().collect()
+            let stolen = world.steal_from(&world.robbers[0], 1, RunNext::Leave);
+            stolen.into_iter().collect()
         });
         let parts = vec![owner, thief(&world, 0, RunNext::Leave), second];
         every_job_once(&world, main, 3, parts);

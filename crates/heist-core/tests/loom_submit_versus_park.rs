@@ -5,7 +5,7 @@
 //! once somebody starts it. When all Ms that were started are parked, P1 is idle; work that was not
 //! run by then is a wake-up that was lost.
 //!
-//! Mutations it catches, each tried on `spinning.rs`, `run_queue.rs` or on the steps below:
+//! Mutations it catches, each tried on `spinning.rs`, `run_queue` or on the steps below:
 //! - a fence removed: that of `stop`, of `try_be_first`, of the submitter, of a push into `run_next`,
 //!   of the request without the lock, or of the look for one,
 //! - the last look left out, or taken before `stop`,

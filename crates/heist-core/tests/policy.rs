@@ -3,7 +3,7 @@
 
 use heist_core::policy::{
     GLOBAL_BATCH_MAX, GLOBAL_CHECK_TICKS, LOCK_SPIN_PAUSES, LOCK_SPINS, RING_CAPACITY, STEAL_TRIES,
-    UrgentStreak, global_batch, global_first, may_spin, may_spin_for_lock, stacks_to_give_back,
+    UrgentStreak, global_batch, global_first, may_spin, may_spin_for_lock, stacks_to_release,
 };
 use heist_core::rng::Rng;
 
@@ -174,24 +174,24 @@ fn default_procs_are_bounded_by_cpus_and_quota() {
 /// system does not say how many it has, there may be others.
 #[test]
 fn the_deadlock_formula() {
-    use heist_core::policy::nobody_else;
+    use heist_core::policy::only_ours;
     for ours in 1..20 {
         for threads in 1..20 {
-            assert_eq!(nobody_else(Some(threads), ours), threads <= ours);
+            assert_eq!(only_ours(Some(threads), ours), threads <= ours);
         }
-        assert!(!nobody_else(None, ours));
+        assert!(!only_ours(None, ours));
     }
 }
 
 /// Few idle stacks go back at once, many an eighth at a time, and none is kept for ever.
 #[test]
 fn idle_stacks_go_back_bit_by_bit() {
-    let given = [0, 1, 1024, 1025, 8192, 8200, 1_000_000].map(stacks_to_give_back);
+    let given = [0, 1, 1024, 1025, 8192, 8200, 1_000_000].map(stacks_to_release);
     assert_eq!(given, [0, 1, 1024, 1024, 1024, 1025, 125_000]);
-    assert_eq!(stacks_to_give_back(u32::MAX), 1 << 29);
+    assert_eq!(stacks_to_release(u32::MAX), 1 << 29);
     let mut left = 1_000_000;
     let periods = (0..).take_while(|_| {
-        left -= stacks_to_give_back(left);
+        left -= stacks_to_release(left);
         left > 0
     });
     assert_eq!(periods.count(), 43);
@@ -202,9 +202,9 @@ fn idle_stacks_go_back_bit_by_bit() {
 #[test]
 fn urgent_goroutines_take_turns_with_the_others() {
     let mut streak = UrgentStreak::default();
-    let in_a_row: Vec<_> = (10..20).map(|tick| streak.goes_on(tick)).collect();
+    let in_a_row: Vec<_> = (10..20).map(|tick| streak.continues(tick)).collect();
     let expected: Vec<_> = (0..10).map(|i| i % 5 != 4).collect();
     assert_eq!(in_a_row, expected);
     let mut streak = UrgentStreak::default();
-    assert!((0..100).all(|i| streak.goes_on(u32::MAX.wrapping_add(i * 2))));
+    assert!((0..100).all(|i| streak.continues(u32::MAX.wrapping_add(i * 2))));
 }

@@ -75,9 +75,9 @@ fn onlooker_never_sees_a_queue_empty_that_is_not() {
                     Taken::Popped => assert!(owner.pop().is_some()),
                     Taken::Robbed => {
                         let theft = queue.thief();
-                        let loot =
+                        let stolen =
                             theft.steal_into(&thief, Share::CeilHalf, RunNext::Leave, || true);
-                        assert!(matches!(loot, Stolen::Batch { n: 1, .. }), "seed {seed}");
+                        assert!(matches!(stolen, Stolen::Batch { n: 1, .. }), "seed {seed}");
                     }
                 }
                 first = match taken {

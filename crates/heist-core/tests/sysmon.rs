@@ -3,12 +3,12 @@
 
 use heist_core::m_word::{MWord, Place};
 use heist_core::policy::sysmon::{
-    Agenda, Demand, HandOff, Look, Mood, Naps, Offer, Verdict, Watch, gets_on, hand_off,
+    Agenda, Demand, HandOff, Look, Mood, Naps, Offer, Verdict, Watch, hand_off, makes_progress,
     timer_late_ns,
 };
 use heist_core::policy::{
-    BLOCKED_LATELY_NS, GOT_ON_NS, QUANTUM_NS, SYSCALL_MAX_NS, SYSMON_NAP_GETS_ON_NS,
-    SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_NAP_WANTED_NS,
+    BLOCKED_LATELY_NS, PROGRESS_VALID_NS, QUANTUM_NS, SYSCALL_MAX_NS, SYSMON_NAP_MAX_NS,
+    SYSMON_NAP_NS, SYSMON_NAP_PROGRESS_NS, SYSMON_NAP_WANTED_NS,
 };
 
 const US: u64 = 1_000;
@@ -300,13 +300,13 @@ fn a_p_with_short_slices_gets_on() {
     ] {
         let mut p = FakeP::new();
         p.go_to(Place::User);
-        assert!(!p.watch.gets_on(p.now_ns, p.tick), "nobody has looked before");
+        assert!(!p.watch.makes_progress(p.now_ns, p.tick), "nobody has looked before");
         // However long the slice before the last look was.
         let _ = p.look_after(0, SOMEBODY);
         let _ = p.look_after(20 * MS, SOMEBODY);
         let now_ns = p.now_ns + nap_ns;
-        let gets_on = p.watch.gets_on(now_ns, p.tick.wrapping_add(n_slices));
-        assert_eq!(gets_on, expected, "{n_slices} in {nap_ns} ns");
+        let makes_progress = p.watch.makes_progress(now_ns, p.tick.wrapping_add(n_slices));
+        assert_eq!(makes_progress, expected, "{n_slices} in {nap_ns} ns");
     }
 }
 
@@ -345,14 +345,14 @@ fn naps_grow_after_fifty_quiet_rounds() {
 #[test]
 fn a_program_that_blocks_is_not_left_in_peace() {
     let long_ago = 100 * MS;
-    assert!(gets_on(long_ago + GOT_ON_NS - 1, long_ago, 0));
-    assert!(!gets_on(long_ago + GOT_ON_NS, long_ago, 0), "it is long ago");
+    assert!(makes_progress(long_ago + PROGRESS_VALID_NS - 1, long_ago, 0));
+    assert!(!makes_progress(long_ago + PROGRESS_VALID_NS, long_ago, 0), "it is long ago");
     for after_ns in [0, MS, BLOCKED_LATELY_NS - 1] {
         let now_ns = long_ago + after_ns;
-        assert!(!gets_on(now_ns, now_ns, long_ago), "{after_ns} ns after a blocking call");
+        assert!(!makes_progress(now_ns, now_ns, long_ago), "{after_ns} ns after a blocking call");
     }
     let now_ns = long_ago + BLOCKED_LATELY_NS;
-    assert!(gets_on(now_ns, now_ns, long_ago));
+    assert!(makes_progress(now_ns, now_ns, long_ago));
 }
 
 /// The end of a slice ends one nap. It did not end there once: sysmon saw all Ps at rest, so that no round
@@ -361,7 +361,7 @@ fn a_program_that_blocks_is_not_left_in_peace() {
 fn what_a_round_left_ends_one_nap() {
     for at_rest in [false, true] {
         for left_in_peace in [false, true] {
-            let mood = Mood { at_rest, gets_on: left_in_peace };
+            let mood = Mood { idle: at_rest, makes_progress: left_in_peace };
             let (mut agenda, mut naps) = (Agenda::new(), Naps::new());
             agenda.look_at(7 * MS + 12 * US);
             agenda.look_at(7 * MS + 11 * US);
@@ -388,10 +388,10 @@ fn the_longest_nap_depends_on_what_the_program_does() {
         };
         (0..200).map(nap).max().unwrap()
     };
-    let mood = |at_rest, gets_on| Mood { at_rest, gets_on };
+    let mood = |at_rest, makes_progress| Mood { idle: at_rest, makes_progress };
     assert_eq!(longest(mood(false, false), false), SYSMON_NAP_MAX_NS);
     assert_eq!(longest(mood(true, false), false), SYSMON_NAP_MAX_NS);
-    assert_eq!(longest(mood(false, true), false), SYSMON_NAP_GETS_ON_NS);
+    assert_eq!(longest(mood(false, true), false), SYSMON_NAP_PROGRESS_NS);
     assert_eq!(longest(mood(false, false), true), SYSMON_NAP_WANTED_NS);
 }
 

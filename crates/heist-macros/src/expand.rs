@@ -83,7 +83,7 @@ fn try_expand(attribute: Attribute, args: TokenStream, function: &ItemFn) -> Res
     })
 }
 
-/// What becomes of the value the body returns.
+/// The handling of the value that the body returns.
 ///
 /// It never leaves its goroutine, so that it need not be `Send`: `Box<dyn Error>` is not. What
 /// leaves is the exit code, made from it as the caller of a plain `main` would.
@@ -298,13 +298,17 @@ fn check_signature(attribute: Attribute, function: &ItemFn) -> Result<()> {
     if !sig.inputs.is_empty() {
         return Err(Error::new_spanned(
             &sig.inputs,
-            format!("the function of #[{name}] takes no arguments; nobody could pass them"),
+            format!(
+                "the function of #[{name}] takes no arguments; there is no caller to pass them"
+            ),
         ));
     }
     if !sig.generics.params.is_empty() {
         return Err(Error::new_spanned(
             &sig.generics,
-            format!("the function of #[{name}] cannot be generic; nobody could choose the types"),
+            format!(
+                "the function of #[{name}] cannot be generic; there is no caller to choose the types"
+            ),
         ));
     }
     if let Some(clause) = &sig.generics.where_clause {
@@ -329,7 +333,8 @@ fn missing_promise(attribute: Attribute) -> String {
     )
 }
 
-/// The error, and a function the compiler can go on with, so that one mistake gives one error.
+/// The error, and a function that the compiler can continue with, so that one mistake gives one
+/// error.
 fn refuse(attribute: Attribute, err: &Error, function: &ItemFn) -> TokenStream {
     let error = err.to_compile_error();
     let vis = &function.vis;

@@ -27,9 +27,9 @@ use crate::expand::Attribute;
 /// }
 /// ```
 ///
-/// The word `unsafe` is the promise of `heist::docs::safety`: a goroutine can move to another OS thread
-/// at every park point, so no thread-local borrow, no `Rc` out of one and no other `!Send` value
-/// lives on a goroutine's stack across a park.
+/// The word `unsafe` is the promise of `heist::docs::safety`: a goroutine can move to another OS
+/// thread at every park point, so no thread-local borrow, no `Rc` out of one and no other `!Send`
+/// value lives on a goroutine's stack across a park.
 ///
 /// Options follow in the same list and are handed to `heist::Runtime::builder()`:
 ///

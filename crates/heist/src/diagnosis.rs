@@ -1,4 +1,4 @@
-//! What the system offers to a runtime, and what one has to do without.
+//! What the system offers to a runtime, and what is degraded.
 
 use crate::coro::stack;
 use crate::sys::cpu::{self, DefaultProcs};
@@ -9,8 +9,8 @@ use heist_core::policy::FractionalQuota;
 use std::fmt;
 use std::path::Path;
 
-/// A look at the system: the kernel, the limits of the process and of its control group, what a runtime makes
-/// of them, and what is degraded. The program `heist doctor` prints it.
+/// An inspection of the system: the kernel, the limits of the process and of its control group,
+/// their effect on a runtime, and what is degraded. The program `heist doctor` prints it.
 ///
 /// # Examples
 /// ```
@@ -26,27 +26,27 @@ pub struct Diagnosis {
     findings: Vec<Finding>,
 }
 
-/// One thing that was looked at.
+/// One thing that was inspected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
     /// What it is about.
     pub topic: &'static str,
-    /// What was found, and what a runtime makes of it.
+    /// What was found, and its effect on a runtime.
     pub found: String,
-    /// What a runtime has to do without, and what to do about it.
+    /// What is degraded, and what to do about it.
     pub degraded: Option<String>,
 }
 
-/// Below so many descriptors the runtime keeps fewer than it would like.
+/// With fewer descriptors the runtime keeps fewer than it would like.
 const DESCRIPTORS_WANTED: u64 = 256;
-/// Below so many threads a program with blocking calls most likely runs out of them.
+/// With fewer threads a program with blocking calls most likely runs out of them.
 const THREADS_WANTED: u64 = 64;
-/// Below so much address space stacks are mapped in small pieces.
+/// With less address space stacks are mapped in small pieces.
 const SPACE_WANTED: u64 = 256 << 20;
 
 impl Diagnosis {
-    /// Looks at the system as it is now.
+    /// Inspects the system as it is now.
     #[must_use]
     pub fn new() -> Self {
         let findings = vec![
@@ -69,7 +69,7 @@ impl Diagnosis {
         self.findings.iter()
     }
 
-    /// Whether a runtime has to do without something here.
+    /// Whether something is degraded here.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         self.findings.iter().any(|finding| finding.degraded.is_some())
@@ -129,7 +129,7 @@ fn threads() -> Finding {
         or_unlimited(group, "")
     );
     let few = [user, group].into_iter().flatten().any(|limit| limit < THREADS_WANTED);
-    let why = "goroutines that block or compute keep others waiting when no thread can be made: raise \
+    let why = "goroutines that block or compute keep others waiting when no thread can be started: raise \
                `ulimit -u` or pids.max";
     finding("threads", found, few.then_some(why))
 }
@@ -192,7 +192,7 @@ fn guards() -> Finding {
     finding("stack guards", found, Some(why))
 }
 
-/// What was missed in this process until now.
+/// What was refused in this process so far.
 fn missed() -> Finding {
     let counts = [
         ("threads refused", Lack::Thread.count()),
@@ -203,8 +203,8 @@ fn missed() -> Finding {
     let parts: Vec<_> =
         counts.iter().filter(|(_, n)| *n != 0).map(|(what, n)| format!("{n} {what}")).collect();
     if parts.is_empty() {
-        return finding("so far", "nothing was missed in this process".to_owned(), None);
+        return finding("so far", "nothing was refused in this process".to_owned(), None);
     }
-    let why = "the limits above were reached; the metrics in /heist/degraded count on";
+    let why = "the limits above were reached; the metrics in /heist/degraded continue the count";
     finding("so far", parts.join(", "), Some(why))
 }

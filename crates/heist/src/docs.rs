@@ -1,4 +1,4 @@
-//! The manual: what the documentation of single items has no place for.
+//! The manual: topics that do not belong to a single item.
 //!
 //! Each page is a file of the folder `docs` in the package, so messages of the runtime and of the
 //! macros can point here and to the file alike. The module exists in the documentation only.

@@ -1,8 +1,9 @@
-//! Files, without holding up other goroutines.
+//! Files, without keeping other goroutines waiting.
 //!
 //! The kernel has no way to wait for a plain file: a call just takes as long as it takes. These are
-//! [`std::fs`]'s functions, announced as blocking: if one takes long, the processor goes to other
-//! goroutines meanwhile. For what is not here, call std inside [`blocking`](crate::blocking()).
+//! the functions of [`std::fs`], announced as blocking: if one takes long, the processor goes to
+//! other goroutines meanwhile. For functions that are not here, call std inside
+//! [`blocking`](crate::blocking()).
 //!
 //! ```
 //! # fn main() -> std::io::Result<()> {
@@ -24,7 +25,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The whole of a file.
+/// Reads a whole file.
 ///
 /// # Errors
 /// As [`std::fs::read`].
@@ -32,7 +33,7 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     blocking(|| fs::read(path))
 }
 
-/// The whole of a file, as text.
+/// Reads a whole file, as text.
 ///
 /// # Errors
 /// As [`std::fs::read_to_string`].
@@ -40,7 +41,7 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     blocking(|| fs::read_to_string(path))
 }
 
-/// Replaces or makes a file.
+/// Writes a whole file, and replaces one that exists.
 ///
 /// # Errors
 /// As [`std::fs::write`].
@@ -48,7 +49,7 @@ pub fn write(path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> io::Result<(
     blocking(|| fs::write(path, contents))
 }
 
-/// Copies a file; answers how many bytes.
+/// Copies a file. Returns the number of bytes.
 ///
 /// # Errors
 /// As [`std::fs::copy`].
@@ -88,7 +89,7 @@ pub fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     blocking(|| fs::read_link(path))
 }
 
-/// Makes a folder in one that exists.
+/// Creates a folder in one that exists.
 ///
 /// # Errors
 /// As [`std::fs::create_dir`].
@@ -96,7 +97,7 @@ pub fn create_dir(path: impl AsRef<Path>) -> io::Result<()> {
     blocking(|| fs::create_dir(path))
 }
 
-/// Makes a folder and those above it.
+/// Creates a folder and those above it.
 ///
 /// # Errors
 /// As [`std::fs::create_dir_all`].
@@ -104,7 +105,7 @@ pub fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     blocking(|| fs::create_dir_all(path))
 }
 
-/// Removes a folder that is empty.
+/// Removes an empty folder.
 ///
 /// # Errors
 /// As [`std::fs::remove_dir`].
@@ -112,7 +113,7 @@ pub fn remove_dir(path: impl AsRef<Path>) -> io::Result<()> {
     blocking(|| fs::remove_dir(path))
 }
 
-/// Removes a folder with all that is in it.
+/// Removes a folder with everything in it.
 ///
 /// # Errors
 /// As [`std::fs::remove_dir_all`].
@@ -120,7 +121,7 @@ pub fn remove_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     blocking(|| fs::remove_dir_all(path))
 }
 
-/// What the system knows about a file.
+/// The metadata of a file.
 ///
 /// # Errors
 /// As [`std::fs::metadata`].
@@ -128,7 +129,7 @@ pub fn metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     blocking(|| fs::metadata(path))
 }
 
-/// The same about a symbolic link itself, if it is one.
+/// The same, but of a symbolic link itself.
 ///
 /// # Errors
 /// As [`std::fs::symlink_metadata`].
@@ -136,7 +137,7 @@ pub fn symlink_metadata(path: impl AsRef<Path>) -> io::Result<Metadata> {
     blocking(|| fs::symlink_metadata(path))
 }
 
-/// Changes who may do what with a file.
+/// Changes the permissions of a file.
 ///
 /// # Errors
 /// As [`std::fs::set_permissions`].
@@ -144,7 +145,7 @@ pub fn set_permissions(path: impl AsRef<Path>, permissions: Permissions) -> io::
     blocking(|| fs::set_permissions(path, permissions))
 }
 
-/// Whether there is something at a path. A symbolic link to nothing is nothing.
+/// Whether a path exists. A dangling symbolic link does not.
 ///
 /// # Errors
 /// As [`std::fs::exists`].
@@ -160,7 +161,7 @@ pub fn canonicalize(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     blocking(|| fs::canonicalize(path))
 }
 
-/// The paths of what is in a folder, in no order.
+/// The paths of the entries of a folder, in no order.
 ///
 /// # Errors
 /// As [`std::fs::read_dir`].
@@ -168,7 +169,7 @@ pub fn read_dir(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
     blocking(|| fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect())
 }
 
-/// How a file is to be opened, as [`std::fs::OpenOptions`].
+/// Options for opening a file, as [`std::fs::OpenOptions`].
 ///
 /// # Examples
 /// ```
@@ -195,7 +196,7 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Nothing is allowed yet.
+    /// Options that allow nothing yet.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "as std, which has no default either")]
     pub fn new() -> Self {
@@ -220,26 +221,26 @@ impl OpenOptions {
         self
     }
 
-    /// Whether what is in the file goes away.
+    /// Whether the contents of the file are removed.
     pub fn truncate(&mut self, truncate: bool) -> &mut Self {
         self.inner.truncate(truncate);
         self
     }
 
-    /// Whether a file that is not there is made.
+    /// Whether a missing file is created.
     pub fn create(&mut self, create: bool) -> &mut Self {
         self.inner.create(create);
         self
     }
 
-    /// Whether the file must be a new one: fails if something is there.
+    /// Whether the file must be new: opening fails if it exists.
     pub fn create_new(&mut self, create_new: bool) -> &mut Self {
         self.inner.create_new(create_new);
         self
     }
 
-    /// Who may do what with a file that is made, less what the process's umask forbids; 0o666 unless
-    /// it is set.
+    /// The permissions of a created file, without those that the umask of the process removes;
+    /// 0o666 by default.
     pub fn mode(&mut self, mode: u32) -> &mut Self {
         self.inner.mode(mode);
         self
@@ -283,13 +284,13 @@ impl File {
         blocking(|| fs::File::create(path)).map(Self::from)
     }
 
-    /// Says how a file is to be opened; see [`OpenOptions`].
+    /// Options for opening a file; see [`OpenOptions`].
     #[must_use]
     pub fn options() -> OpenOptions {
         OpenOptions::new()
     }
 
-    /// Waits until what was written is on the disk.
+    /// Waits until everything that was written is on the disk.
     ///
     /// # Errors
     /// As [`std::fs::File::sync_all`].
@@ -297,7 +298,7 @@ impl File {
         blocking(|| self.inner.sync_all())
     }
 
-    /// The same, but what the system knows about the file may come later, as its times.
+    /// The same, but metadata such as the times of the file may be written later.
     ///
     /// # Errors
     /// As [`std::fs::File::sync_data`].
@@ -305,7 +306,7 @@ impl File {
         blocking(|| self.inner.sync_data())
     }
 
-    /// Cuts the file off, or fills it up with zeroes.
+    /// Truncates the file, or extends it with zeroes.
     ///
     /// # Errors
     /// As [`std::fs::File::set_len`].
@@ -314,7 +315,7 @@ impl File {
         blocking(|| self.inner.set_len(size))
     }
 
-    /// Changes who may do what with it.
+    /// Changes its permissions.
     ///
     /// # Errors
     /// As [`std::fs::File::set_permissions`].
@@ -323,7 +324,7 @@ impl File {
         blocking(|| self.inner.set_permissions(permissions))
     }
 
-    /// A second handle of the same open file: both read and write at one place.
+    /// A second handle of the same open file: both share one position.
     ///
     /// # Errors
     /// As [`std::fs::File::try_clone`].
@@ -331,7 +332,7 @@ impl File {
         blocking(|| self.inner.try_clone()).map(Self::from)
     }
 
-    /// What the system knows about it.
+    /// Its metadata.
     ///
     /// # Errors
     /// As [`std::fs::File::metadata`].
@@ -345,7 +346,7 @@ impl File {
         &self.inner
     }
 
-    /// Makes it std's.
+    /// Converts it to std's file.
     #[must_use]
     pub fn into_std(self) -> fs::File {
         self.inner
@@ -411,7 +412,7 @@ impl Write for &File {
         blocking(|| (&self.inner).write_vectored(bufs))
     }
 
-    /// Does nothing: what was written is with the system.
+    /// Does nothing: the system has everything that was written.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -426,7 +427,7 @@ impl Write for File {
         (&*self).write_vectored(bufs)
     }
 
-    /// Does nothing: what was written is with the system.
+    /// Does nothing: the system has everything that was written.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

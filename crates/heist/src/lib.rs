@@ -17,11 +17,10 @@
 //! parks, and the compiler cannot check what it keeps on its stack meanwhile. [`docs::safety`]
 //! states the promise. Everything else is safe.
 //!
-//! [`docs::guide`] has programs and tables for those who come from Go or from tokio, and
+//! [`docs::guide`] has programs and tables for readers who know Go or tokio, and
 //! [`docs::operating`] has the environment variables, the metrics and the dumps.
 //!
-//! With [`main`](macro@main) and [`test`](macro@test) a program or a test runs as a goroutine by
-//! itself.
+//! [`main`](macro@main) and [`test`](macro@test) run a program or a test as a goroutine.
 #![warn(missing_docs)]
 
 #[cfg(not(all(
@@ -77,7 +76,7 @@ pub use goroutine::{
 #[doc(inline)]
 pub use heist_core::policy::FractionalQuota;
 /// # Examples
-/// Go's policy, but for goroutines that were just spawned, which stay where they are:
+/// Go's policy, except that goroutines that were just spawned stay where they are:
 /// ```
 /// use heist::policy::RunNextTheft;
 /// use heist::{Runtime, StealPolicy};
@@ -113,10 +112,10 @@ pub mod policy {
     pub use heist_core::policy::{Order, RunNextTheft, Share};
 }
 
-/// Runs `f`, which may block its thread for long, and lets the other goroutines go on meanwhile.
+/// Runs `f`, which may block its thread for long, while other goroutines run.
 ///
-/// Announcing is an optimisation: a blocking call that is not announced is found out, a little
-/// later. On a plain thread `f` just runs.
+/// Announcing is an optimisation: a blocking call that is not announced is detected a little later.
+/// On a plain thread `f` just runs.
 ///
 /// # Examples
 /// ```

@@ -1,7 +1,7 @@
-//! Panics of goroutines, told with the goroutine they happened in.
+//! Panics of goroutines, reported with the goroutine.
 //!
-//! The first runtime of a process puts a hook in front of the one that is there. It adds the
-//! goroutine's number, name and spawn site, which a thread's name cannot tell.
+//! The first runtime of a process puts a hook in front of the existing one. It adds the number, the
+//! name and the spawn site of the goroutine, which the name of a thread does not show.
 
 use crate::current;
 use crate::sched::PanicPolicy;
@@ -39,13 +39,13 @@ fn report(info: &PanicHookInfo<'_>, before: &(dyn Fn(&PanicHookInfo<'_>) + Send 
     // SAFETY: a goroutine's runtime outlives it.
     let sched = unsafe { &*gp.sched.get() };
     if sched.config.on_panic == PanicPolicy::Abort {
-        // Reported when it reaches the goroutine's base: until then somebody may catch it.
+        // It is reported when it reaches the goroutine's base: until then user code may catch it.
         return;
     }
     before(info);
     let id = gp.id.get();
     let name = gp.name().map(|name| format!(" '{name}'")).unwrap_or_default();
-    // If nobody can be told, that is no reason to panic: a panic in here would end the process.
+    // A failed write is ignored: a panic in the hook would end the process.
     let _ = match gp.spawn_site() {
         Some(site) => {
             writeln!(stderr(), "note: in goroutine {id}{name}, spawned at {site}")

@@ -1,4 +1,4 @@
-//! How many goroutines run at the same time, asked and changed by the program.
+//! The number of goroutines that run at the same time, as the program reads and changes it.
 
 use crate::current::{self, InRuntime};
 use crate::gmp::M;
@@ -25,12 +25,12 @@ pub fn procs() -> usize {
     current::enter().map_or(0, |rt| rt.sched().procs() as usize)
 }
 
-/// Changes how many goroutines of this runtime can run at the same time, and returns how many it
-/// were. See [`Handle::set_procs`].
+/// Changes how many goroutines of this runtime can run at the same time. Returns the previous
+/// number. See [`Handle::set_procs`].
 ///
 /// # Panics
-/// On a plain thread; if `n` is 0 (ask with [`procs`]), more than a runtime can have, or not more
-/// than are reserved for latency goroutines.
+/// On a plain thread; if `n` is 0 (use [`procs`] to read the number), more than the maximum, or not
+/// more than the number of processors reserved for latency goroutines.
 ///
 /// # Examples
 /// ```
@@ -46,13 +46,13 @@ pub fn set_procs(n: usize) -> usize {
     current_handle("set_procs", "Handle::set_procs").set_procs(n)
 }
 
-/// Runs `f` with `n` processors and goes back to the number of before, also if `f` panics.
+/// Runs `f` with `n` processors and then restores the previous number, also if `f` panics.
 ///
-/// Calls may be nested: each goes back to what it found. Two goroutines that do this at the same
-/// time undo each other's setting: the number is the runtime's, not the caller's.
+/// Calls may be nested: each restores what it found. Two goroutines that do this at the same time
+/// undo each other's setting: the number belongs to the runtime, not to the caller.
 ///
 /// # Panics
-/// As [`set_procs`], and whatever `f` panics with.
+/// As [`set_procs`], and if `f` panics, with its payload.
 ///
 /// # Examples
 /// ```
@@ -88,8 +88,8 @@ fn current_handle(what: &str, instead: &str) -> Handle {
     }
 }
 
-/// Goes back to the default number of processors, which follows the CPUs and the quota of the control
-/// group again, whatever was set before. Returns how many there were. See
+/// Returns to the default number of processors, which follows the CPUs and the quota of the control
+/// group again, whatever was set before. Returns the previous number. See
 /// [`Handle::set_default_procs`].
 ///
 /// # Panics
@@ -109,26 +109,23 @@ pub fn set_default_procs() -> usize {
     current_handle("set_default_procs", "Handle::set_default_procs").set_default_procs()
 }
 
-/// Goes back to the default of any runtime, from anywhere.
+/// Returns to the default number of any runtime, on any thread.
 pub(crate) fn set_default_procs_of(sched: &Sched) -> usize {
     let n = world::default_procs(sched, &mut sched.config.procs_default.source());
     change(sched, n as usize, Choice::Default).0
 }
 
-/// Sets the number of processors of any runtime, from anywhere.
+/// Sets the number of processors of any runtime, on any thread.
 #[track_caller]
 pub(crate) fn set_procs_of(sched: &Sched, n: usize) -> usize {
     change(sched, n, Choice::Chosen).0
 }
 
-/// Changes the number of processors and who chose it. Returns both as they were.
+/// Changes the number of processors and whether it was chosen. Returns both previous values.
 #[track_caller]
 fn change(sched: &Sched, n: usize, choice: Choice) -> (usize, Choice) {
     assert!(n > 0, "heist::set_procs: 0 processors can run nothing; heist::procs() asks");
-    assert!(
-        n <= PROCS_MAX as usize,
-        "heist::set_procs: {n} is more than the most there can be, {PROCS_MAX}"
-    );
+    assert!(n <= PROCS_MAX as usize, "heist::set_procs: {n} is more than the maximum, {PROCS_MAX}");
     let reserved = sched.rest.idle().n_reserved();
     assert!(
         n > reserved as usize,
@@ -143,7 +140,8 @@ fn change(sched: &Sched, n: usize, choice: Choice) -> (usize, Choice) {
     })
 }
 
-/// Calls `f` with the world lock of `sched` and the M of the calling thread, if it is one of its own.
+/// Calls `f` with the world lock of `sched`, the lock of a stop of the world, and the M of the calling
+/// thread, if the M belongs to `sched`.
 ///
 /// `f` runs as the runtime does: it must not allocate, free, panic or wait.
 pub(crate) fn with_world_lock<T>(

@@ -1,8 +1,8 @@
-//! A line about the scheduler now and then, in the form of Go's `GODEBUG=schedtrace`.
+//! A line about the scheduler at intervals, in the format of Go's `GODEBUG=schedtrace`.
 //!
-//! sysmon prints it, without a lock that others need, without allocating and without stopping
-//! anybody: the numbers of a line are of slightly different moments. docs/OPERATING.md says what
-//! each of them means.
+//! sysmon prints it without a lock that others need, without allocating and without stopping the
+//! goroutines: the numbers of a line are of slightly different moments. docs/OPERATING.md explains
+//! each of them.
 //!
 //! GO: proc.go schedtrace.
 
@@ -39,7 +39,7 @@ fn print_summary(sched: &Sched, detail: Detail) {
     };
     let yielded: u32 = sched.all_ps().map(|pp| pp.yielded.len()).sum();
     let mut out = Stderr::new();
-    // Errors would be errors of standard error itself.
+    // An error here is one of standard error itself, which cannot be reported.
     let _ = write!(
         out,
         "SCHED {}ms: gomaxprocs={} idleprocs={} threads={threads} spinningthreads={} \
@@ -87,7 +87,7 @@ fn print_p(sched: &Sched, pp: &P) {
     let (status, free) = {
         let locked = sched.lock.lock();
         if sched.rest.idle().idle.contains(pp.id) {
-            // SAFETY: a P at rest is nobody's, and leaves its rest only under this lock.
+            // SAFETY: an idle P has no holder, and gets one only under this lock.
             (0, Some(unsafe { pp.local() }.free_gs.len()))
         } else {
             drop(locked);
@@ -137,7 +137,7 @@ fn print_g(sched: &Sched, gp: &G) {
         _ => None,
     };
     let reason = if status == Status::Waiting { gp.wait_reason().text() } else { "" };
-    // Only compared: in a record that is free by now, the field means something else.
+    // The pointer is only compared: in a record that is free by now, the field has another meaning.
     let locked_m = sched.threads.all_ms().iter().find(|m| std::ptr::eq(*m, gp.bound_m.get()));
     stderr::report(format_args!(
         "  G{}: status={}({reason}) m={} lockedm={}\n",
@@ -148,7 +148,7 @@ fn print_g(sched: &Sched, gp: &G) {
     ));
 }
 
-/// Go's number of a status.
+/// Go's number for a status.
 fn number_of(status: Status, m: Option<&M>) -> u32 {
     match status {
         Status::Runnable => 1,

@@ -33,7 +33,7 @@ pub const QUIT: Signal = Signal(notify::QUIT);
 pub const USER1: Signal = Signal(notify::USER1);
 /// For the program's own use.
 pub const USER2: Signal = Signal(notify::USER2);
-/// Somebody asks the program to end.
+/// A request to end the program.
 pub const TERMINATE: Signal = Signal(notify::TERMINATE);
 /// A child process has ended.
 pub const CHILD: Signal = Signal(notify::CHILD);
@@ -54,7 +54,7 @@ impl Signal {
     }
 }
 
-/// The name of a signal that has one here, or its number.
+/// The name of a signal that has a constant here, or its number.
 ///
 /// ```
 /// use heist::signal::{self, Signal};
@@ -79,18 +79,18 @@ impl fmt::Display for Signal {
     }
 }
 
-/// How many signals wait for a receiver that is late. More are dropped.
+/// How many signals wait for a late receiver. More are dropped.
 const ROOM: usize = 16;
 
-/// Sends the signals that come from now on to a channel, instead of what they do by themselves.
+/// Sends the signals that come from now on to a channel, instead of their default action.
 ///
-/// Several may ask for the same signal; each gets it. When the last of them is dropped, the signal
-/// does again what it did before. Up to 16 signals wait for a receiver that is late; more are
-/// dropped.
+/// Several receivers may ask for the same signal; each gets it. When the last of them is dropped,
+/// the previous action of the signal is restored. Up to 16 signals wait for a late receiver; more
+/// are dropped.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for signals that cannot be caught, that report a fault, or that
-/// the runtime uses itself (SIGURG); if there is no descriptor or thread left.
+/// the runtime uses itself (SIGURG); another error if there is no descriptor or thread left.
 ///
 /// # Examples
 /// ```
@@ -103,7 +103,7 @@ const ROOM: usize = 16;
 #[doc(alias = "Notify")]
 pub fn notify(signals: &[Signal]) -> io::Result<Signals> {
     if signals.iter().any(|signal| !notify::may_be_caught(signal.0)) {
-        let text = "a signal that cannot be asked for";
+        let text = "a signal that cannot be received";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let mut table = table();
@@ -117,7 +117,7 @@ pub fn notify(signals: &[Signal]) -> io::Result<Signals> {
     let (tx, rx) = chan::bounded(ROOM);
     let signals = signals.to_vec();
     table.asked.insert(id, Asked { signals: signals.clone(), tx });
-    // Gives back what was caught if the rest fails.
+    // Restores the signals that were caught if the rest fails.
     let handle = Signals { id, rx };
     for signal in signals {
         if !table.caught.contains_key(&signal) {
@@ -164,7 +164,7 @@ impl Deref for Signals {
     }
 }
 
-/// Waits for one signal after the other, without end.
+/// Waits for signals, one after the other, without end.
 ///
 /// ```no_run
 /// use heist::signal;
@@ -205,7 +205,7 @@ impl Drop for Signals {
             notify::set_idle_readers(1);
         }
         drop(table);
-        // The channel's own end is nobody else's business.
+        // The sender is dropped without the lock of the table.
         drop(asked);
     }
 }
@@ -215,11 +215,11 @@ struct Asked {
     tx: Sender<Signal>,
 }
 
-/// Who asked for what. Its lock is held for moments and never across a wait.
+/// The receivers and their signals. Its lock is held for moments and never across a wait.
 struct Table {
     asked: BTreeMap<u64, Asked>,
     n_asked: u64,
-    /// What is caught, and what was done about it before.
+    /// The caught signals and their previous actions.
     caught: BTreeMap<Signal, Before>,
     is_started: bool,
 }
@@ -235,8 +235,8 @@ fn table() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread that passes signals on. It lives as long as the process: there is one table,
-/// whatever runtimes come and go.
+/// Starts the thread that passes signals on. It lives as long as the process: there is one table
+/// for all runtimes.
 fn start() -> io::Result<()> {
     static WRITER: OnceLock<PipeWriter> = OnceLock::new();
     let (mut reader, writer) = io::pipe()?;
@@ -253,7 +253,7 @@ fn start() -> io::Result<()> {
 
 fn pass_on(signal: Signal) {
     for asked in table().asked.values().filter(|asked| asked.signals.contains(&signal)) {
-        // Who is late misses some, as in Go.
+        // A late receiver misses signals, as in Go.
         let _ = asked.tx.try_send(signal);
     }
 }

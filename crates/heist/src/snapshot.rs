@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 use std::panic::Location;
 
-/// Goroutines that were spawned at the same place and do the same, or wait for the same kind of thing.
+/// Goroutines that were spawned at the same place and are in the same state.
 ///
 /// # Examples
 /// ```
@@ -63,7 +63,7 @@ impl Sched {
         }
         text
     }
-    /// The goroutines by place and state, the largest group first.
+    /// The goroutines by spawn site and state, the largest group first.
     pub(crate) fn census(&self) -> Vec<Group> {
         let mut counts: HashMap<(&Location<'static>, &'static str), usize> = HashMap::new();
         self.for_each_live(|gp| {

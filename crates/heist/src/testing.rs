@@ -17,17 +17,17 @@ use heist_core::lock_rank::Rank;
 pub struct Sample {
     /// Processors.
     pub procs: u32,
-    /// Processors at rest.
+    /// Idle processors.
     pub n_idle: u32,
     /// Threads that look for work.
     pub n_spinning: u32,
-    /// Whether somebody asked for one more.
+    /// Whether one more was requested.
     pub need_spinning: bool,
-    /// Goroutines in the global queue, with the parts of it that lie at the processors.
+    /// Goroutines in the global queue, including the parts of it at the processors.
     pub global: u32,
     /// Goroutines in each processor's queue, `run_next` included.
     pub queued: Vec<u32>,
-    /// Whether each processor is at rest.
+    /// Whether each processor is idle.
     pub idle: Vec<bool>,
 }
 
@@ -48,7 +48,8 @@ pub fn sample(rt: &Runtime) -> Sample {
 
 /// Runs `f` while the world of `rt` is stopped. None if the runtime has ended.
 ///
-/// `f` must not allocate, free, panic or wait: goroutines may have been stopped inside the allocator.
+/// `f` must not allocate, free, panic or wait: goroutines may have been stopped inside the
+/// allocator.
 pub fn stop_the_world<T>(rt: &Handle, f: impl FnOnce() -> T) -> Option<T> {
     with_world_lock(rt.sched(), |caller, world_lock| {
         let world = world::stop_the_world(rt.sched(), world_lock, caller)?;
@@ -58,7 +59,7 @@ pub fn stop_the_world<T>(rt: &Handle, f: impl FnOnce() -> T) -> Option<T> {
     })
 }
 
-/// Lets all threads of the process use CPU 0 alone, or all CPUs again.
+/// Restricts all threads of the process to CPU 0, or lets them use all CPUs again.
 ///
 /// # Errors
 /// If the threads cannot be listed.
@@ -91,10 +92,10 @@ pub fn m_and_p() -> Option<(u32, u32)> {
     current::enter().map(|rt| (rt.m().id, rt.m().p().id))
 }
 
-/// How many reasons the calling goroutine has to stay on its thread.
+/// How many times the calling goroutine is bound to its thread.
 ///
 /// # Panics
-/// If it and its thread do not agree on whether they are tied to each other.
+/// If the goroutine and its thread disagree on whether they are bound to each other.
 #[must_use]
 pub fn n_bindings() -> Option<u32> {
     let rt = current::enter()?;
@@ -126,7 +127,7 @@ pub fn threads(rt: &Runtime) -> String {
     text
 }
 
-/// Breaks the rule that the runtime never allocates, in one of the places where it holds.
+/// Breaks the rule that the runtime never allocates, in one of the places where the rule holds.
 pub fn allocate_in(place: Place) {
     let allocate = || drop(std::hint::black_box(Box::new(1)));
     match place {
@@ -150,12 +151,13 @@ pub fn allocate_in(place: Place) {
     }
 }
 
-/// The name of the calling thread, as the kernel has it. std knows none for threads that it has not started.
+/// The name of the calling thread, from the kernel. std has none for threads that it has not
+/// started.
 pub fn thread_name() -> String {
     (*placed_thread::name()).to_owned()
 }
 
-/// Recurses for ever on the scheduler's own stack.
+/// Recurses without end on the scheduler's own stack.
 pub fn overflow_the_scheduler() {
     #[expect(unconditional_recursion, reason = "that is what it is for")]
     fn deeper(frame: [u64; 32]) -> u64 {
@@ -174,12 +176,12 @@ pub fn overflow_the_scheduler() {
     }
 }
 
-/// Where nobody may use the allocator.
+/// A place where the allocator may not be used.
 #[derive(Clone, Copy, Debug)]
 pub enum Place {
     /// On a goroutine that has entered the runtime.
     Runtime,
-    /// With a lock of the runtime.
+    /// While holding a lock of the runtime.
     Lock,
     /// On the thread that watches the others.
     Sysmon,

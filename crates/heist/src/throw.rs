@@ -1,4 +1,4 @@
-//! The end of the process when the scheduler finds itself corrupted.
+//! The end of the process when the scheduler finds its own state corrupted.
 
 use crate::current;
 use crate::sched::report;

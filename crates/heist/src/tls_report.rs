@@ -1,11 +1,12 @@
 //! `HEIST_DEBUG=tlsreport`: where goroutines that moved had the address of a thread-local.
 //!
-//! Each such place is one of two things. Usually the compiler has kept an address across a call; the
-//! runtime has moved it, and all is well. But it may be a borrow that user code holds across a park, which
-//! nobody can make right. The report lists all places, so that a person can look.
+//! There are two causes of such a place. Usually the compiler has kept an address across a call;
+//! the runtime has moved it, and nothing is wrong. But it may be a borrow that user code holds
+//! across a park, which the runtime cannot correct. The report lists all places, so that a person
+//! can check them.
 //!
-//! The M that moves the addresses notes where they were. The goroutine itself, when it is back in user code
-//! and may allocate, finds the functions that these places belong to.
+//! The M that moves the addresses records where they were. The goroutine itself, when it is back in
+//! user code and may allocate, finds the functions of these places.
 
 use crate::current;
 use crate::gmp::m::{M, MOVED_MAX};
@@ -16,7 +17,7 @@ use std::fmt::Write as _;
 use std::panic::Location;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// A place: where the function goes on, and where the goroutine was spawned.
+/// A place: the return address in the function, and where the goroutine was spawned.
 type Place = (usize, Option<&'static Location<'static>>);
 
 struct Entry {
@@ -39,11 +40,11 @@ pub(crate) fn note() {
     let found = take_places(m);
     let mut stack: Vec<Frame> = vec![];
     frames::walk(|frame| stack.push(frame));
-    // After the goroutine's frames come those of its thread, which are anywhere.
+    // After the goroutine's frames come those of its thread, which are on another stack.
     let bounds = gp.coro.stack_bounds();
     stack.retain(|frame| bounds.is_some_and(|bounds| bounds.contains(frame.low)));
     for at in found.into_iter().filter(|&at| at != 0) {
-        // A frame reaches up to the next one. What is below all of them has returned since.
+        // A frame reaches up to the next one. Functions below all of them have returned since.
         let Some(depth) = stack.iter().rposition(|frame| frame.low <= at) else { continue };
         let place = (stack[depth].ip, gp.spawn_site());
         let mut places = places().lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,9 +64,9 @@ fn take_places(m: &M) -> [usize; MOVED_MAX] {
     found
 }
 
-/// The innermost function of user code, at or outside of the first frame, with its file and line.
+/// The innermost function of user code, at or outside the first frame, with its file and line.
 fn function_of(stack: &[Frame]) -> String {
-    // With addresses, by which a frame is found, and all functions that were inlined into it.
+    // It has addresses, by which a frame is found, and all functions that were inlined into it.
     let all = format!("{:#}", Backtrace::force_capture());
     let ours = ["heist::", "<heist::", "core::", "std::", "alloc::", "corosensei::", "<core::"];
     let mut first = None;
@@ -85,7 +86,7 @@ fn function_of(stack: &[Frame]) -> String {
     first.unwrap_or_else(|| "an unknown function".to_owned())
 }
 
-/// The report, and begins anew. None if there was nothing.
+/// Takes the report and starts a new one. None if it is empty.
 pub(crate) fn take() -> Option<String> {
     let places = std::mem::take(&mut *places().lock().unwrap_or_else(PoisonError::into_inner));
     if places.is_empty() {

@@ -55,7 +55,7 @@ pub fn draw(lanes: &[Lane]) -> Vec<String> {
     lines
 }
 
-/// Cells of the stolen part and of the rest. Whatever is not nothing gets a cell.
+/// Cells of the stolen part and of the rest. A part that is not zero gets at least one cell.
 fn lengths(lane: &Lane, most: u64) -> (usize, usize) {
     let cells = |n: u64| match n {
         0 => 0,

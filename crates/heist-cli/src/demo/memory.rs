@@ -1,4 +1,4 @@
-//! What the kernel says about memory: this process's, and what is left.
+//! Memory by the kernel's account: that of this process, and what is left.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ pub enum Part {
     PageTables,
 }
 
-/// Bytes of a part, 0 where the kernel does not tell.
+/// Bytes of a part, 0 where the kernel does not report it.
 pub fn of_process(part: Part) -> u64 {
     let key = match part {
         Part::Resident => "VmRSS",
@@ -29,7 +29,7 @@ pub fn forget_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Bytes that can be used without swapping, None where the kernel does not tell.
+/// Bytes that can be used without swapping, None where the kernel does not report it.
 pub fn available() -> Option<u64> {
     let of_machine = field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")?;
     Some(of_group().map_or(of_machine, |of_group| of_group.min(of_machine)))

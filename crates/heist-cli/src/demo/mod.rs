@@ -27,7 +27,7 @@ const EXIT_USAGE: u8 = 2;
 /// For a file or a pipe, which has no width.
 const DEFAULT_WIDTH: usize = 110;
 
-/// Runs the chosen steps and says how it went.
+/// Runs the chosen steps and prints the results.
 pub fn run(options: &DemoOptions) -> ExitCode {
     if options.no_color {
         console::set_colors_enabled(false);
@@ -65,7 +65,7 @@ fn perform(options: &DemoOptions) -> Result<Vec<(&'static Step, Report)>, heist:
     let width = stdout.size_checked().map_or(DEFAULT_WIDTH, |(_, columns)| columns.into());
     let mut text = format!("\n{}", table::draw(&results, width));
     text += &table::summary(&results, started.elapsed());
-    // The reader that closed the pipe does not want more; the exit code still tells.
+    // A reader that closed the pipe does not want more; the exit code still reports the result.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(results)
 }
@@ -96,7 +96,7 @@ fn greeting(procs: usize, scale: Scale) -> String {
     format!("heist {version} demo on {procs} P{plural}{size}{slow}")
 }
 
-/// Runs one step. A step that panics is wrong, and the next one runs all the same.
+/// Runs one step. A step that panics is wrong, and the next one runs nevertheless.
 fn play(step: &Step, stage: &Stage<'_>) -> Report {
     memory::forget_peak();
     let before = memory::of_process(Part::Resident);
@@ -124,7 +124,7 @@ fn the_greeting_counts() {
 }
 
 #[test]
-fn a_panic_is_told() {
+fn a_panic_is_reported() {
     assert_eq!(message(&"short"), "panicked: short");
     assert_eq!(message(&String::from("long")), "panicked: long");
     assert_eq!(message(&1), "panicked: with a value that is no text");

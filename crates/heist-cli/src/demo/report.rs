@@ -27,7 +27,7 @@ pub struct Report {
     pub notes: Vec<String>,
     /// What each P did, if that is the point of the step.
     pub lanes: Vec<Lane>,
-    /// What is not as it should be.
+    /// The problems that were found.
     pub wrong: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ impl Report {
         }
     }
 
-    /// It has to hold.
+    /// The condition has to hold.
     pub fn require(&mut self, holds: bool, problem: impl Into<String>) {
         if !holds {
             self.wrong.push(problem.into());
@@ -73,7 +73,7 @@ impl Report {
 }
 
 #[test]
-fn a_wrong_result_is_told_with_both_values() {
+fn a_wrong_result_is_reported_with_both_values() {
     let mut report = Report::new("counted", Duration::from_micros(3), 3, "sheep");
     report.expect("sheep", 3, 3);
     assert_eq!(report.verdict(), Verdict::Ok);

@@ -25,10 +25,10 @@ impl Screen {
         if io::stderr().is_terminal() { Self::Bars(MultiProgress::new()) } else { Self::Lines }
     }
 
-    /// Says something that stays.
+    /// Prints a line that stays.
     pub fn say(&self, text: &str) {
         match self {
-            // Nobody is left to tell if the terminal is gone.
+            // If the terminal is gone, the text is lost.
             Self::Bars(all) => drop(all.println(text)),
             Self::Lines => drop(writeln!(io::stderr(), "{text}")),
         }
@@ -63,14 +63,14 @@ pub struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// A part of the step begins, with so many items.
+    /// A part of the step begins, with `n` items.
     pub fn phase(&self, text: &str, total: u64) {
         self.bar.set_message(text.to_owned());
         self.bar.set_position(0);
         self.bar.set_length(total);
     }
 
-    /// So much of the part is done, and this is what each P did so far.
+    /// `done` items of the part are done, and `lanes` is what each P did so far.
     pub fn show(&self, done: u64, state: &[Lane]) {
         self.bar.set_position(done);
         let Screen::Bars(all) = self.screen else {
@@ -87,7 +87,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Runs something that writes to stderr by itself.
+    /// Runs `f`, which writes to stderr by itself.
     pub fn aside<T>(&self, f: impl FnOnce() -> T) -> T {
         match self.screen {
             Screen::Bars(all) => all.suspend(f),

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A step that does nothing at all for so long has lost a wake-up.
+/// A step that makes no progress for this long has lost a wake-up.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 const EXIT_STUCK: i32 = 1;
 
@@ -56,7 +56,7 @@ impl Stage<'_> {
         self.rt.per_proc().into_iter().map(Lane::from).collect()
     }
 
-    /// Runs `work` on the calling thread while another one shows how far `done` has come.
+    /// Runs `work` on the calling thread while another one shows the progress of `done`.
     ///
     /// The goroutines themselves report nothing, so watching them costs them nothing.
     pub fn follow<T>(

@@ -1,23 +1,24 @@
 //! The buffer of an unbounded channel: a chain of blocks.
 //!
 //! Messages are written into blocks of a fixed number of slots. `tail` and `head` are positions in
-//! the chain, counted in `LAP`s: one more than there are slots in a block. At the position behind the
-//! last slot of a block nothing is put; there the word waits until the next block is in place.
+//! the chain, counted in `LAP`s: one more than there are slots in a block. The position behind the
+//! last slot of a block holds no message; there the word stays until the next block is linked.
 //!
-//! Who claims the last slot of a block links the next one, which it brought along: there is no
-//! allocation here. Who takes out the last message of a block moves `head` to the next one, and when
-//! everybody who still reads in the old one is done, carries it away.
+//! The sender that claims the last slot of a block links the next one, which it brought along:
+//! there is no allocation here. The receiver that takes out the last message of a block moves
+//! `head` to the next one, and when all other readers of the old block are done, carries it away.
 //!
 //! # Invariants
-//! - `head <= tail`; both only grow. Who moves one by compare-and-swap owns that slot's next step.
-//! - A block is touched only by those who claimed one of its slots and have not said `READ`, and by
-//!   the one that claimed its last slot to receive.
+//! - `head <= tail`; both only grow. The thread that moves one by compare-and-swap owns the next
+//!   step of that slot.
+//! - A block is touched only by threads that claimed one of its slots and have not set `READ`, and
+//!   by the one that claimed its last slot to receive.
 //! - `tail.block` and `head.block` change only while the index says that the block has ended; so a
 //!   pair of an index and a block is consistent if the compare-and-swap on the index succeeds.
 //!
 //! # Ordering
-//! - A slot's state is stored with Release and loaded with Acquire: a message is written before it is
-//!   read, and read before its block is freed.
+//! - A slot's state is stored with Release and loaded with Acquire: a message is written before it
+//!   is read, and read before its block is freed.
 //! - The blocks are stored with Release before the index that belongs to them, which is loaded with
 //!   Acquire before the block.
 //! - Waiting needs no order between the words; see [`super`].
@@ -33,8 +34,8 @@ const LAP: u64 = if cfg!(loom) { 3 } else { 32 };
 /// Slots to a block.
 const SLOTS: u64 = LAP - 1;
 
-/// In `head`, where nobody needs the bit for anything else: the tail is in a later block, so there is
-/// a message, whatever the tail is.
+/// In `head`, where the bit is not needed for anything else: the tail is in a later block, so there
+/// is a message, whatever the tail is.
 const BEHIND: u64 = CLOSED;
 
 const EMPTY: u32 = 0;
@@ -75,8 +76,8 @@ impl<T> Block<T> {
     fn new() -> Box<Self> {
         let mut block = Box::<Self>::new_uninit();
         let place = block.as_mut_ptr();
-        // SAFETY: the box is valid for a block. Every field is written, but for the room for messages,
-        // which need not be.
+        // SAFETY: the box is valid for a block. Every field is written, but for the room for
+        // messages, which need not be.
         unsafe {
             (&raw mut (*place).next).write(AtomicPtr::new(null_mut()));
             let first = (&raw mut (*place).slots).cast::<Slot<T>>();
@@ -129,8 +130,8 @@ pub struct Blocks<T> {
     pause: Pause,
 }
 
-// SAFETY: a message is handed from the thread that put it in to the one that takes it out; nobody
-// else looks at it.
+// SAFETY: a message is handed from the thread that put it in to the one that takes it out; no other
+// thread looks at it.
 unsafe impl<T: Send> Sync for Blocks<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Blocks<T> {}
@@ -143,7 +144,7 @@ impl<T> Blocks<T> {
         Self { tail: End::at(first), head: End::at(first), pause }
     }
 
-    /// Waits until `slot` is in a state. Somebody has claimed it for that.
+    /// Waits until `slot` is in a state. Another thread has claimed it for that.
     fn wait_for(&self, slot: &Slot<T>, state: u32) {
         let mut backoff = Backoff::new();
         while slot.state.load(Ordering::Acquire) != state {
@@ -187,8 +188,8 @@ impl<T> Buffer<T> for Blocks<T> {
     }
 
     fn suffices(&self, spare: &Spare<T>) -> bool {
-        // While receivers are announced nobody claims a slot. If a link is missing, the next slot is the
-        // first of its block.
+        // While receivers are announced no slot is claimed. If a link is missing, the next slot is
+        // the first of its block.
         spare.0.is_some() || offset(self.tail.index.load(Ordering::Acquire)) + 1 != SLOTS
     }
 
@@ -202,7 +203,7 @@ impl<T> Buffer<T> for Blocks<T> {
             }
             let at = offset(tail);
             if at == SLOTS {
-                // Somebody links the next block.
+                // Another sender is linking the next block.
                 backoff.wait(self.pause);
                 tail = self.tail.index.load(Ordering::Acquire);
                 continue;
@@ -228,7 +229,7 @@ impl<T> Buffer<T> for Blocks<T> {
             {
                 let next = Box::into_raw(next);
                 self.tail.block.store(next, Ordering::Release);
-                // Not a store: somebody may have closed the channel meanwhile.
+                // Not a store: the channel may have been closed meanwhile.
                 self.tail.index.fetch_add(ONE, Ordering::Release);
                 block.next.store(next, Ordering::Release);
             }
@@ -249,7 +250,7 @@ impl<T> Buffer<T> for Blocks<T> {
         loop {
             let at = offset(head);
             if at == SLOTS {
-                // Somebody moves to the next block.
+                // Another receiver is moving to the next block.
                 backoff.wait(self.pause);
                 head = self.head.index.load(Ordering::Acquire);
                 continue;
@@ -294,8 +295,8 @@ impl<T> Buffer<T> for Blocks<T> {
                 for other in &slots[..SLOTS as usize - 1] {
                     self.wait_for(other, READ);
                 }
-                // SAFETY: the chain has left the block, everybody else is done with it, and it came
-                // from a box.
+                // SAFETY: the chain has left the block, all other threads are done with it, and it
+                // came from a box.
                 spent.0 = Some(unsafe { Box::from_raw(block) });
             }
             return Take::Done;
@@ -309,7 +310,7 @@ impl<T> Buffer<T> for Blocks<T> {
             return true;
         }
         let head = self.head.index.load(Ordering::Acquire);
-        // If the head says that it is behind, they differ.
+        // If the head has the flag that it is in an earlier block, they differ.
         tail == head
             && self
                 .tail
@@ -320,8 +321,9 @@ impl<T> Buffer<T> for Blocks<T> {
 
     #[inline]
     fn no_receivers(&self) {
-        // While the flag is set nobody claims a slot, but who has claimed the last one of a block may not have
-        // linked the next block yet: its message may be gone already. So the word may move.
+        // While the flag is set no slot is claimed, but the sender that claimed the last slot of a
+        // block may not have linked the next block yet, although its message may be gone already.
+        // So the word may move.
         self.tail.index.fetch_and(!AWAITED, Ordering::AcqRel);
     }
 
@@ -363,7 +365,7 @@ impl<T> Buffer<T> for Blocks<T> {
     }
 
     fn send_stamp(&self) -> u64 {
-        // It always can.
+        // A sender never has to wait.
         0
     }
 }
@@ -376,12 +378,12 @@ impl<T> Drop for Blocks<T> {
         while head != tail {
             let at = offset(head);
             if at < SLOTS {
-                // SAFETY: nobody else is left, and between head and tail every slot is written.
+                // SAFETY: no other user is left, and between head and tail every slot is written.
                 unsafe { &*block }.slots[at as usize]
                     .message
                     .with_mut(|place| unsafe { (*place).assume_init_drop() });
             } else {
-                // SAFETY: the block came from a box, and nobody else is left.
+                // SAFETY: the block came from a box, and no other user is left.
                 let old = unsafe { Box::from_raw(block) };
                 block = old.next.load(Ordering::Acquire);
             }

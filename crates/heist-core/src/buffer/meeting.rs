@@ -1,11 +1,11 @@
 //! The buffer of a channel without one: sender and receiver meet.
 //!
-//! It is empty and full at once, so everything happens with the lock held, between those who wait
-//! and those who come. The word only tells others, without the lock, whether it is worth taking.
+//! It is empty and full at once, so everything happens with the lock held, between a waiter and a
+//! newcomer. The word only shows, without the lock, whether the lock is worth taking.
 //!
 //! # Ordering
-//! The word is stored with Release under the lock and loaded with Acquire: who sees that somebody
-//! waits also sees what that one did before. Races are settled by the lock.
+//! The word is stored with Release under the lock and loaded with Acquire: a thread that sees a
+//! waiter also sees what the waiter did before. Races are settled by the lock.
 
 use super::{Buffer, Put, Take};
 use crate::sync::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// Open, and nobody there.
+    /// Open, and without waiters.
     #[must_use]
     pub fn new() -> Self {
         Self { word: AtomicU64::new(0) }

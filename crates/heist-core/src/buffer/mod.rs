@@ -1,7 +1,7 @@
-//! The buffers of channels, and how their fast paths agree with those who wait.
+//! The buffers of channels, and how their fast paths agree with the waiters.
 //!
-//! A channel is a buffer plus, under a lock, the queues of those who wait. Sending into a buffer
-//! with room and receiving from one with messages takes no lock. Whoever must wait takes it.
+//! A channel is a buffer plus, under a lock, the queues of waiters. Sending into a buffer with room
+//! and receiving from one with messages takes no lock. A goroutine that must wait takes it.
 //!
 //! # The protocol
 //! Senders agree on the word `tail`, receivers on the word `head`: each message is claimed by one
@@ -12,35 +12,38 @@
 //! - `CLOSED` in `tail`: nothing may be sent any more.
 //!
 //! The bits change with the lock held only. A receiver that wants to wait, lock in hand, sets
-//! `AWAITED` in `tail` by a compare-and-swap from exactly the value at which it saw the buffer empty.
-//! A sender that wants to wait sets it in `head` from exactly the value at which it saw it full.
+//! `AWAITED` in `tail` by a compare-and-swap from exactly the value at which it saw the buffer
+//! empty. A sender that wants to wait sets it in `head` from exactly the value at which it saw it
+//! full.
 //!
 //! # Watchers
-//! Some wait only to know that an operation has become possible. They are announced by the same bits, and
-//! told after the fact: whoever finds only watchers behind the lock clears the bit, moves its message in
-//! (or out) and then wakes them. A [`Meeting`] does not announce them: a message is there when a sender
-//! waits, which takes the lock anyway and tells them after it has queued.
+//! Some waiters only want to know that an operation has become possible. They are announced by the
+//! same bits, and woken afterwards: a thread that finds only watchers behind the lock clears the
+//! bit, moves its message in (or out) and then wakes them. A [`Meeting`] does not announce them: a
+//! message is there when a sender waits, which takes the lock anyway and wakes them after it has
+//! queued.
 //!
 //! # Why no wake-up is lost
 //! Say a receiver waits. Its compare-and-swap succeeded, so in the order in which `tail` changed
-//! every earlier message is at or below `head`, and every later sender has to go through a word that
-//! says `AWAITED`. It fails its compare-and-swap, takes the lock and finds the receiver in the queue.
-//! There is no moment between "looked" and "waits" at which a message could pass, because the look and
-//! the announcement are one step on one word. The same holds for senders with `head`. Nothing here
-//! needs an order between two different words, so there are no fences.
+//! every earlier message is at or below `head`, and every later sender has to go through a word
+//! that says `AWAITED`. It fails its compare-and-swap, takes the lock and finds the receiver in the
+//! queue. There is no moment between "looked" and "waits" at which a message could pass, because
+//! the look and the announcement are one step on one word. The same holds for senders with `head`.
+//! Nothing here needs an order between two different words, so there are no fences.
 //!
 //! # Invariants, whenever the lock is free
-//! - `AWAITED` in `tail` if and only if receivers, or watchers of messages, are queued, and then the
-//!   buffer is empty.
-//! - `AWAITED` in `head` if and only if senders, or watchers of room, are queued, and then the buffer is
-//!   full.
-//! - `AWAITED` and `CLOSED` are never set together. Who closes sets `CLOSED` first, then sends everybody
-//!   home: the other way round a message could be sent to a receiver that is being told there is none.
+//! - `AWAITED` in `tail` if and only if receivers, or watchers of messages, are queued, and then
+//!   the buffer is empty.
+//! - `AWAITED` in `head` if and only if senders, or watchers of room, are queued, and then the
+//!   buffer is full.
+//! - `AWAITED` and `CLOSED` are never set together. A close sets `CLOSED` first, then wakes every
+//!   waiter with `Closed`: the other way round a message could be sent to a receiver that is being
+//!   told that there is none.
 //!
 //! # Order of messages
-//! Since nobody can send past a waiting sender (the buffer is full, and stays so: who receives puts
-//! the first sender's message in with the same step that takes one out) messages come out in the
-//! order in which their sends began to take effect, waiting ones included.
+//! No sender can overtake a waiting sender: the buffer is full, and stays so, because a receiver
+//! puts the first sender's message in with the same step that takes one out. So messages come out
+//! in the order in which their sends began to take effect, waiting ones included.
 //!
 //! The models `loom_buffer_ring` and `loom_buffer_blocks` run all of it.
 //!
@@ -56,7 +59,7 @@ pub use ring::Ring;
 
 use crate::sync::spin_loop;
 
-/// How sending went.
+/// The result of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Put {
@@ -72,7 +75,7 @@ pub enum Put {
     Starved,
 }
 
-/// How receiving went.
+/// The result of receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Take {
@@ -86,13 +89,14 @@ pub enum Take {
     Closed,
 }
 
-/// A buffer. `put` and `take` may be called by anyone at any time; what else changes it, only with
-/// the lock of the channel held.
+/// A buffer. Any thread may call `put` and `take` at any time. Other changes need the lock of the
+/// channel.
 pub trait Buffer<T> {
     /// Whether it holds no message at any time: sender and receiver meet.
     const MEETS: bool = false;
 
-    /// What has to be allocated or freed by the caller, because the buffer is used where nobody may.
+    /// What the caller has to allocate or free, because the buffer is used where neither is
+    /// allowed.
     type Spare: Default;
 
     /// Fills the spare. Allocates.
@@ -104,14 +108,15 @@ pub trait Buffer<T> {
         true
     }
 
-    /// Moves a message in. It is the buffer's if the answer is [`Put::Done`], else still the caller's.
+    /// Moves a message in. The buffer owns it if the result is [`Put::Done`], else the caller still
+    /// does.
     ///
     /// # Safety
     /// `message` points to a message of the caller's.
     unsafe fn put(&self, message: *const T, spare: &mut Self::Spare) -> Put;
 
-    /// Moves a message out, to `into`, if the answer is [`Take::Done`]. What has to be freed is left
-    /// in `spent`.
+    /// Moves a message out, to `into`, if the result is [`Take::Done`]. What has to be freed is
+    /// left in `spent`.
     ///
     /// # Safety
     /// `into` is valid for a write.
@@ -122,7 +127,7 @@ pub trait Buffer<T> {
     #[must_use]
     fn await_message(&self) -> bool;
 
-    /// Nobody waits for a message any more. The lock is held.
+    /// There are no waiting receivers any more. The lock is held.
     fn no_receivers(&self);
 
     /// Announces that senders wait. False if there is room. The lock is held, and the channel is
@@ -130,7 +135,7 @@ pub trait Buffer<T> {
     #[must_use]
     fn await_room(&self) -> bool;
 
-    /// Nobody waits for room any more. The lock is held.
+    /// There are no waiting senders any more. The lock is held.
     fn no_senders(&self);
 
     /// Moves the oldest message to `into`, and `incoming`, of a sender that waits, behind the
@@ -173,11 +178,11 @@ const FLAGS: u64 = CLOSED | AWAITED;
 /// The next position.
 const ONE: u64 = 4;
 
-/// Lets the kernel run somebody else. The buffer does not know how, so it is told.
+/// Lets the kernel run another thread. The buffer does not know how, so the caller passes it in.
 pub type Pause = fn();
 
-/// A short wait for somebody who is between claiming a slot and being done with it. That one is
-/// inside the runtime, so nobody stops it but the kernel.
+/// A short wait for a thread that is between claiming a slot and being done with it. That thread is
+/// inside the runtime, so only the kernel can stop it.
 struct Backoff {
     step: u32,
 }
@@ -194,7 +199,7 @@ impl Backoff {
         self.spin();
     }
 
-    /// For somebody else's next step.
+    /// Waits for another thread's next step.
     #[inline]
     fn wait(&mut self, pause: Pause) {
         if self.step > 6 {
@@ -206,7 +211,7 @@ impl Backoff {
 
     #[inline]
     fn spin(&self) {
-        // A model needs to be told only once that somebody else must move.
+        // A model needs only one hint that another thread must move.
         let turns = if cfg!(loom) { 1 } else { 1u32 << self.step };
         for _ in 0..turns {
             spin_loop();

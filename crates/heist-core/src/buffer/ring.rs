@@ -10,20 +10,21 @@
 //!                sender             receiver
 //! ```
 //!
-//! So a sender looks at `tail` and one slot, a receiver at `head` and one slot, and only who finds
-//! nothing looks at the other's word.
+//! So a sender looks at `tail` and one slot, a receiver at `head` and one slot, and only one that
+//! finds nothing looks at the other's word.
 //!
 //! # Invariants
-//! - `head <= tail <= head + capacity`. Both only grow. Who moves one by compare-and-swap owns the
-//!   slot at the old value until it changes the stamp.
+//! - `head <= tail <= head + capacity`. Both only grow. The thread that moves one by
+//!   compare-and-swap owns the slot at the old value until it changes the stamp.
 //! - A full ring with waiting senders stays full: [`Ring::rotate`] takes the oldest message out of
 //!   the very slot into which the next one belongs, and the stamp goes from filled to filled.
 //!
 //! # Ordering
-//! - Stamps are stored with Release and loaded with Acquire: the message is written before it can be
-//!   read, and read before it can be overwritten.
-//! - `head` and `tail` are moved with AcqRel and loaded with Acquire, so that who sees that a message
-//!   was taken also sees what the taker did before it. A select with a default relies on that.
+//! - Stamps are stored with Release and loaded with Acquire: the message is written before it can
+//!   be read, and read before it can be overwritten.
+//! - `head` and `tail` are moved with AcqRel and loaded with Acquire, so that a thread that sees
+//!   that a message was taken also sees what the taker did before it. A select with a default
+//!   relies on that.
 //! - Waiting needs no order between the words; see [`super`].
 
 use super::{AWAITED, Backoff, Buffer, CLOSED, FLAGS, ONE, Pause, Put, Take};
@@ -51,8 +52,8 @@ pub struct Ring<T> {
     pause: Pause,
 }
 
-// SAFETY: a message is handed from the thread that put it in to the one that takes it out; nobody
-// else looks at it.
+// SAFETY: a message is handed from the thread that put it in to the one that takes it out; no other
+// thread looks at it.
 unsafe impl<T: Send> Sync for Ring<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Ring<T> {}
@@ -179,7 +180,8 @@ impl<T> Buffer<T> for Ring<T> {
                     Ordering::Acquire,
                 ) {
                     Ok(_) => {
-                        // SAFETY: the slot is this call's until the stamp changes, and it is filled.
+                        // SAFETY: the slot is this call's until the stamp changes, and it is
+                        // filled.
                         slot.message.with(|place| unsafe {
                             into.copy_from_nonoverlapping(place.cast::<T>(), 1);
                         });
@@ -223,7 +225,7 @@ impl<T> Buffer<T> for Ring<T> {
 
     #[inline]
     fn no_receivers(&self) {
-        // While the flag is set, nobody changes the word without the lock.
+        // While the flag is set, the word does not change without the lock.
         let tail = self.tail.load(Ordering::Relaxed);
         self.tail.store(tail & !AWAITED, Ordering::Release);
     }
@@ -262,7 +264,7 @@ impl<T> Buffer<T> for Ring<T> {
             backoff.wait(self.pause);
         }
         // SAFETY: the slot is filled. Receivers need the lock, which the caller holds, and senders
-        // find no room; so it is this call's. The rest is the caller's promise.
+        // find no room; so the slot belongs to this call. The rest is the caller's promise.
         slot.message.with_mut(|place| unsafe {
             into.copy_from_nonoverlapping(place.cast::<T>(), 1);
             place.cast::<T>().copy_from_nonoverlapping(incoming, 1);
@@ -322,7 +324,7 @@ impl<T> Drop for Ring<T> {
         let mut head = self.head.load(Ordering::Acquire) & !FLAGS;
         while head != tail {
             let next = self.after(head);
-            // SAFETY: nobody else is left, and between head and tail every slot is filled.
+            // SAFETY: no other user is left, and between head and tail every slot is filled.
             self.slot(head).message.with_mut(|place| unsafe { (*place).assume_init_drop() });
             head = next;
         }

@@ -1,19 +1,19 @@
-//! What sysmon decides: how long it naps, whose P it takes, who has run long enough, and what
-//! becomes of a P that is handed off.
+//! What sysmon decides: how long it naps, which P it takes, when a slice is over, and what becomes
+//! of a P that is handed off.
 //!
-//! Nothing here looks at a clock or at a P: what was seen comes in, what to do comes out. So every
-//! rule is tested against all that can be seen.
+//! Nothing here looks at a clock or at a P: observations come in, decisions come out. So every rule
+//! is tested against everything that can be observed.
 //!
 //! GO: proc.go sysmon, retake, handoffp.
 
 use super::{
-    BLOCKED_LATELY_NS, GETS_ON_NS, GOT_ON_NS, SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS,
-    SYSMON_NAP_GETS_ON_NS, SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_NAP_WANTED_NS,
+    BLOCKED_LATELY_NS, PROGRESS_SLICE_NS, PROGRESS_VALID_NS, SYSCALL_MAX_NS, SYSMON_IDLE_ROUNDS,
+    SYSMON_NAP_MAX_NS, SYSMON_NAP_NS, SYSMON_NAP_PROGRESS_NS, SYSMON_NAP_WANTED_NS,
 };
 use crate::m_word::{Place, Stamp};
 
-/// The naps between two rounds: 20 us; after fifty rounds with nothing to do twice as long each
-/// time, up to 10 ms; but 1 ms at most while goroutines wait.
+/// The naps between two rounds: 20 us; after fifty rounds with nothing to do, twice as long each
+/// time, up to 10 ms; but at most 1 ms while goroutines wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Naps {
     /// Rounds in a row that had nothing to do.
@@ -22,7 +22,7 @@ pub struct Naps {
 }
 
 impl Naps {
-    /// Naps of somebody who has just begun to watch, or to watch again.
+    /// The naps of a sysmon that has just started or was woken again.
     #[must_use]
     pub const fn new() -> Self {
         Self { quiet_rounds: 0, nap_ns: SYSMON_NAP_NS }
@@ -58,39 +58,40 @@ pub struct Agenda {
     suspects: bool,
 }
 
-/// What the program does, as far as it matters for a nap.
+/// What the program does, as far as it affects a nap.
 #[derive(Clone, Copy, Debug)]
 pub struct Mood {
-    /// Every P rests: a short pause of a busy program is not worth a wake-up at its end.
-    pub at_rest: bool,
-    /// Some P gets on: it is left in peace.
-    pub gets_on: bool,
+    /// Every P is idle: a short pause of a busy program is not worth a wake-up at its end.
+    pub idle: bool,
+    /// Some P makes progress: the program is left alone.
+    pub makes_progress: bool,
 }
 
 impl Agenda {
-    /// Of a round that saw nothing.
+    /// The plan after a round that saw nothing.
     #[must_use]
     pub const fn new() -> Self {
         Self { next_ns: u64::MAX, suspects: false }
     }
 
-    /// A round has to come at that moment: the slice of a goroutine that others wait for is over.
+    /// A round is needed at that moment: the slice of a goroutine that others wait for is over
+    /// then.
     pub fn look_at(&mut self, ns: u64) {
         self.next_ns = self.next_ns.min(ns);
     }
 
-    /// Somebody runs while others wait who may be in a blocking call that was not announced.
+    /// A goroutine runs while others wait. It may be in an unannounced blocking call.
     pub const fn suspect(&mut self) {
         self.suspects = true;
     }
 
-    /// Until when to nap now. What the round left is forgotten: the next one may see nothing at all,
-    /// and a moment that has passed would end every nap after it at once.
+    /// Until when to nap now. The plan is cleared: the next round may see nothing at all, and a
+    /// moment that has passed would end every later nap at once.
     #[must_use]
     pub fn nap_until(&mut self, naps: &mut Naps, now_ns: u64, mood: Mood) -> u64 {
         let Self { next_ns, suspects } = std::mem::take(self);
-        let nap_ns = if mood.at_rest { SYSMON_NAP_MAX_NS } else { naps.next_ns(suspects) };
-        let nap_ns = if mood.gets_on { nap_ns.min(SYSMON_NAP_GETS_ON_NS) } else { nap_ns };
+        let nap_ns = if mood.idle { SYSMON_NAP_MAX_NS } else { naps.next_ns(suspects) };
+        let nap_ns = if mood.makes_progress { nap_ns.min(SYSMON_NAP_PROGRESS_NS) } else { nap_ns };
         now_ns.saturating_add(nap_ns).min(next_ns)
     }
 }
@@ -108,10 +109,10 @@ pub struct Look {
     pub now_ns: u64,
     /// Its tick.
     pub tick: u32,
-    /// When a goroutine last began a slice on it that had been stopped before: that is written down,
-    /// where others just begin. And the word of its M at that moment.
+    /// When a preempted goroutine last began a slice on it, and the word of its M at that moment.
+    /// Only preempted goroutines record this.
     pub began_ns: u64,
-    /// See there.
+    /// See `began_ns`.
     pub began: Stamp,
     /// The word of its M.
     pub stamp: Stamp,
@@ -119,10 +120,10 @@ pub struct Look {
     pub slice_ns: u64,
 }
 
-/// Of what use a P would be to others, at one look.
+/// The use that a P would have for others, at one look.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
-    /// Goroutines wait at this very P: nobody else has to look for them.
+    /// Goroutines wait in the queue of this very P.
     pub here: bool,
     /// Goroutines wait that this P could run, here or in the global queue.
     pub anywhere: bool,
@@ -134,7 +135,7 @@ pub struct Demand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// Nothing: somebody has begun a slice on it since the last look.
+    /// Nothing: a slice has begun on it since the last look.
     New {
         /// When the slice is over.
         ends_ns: u64,
@@ -145,8 +146,8 @@ pub enum Verdict {
     Take,
     /// It runs user code while others wait.
     Busy {
-        /// Its M has not moved since the last look. If it used no CPU time either, it is in a
-        /// blocking call that nobody announced.
+        /// Its M has not moved since the last look. If it used no CPU time either, it is in an
+        /// unannounced blocking call.
         unmoved: bool,
         /// When the slice is over.
         ends_ns: u64,
@@ -157,7 +158,7 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug)]
 #[doc(alias = "sysmontick")]
 pub struct Watch {
-    /// The tick; None: nobody held the P.
+    /// The tick; None if no M held the P.
     tick: Option<u32>,
     /// When this tick was first seen, or the slice began if that is known.
     since_ns: u64,
@@ -171,7 +172,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of a P that nobody holds: whoever takes it begins a slice, also if the tick is the same.
+    /// The record of a P that no M holds: the next holder begins a slice, even if the tick is the
+    /// same.
     pub const NEW: Self = Self {
         tick: None,
         since_ns: 0,
@@ -187,23 +189,23 @@ impl Watch {
         self.since_ns
     }
 
-    /// Whether slices on this P have been short since the last look, and more than one. To be asked
-    /// before the next look.
+    /// Whether there was more than one slice on this P since the last look, and they were short on
+    /// average. Asked before the next look.
     #[must_use]
-    pub fn gets_on(&self, now_ns: u64, tick: u32) -> bool {
+    pub fn makes_progress(&self, now_ns: u64, tick: u32) -> bool {
         let slices = self.tick.map_or(0, |seen| tick.wrapping_sub(seen));
-        slices > 1 && u64::from(slices) * GETS_ON_NS >= now_ns.saturating_sub(self.looked_ns)
+        slices > 1 && u64::from(slices) * PROGRESS_SLICE_NS >= now_ns.saturating_sub(self.looked_ns)
     }
 
     /// Looks at a P that is held.
     ///
-    /// A slice is over when the tick has been the same for its length; that matters only if somebody
-    /// waits. It began when it was first seen, unless it is the only one that began since the last look
-    /// and it was written down when: then this is as if somebody had looked at that moment too.
+    /// A slice is over when the tick has been the same for its length; that matters only if a
+    /// goroutine waits. It began when it was first seen, unless it is the only one that began since
+    /// the last look and its beginning was recorded: then it counts as seen at that moment.
     ///
-    /// A blocking call is left alone at first sight, unless the slice is over. After that its P is
-    /// taken, unless nothing waits there, others are free to find whatever comes, and it was first seen
-    /// less than 10 ms ago.
+    /// A blocking call keeps its P at the first look, unless the slice is over. After that its P is
+    /// taken, unless nothing waits there, other Ps or Ms are free to take new work, and the call
+    /// was first seen less than 10 ms ago.
     #[doc(alias = "retake")]
     pub fn look(&mut self, look: Look, demand: Demand) -> Verdict {
         let Look { now_ns, tick, began_ns, began, stamp, slice_ns } = look;
@@ -230,7 +232,7 @@ impl Watch {
         }
     }
 
-    /// Whether this is another slice than the one that was last seen.
+    /// Whether this slice is not the one that was last seen.
     #[must_use]
     pub fn is_new(&self, tick: u32) -> bool {
         self.tick != Some(tick)
@@ -259,20 +261,21 @@ impl Watch {
     }
 }
 
-/// Whether a program is left in peace, of which some P was last seen to get on at `got_on_ns`, and a P was
-/// last taken from a blocking call at `taken_ns`.
+/// Whether a program is left alone in which a P was last seen to make progress at `progress_ns`,
+/// and a P was last taken from a blocking call at `taken_ns`.
 #[must_use]
-pub const fn gets_on(now_ns: u64, got_on_ns: u64, taken_ns: u64) -> bool {
-    now_ns.saturating_sub(got_on_ns) < GOT_ON_NS
+pub const fn makes_progress(now_ns: u64, progress_ns: u64, taken_ns: u64) -> bool {
+    now_ns.saturating_sub(progress_ns) < PROGRESS_VALID_NS
         && now_ns.saturating_sub(taken_ns) >= BLOCKED_LATELY_NS
 }
 
-/// How late a timer may be before sysmon runs it. Where a hog would have to give way for it, that is
-/// the bound for wake-ups. If a reserved P rests, nobody has to: then it is just that the thread which
-/// waits for the timer was not woken in time, as by a kernel whose CPU sleeps in a virtual machine.
+/// How late a timer may be before sysmon runs it. Where a goroutine would have to yield for it,
+/// that is the bound for wake-ups. If a reserved P is idle, none has to: then the thread that waits
+/// for the timer was merely not woken in time, for example by the kernel of a virtual machine whose
+/// CPU sleeps.
 #[must_use]
-pub const fn timer_late_ns(wake_up_ns: u64, reserved_at_rest: bool) -> u64 {
-    if reserved_at_rest { wake_up_ns / 4 } else { wake_up_ns }
+pub const fn timer_late_ns(wake_up_ns: u64, reserved_is_idle: bool) -> u64 {
+    if reserved_is_idle { wake_up_ns / 4 } else { wake_up_ns }
 }
 
 /// A P that its M must give away.
@@ -280,9 +283,9 @@ pub const fn timer_late_ns(wake_up_ns: u64, reserved_at_rest: bool) -> u64 {
 pub struct Offer {
     /// A search with this P would find a goroutine.
     pub has_work: bool,
-    /// Other Ps are idle, or other Ms look for work; or nobody may look for work with this P.
+    /// Other Ps are idle, or other Ms look for work; or no M may look for work with this P.
     pub others_free: bool,
-    /// No other P is held, there is something to wait for in the poller, and nobody waits there.
+    /// No other P is held, there is something to wait for in the poller, and no thread waits there.
     pub last_and_unattended: bool,
 }
 
@@ -290,16 +293,16 @@ pub struct Offer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum HandOff {
-    /// An M gets it that finds a goroutine, or goes to wait in the poller.
+    /// It goes to an M that finds a goroutine, or that waits in the poller.
     Start,
-    /// An M gets it that looks for work.
+    /// It goes to an M that looks for work.
     Spin,
-    /// It rests.
+    /// It becomes idle.
     Rest,
 }
 
-/// What to do with a P that is handed off: an M is started whenever a search with it would find work,
-/// or nobody else could find any, or nobody else would hear from the outside world.
+/// What to do with a P that is handed off: an M is started whenever a search with it would find
+/// work, or no other M could find any, or no other M would see network events and timers.
 #[doc(alias = "handoffp")]
 pub const fn hand_off(offer: Offer) -> HandOff {
     if offer.has_work || offer.last_and_unattended {

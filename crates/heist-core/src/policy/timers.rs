@@ -1,24 +1,24 @@
-//! What is decided about waits for timers: how exact they are, and which are not worth an alarm.
+//! Decisions about waits for timers: how exact they are, and which are not worth an alarm.
 
 /// A wait for a timer that is shorter than this is short.
 pub const SHORT_WAIT_NS: u64 = 200_000;
-/// So many short waits in a row that each brought several timers, and timers are dense.
+/// After this many short waits in a row that each brought several timers, timers are dense.
 pub const SHORT_WAITS_MAX: u32 = 8;
-/// How long the wait for a dense timer lasts at least: setting an alarm and being woken by it costs
-/// more than most timers, so dense ones are run together.
+/// The shortest wait for a dense timer: setting an alarm and being woken by it costs more than most
+/// timers, so dense ones are run together.
 pub const DENSE_WAIT_NS: u64 = 1_000_000;
-/// The same while goroutines sleep who asked for a short time.
+/// The same while goroutines sleep that asked for a short time.
 pub const FINE_WAIT_NS: u64 = 50_000;
 /// The longest sleep that is short: longer ones may end [`DENSE_WAIT_NS`] late.
 pub const SHORT_SLEEP_NS: u64 = 1_000_000;
-/// The longest sleep whose end is awaited by looking at the clock: to set an alarm, to sleep and to be
-/// woken takes longer, and more of the CPU.
+/// The longest sleep whose end is awaited by looking at the clock: setting an alarm, sleeping and
+/// being woken takes longer and uses more of the CPU.
 pub const TINY_SLEEP_NS: u64 = 10_000;
 
 /// How long a goroutine asked to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sleep {
-    /// For so short a time that nothing is saved by an alarm.
+    /// So short that an alarm saves nothing.
     Tiny,
     /// Up to a millisecond: it may end a little late.
     Short,
@@ -41,8 +41,8 @@ impl Sleep {
     }
 }
 
-/// Whether to look at the clock until the first timer of a P is due, at `when`. Until `tiny_until` goroutines
-/// may sleep there who asked for a tiny time.
+/// Whether to look at the clock until the first timer of a P is due, at `when`. Until `tiny_until`
+/// goroutines may sleep there that asked for a tiny time.
 #[must_use]
 pub const fn is_near(now: u64, when: u64, tiny_until: u64) -> bool {
     when <= tiny_until && when <= now.saturating_add(TINY_SLEEP_NS)
@@ -58,7 +58,8 @@ pub struct Grain {
 }
 
 impl Grain {
-    /// Of a wait that begins `now`, for a timer that is due at `until`, after so many short ones in a row.
+    /// For a wait that begins `now`, for a timer that is due at `until`, after `short_waits` short
+    /// ones in a row.
     #[must_use]
     pub const fn of(now: u64, until: u64, short_waits: u32) -> Self {
         if until.saturating_sub(now) >= SHORT_WAIT_NS {
@@ -70,16 +71,16 @@ impl Grain {
         }
     }
 
-    /// Short waits in a row after one that ended with `n_due` timers. One that brought a single timer does
-    /// not count: where there is nothing to run together, a longer wait saves nothing.
+    /// Short waits in a row after one that ended with `n_due` timers. A wait that brought a single
+    /// timer does not count: where there is nothing to run together, a longer wait saves nothing.
     #[must_use]
     pub const fn short_waits_after(short_waits: u32, n_due: u32) -> u32 {
         if n_due > 1 { short_waits } else { 0 }
     }
 }
 
-/// When an M that waits in the poller since `since`, while timers are dense, is to be awake for one that is
-/// due at `when`; `short_until`: until then goroutines may sleep who asked for a short time.
+/// When an M that waits in the poller since `since`, while timers are dense, is to be awake for one
+/// that is due at `when`; until `short_until` goroutines may sleep that asked for a short time.
 #[must_use]
 pub fn awake_at(since: u64, when: u64, short_until: u64) -> u64 {
     let least_ns = if when <= short_until { FINE_WAIT_NS } else { DENSE_WAIT_NS };

@@ -457,7 +457,7 @@ pub(crate) fn scavenge() -> (u64, bool) {
     for pool in &POOLS {
         let mut idle = {
             let mut pool = pool.lock();
-            let n = policy::stacks_to_give_back(pool.idle_warm);
+            let n = policy::stacks_to_release(pool.idle_warm);
             let idle = pool.warm.split_front(n);
             pool.idle_warm = pool.warm.len();
             warm_left |= !pool.warm.is_empty();

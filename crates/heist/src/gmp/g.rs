@@ -53,7 +53,7 @@ pub(crate) struct Vtable {
     pub(crate) drop_result: unsafe fn(&G),
 }
 
-const _: () = assert!(align_of::<Vtable>() >= heist_core::habits::KIND_ALIGN);
+const _: () = assert!(align_of::<Vtable>() >= heist_core::block_predictor::KIND_ALIGN);
 
 /// How a goroutine ended. Valid once `join` says finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
-//! What became of the CPU time that the program could have used.
+//! How the CPU time that the program could have used was spent.
 //!
-//! A P that is there for a second is a second of CPU time, used or not. Both ends of a rest are under
-//! the scheduler lock, so the time at rest is exact and nothing is counted while a P is in use.
+//! A P that exists for a second is a second of CPU time, used or not. A P becomes idle and busy
+//! under the scheduler lock, so the idle time is exact and nothing is counted while a P is in use.
 //!
 //! GO: mstats.go cpuStats.
 
@@ -11,18 +11,18 @@ use crate::sys::clock;
 
 /// CPU time by what it was used for, in nanoseconds, at one moment.
 pub(super) struct CpuTime {
-    /// All of it.
+    /// All CPU time.
     pub(super) total_ns: u64,
-    /// Ps at rest.
+    /// Idle Ps.
     pub(super) idle_ns: u64,
-    /// Giving memory back, by a thread without a P.
+    /// Returning memory to the system, by a thread without a P.
     pub(super) scavenge_ns: u64,
 }
 
 impl CpuTime {
     pub(super) fn read(sched: &Sched) -> Self {
         let scavenge_ns = sched.stats.scavenge_ns.get();
-        // Nobody may be stopped while it holds the lock.
+        // The thread must not be preempted while it holds the lock.
         let _rt = current::enter();
         let locked = sched.lock.lock();
         let now = clock::now_ns();

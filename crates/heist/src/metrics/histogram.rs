@@ -1,7 +1,6 @@
-//! Durations, counted in buckets.
+//! A histogram of durations.
 
 use super::Description;
-use crate::gmp::P;
 use heist_core::time_histogram::{N_BUCKETS, TimeHistogram, lower_edge_ns};
 use std::fmt::Write;
 
@@ -18,20 +17,11 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    pub(super) fn new<'a>(
-        description: Description,
-        parts: impl Iterator<Item = &'a TimeHistogram>,
-    ) -> Self {
+    pub(super) fn new(description: Description, parts: Vec<&TimeHistogram>) -> Self {
         let mut counts = Box::new([0; N_BUCKETS + 2]);
-        let sum_ns = parts.map(|part| part.add_to(&mut counts)).fold(0, u64::wrapping_add);
+        let sums = parts.into_iter().map(|part| part.add_to(&mut counts));
+        let sum_ns = sums.fold(0, u64::wrapping_add);
         Self { description, counts, sum_ns }
-    }
-
-    pub(super) fn of_latencies<'a>(
-        description: Description,
-        ps: impl Iterator<Item = &'a P>,
-    ) -> Self {
-        Self::new(description, ps.map(|pp| &pp.latencies.histogram))
     }
 
     /// How many durations were counted.
@@ -46,8 +36,8 @@ impl Histogram {
         self.sum_ns as f64 / 1e9
     }
 
-    /// The edges of the buckets in seconds, one more than there are buckets: from minus infinity
-    /// over zero to plus infinity.
+    /// The edges of the buckets in seconds, one more than there are buckets: minus infinity, zero
+    /// and so on, up to plus infinity.
     #[must_use]
     pub fn edges() -> Vec<f64> {
         let mut edges = vec![f64::NEG_INFINITY];
@@ -62,8 +52,8 @@ impl Histogram {
         &*self.counts
     }
 
-    /// The duration in seconds that the given share of all durations does not exceed, to the edge
-    /// of its bucket. None if nothing was counted.
+    /// The duration in seconds that the given share of all durations does not exceed, rounded up to
+    /// the edge of its bucket. None if nothing was counted.
     ///
     /// # Panics
     /// If `share` is not between 0 and 1.
@@ -92,7 +82,7 @@ impl Histogram {
         Some(edges[at + 1])
     }
 
-    /// In Prometheus' text format, with one bucket for each power of two.
+    /// Writes it in the text format of Prometheus, with one bucket for each power of two.
     pub(super) fn write_prometheus(&self, text: &mut String, name: &str) {
         let mut seen = self.counts[0];
         for bucket in 0..N_BUCKETS {

@@ -1,26 +1,26 @@
 //! How long goroutines wait for a processor after they became runnable.
 //!
-//! One in eight times that somebody becomes runnable at a P, the moment is kept in one of the P's
-//! few slots, and the goroutine is marked with the number of the slot. Who runs it next, on
-//! whichever P, takes the moment out and counts the time in his own P's histogram. A goroutine that
-//! is not sampled costs an increment when it becomes runnable and a look at its record when it runs;
-//! there is no room for a moment in the record itself.
+//! One in eight times that a goroutine becomes runnable at a P, the moment is stored in one of the
+//! P's few slots, and the goroutine is marked with the number of the slot. The M that runs it next,
+//! on any P, takes the moment out and counts the time in the histogram of its own P. A goroutine
+//! that is not sampled costs an increment when it becomes runnable and a look at its record when it
+//! runs; there is no room for a moment in the record itself.
 //!
-//! If all slots are taken, nobody is sampled: more than 64 wait here, and those who are sampled speak
-//! for them.
+//! If all slots are taken, no goroutine is sampled: more than 64 wait here, and the samples
+//! represent them.
 //!
 //! GO: casgstatus, gTrackingPeriod, sched.timeToRun.
 
 use heist_core::sync::{AtomicU64, Ordering};
 use heist_core::time_histogram::TimeHistogram;
 
-/// Moments a P keeps at a time.
+/// Moments that a P stores at a time.
 pub(crate) const SLOTS: u32 = 8;
 
 /// The slots and the histogram of one P.
 #[derive(Debug)]
 pub(crate) struct Latencies {
-    /// When the sampled goroutines became runnable, by `sys::stopwatch`; zero: free.
+    /// When the sampled goroutines became runnable, by `sys::stopwatch`; zero if the slot is free.
     since: [AtomicU64; SLOTS as usize],
     /// Written by the holder of the P.
     pub(crate) histogram: TimeHistogram,
@@ -31,7 +31,7 @@ impl Latencies {
         Self { since: std::array::from_fn(|_| AtomicU64::new(0)), histogram: TimeHistogram::new() }
     }
 
-    /// Keeps this moment, if there is room. Returns the slot.
+    /// Stores this moment, if there is room. Returns the slot.
     pub(crate) fn keep(&self, now: u64) -> Option<u32> {
         let free = |slot: &&AtomicU64| {
             slot.load(Ordering::Relaxed) == 0

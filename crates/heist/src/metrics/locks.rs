@@ -1,31 +1,31 @@
 //! How long threads have waited for the runtime's own locks.
 //!
-//! Of all runtimes of the process: several share some of the locks. A short wait, which ends while the
-//! thread still spins, is not counted: to look at the clock would cost as much as the wait.
+//! The times are of all runtimes of the process, because runtimes share some of the locks. A short
+//! wait, which ends while the thread still spins, is not counted: reading the clock would cost as
+//! much as the wait.
 //!
 //! GO: lockMetrics, /sync/mutex/wait/total:seconds.
 
 use crate::sys::lock;
 use heist_core::lock_rank::Rank;
 
-const NAMES: [(Rank, &str); Rank::COUNT] = [
-    (Rank::World, "/heist/locks/wait/world:nanoseconds"),
-    (Rank::Sched, "/heist/locks/wait/sched:nanoseconds"),
-    (Rank::Timers, "/heist/locks/wait/timers:nanoseconds"),
-    (Rank::FreeGs, "/heist/locks/wait/free-gs:nanoseconds"),
-    (Rank::Stacks, "/heist/locks/wait/stacks:nanoseconds"),
-    (Rank::AllGs, "/heist/locks/wait/all-gs:nanoseconds"),
-    (Rank::WaitQueue, "/heist/locks/wait/wait-queue:nanoseconds"),
-    (Rank::Timer, "/heist/locks/wait/timer:nanoseconds"),
-    (Rank::PollDesc, "/heist/locks/wait/poll-desc:nanoseconds"),
-    (Rank::Yielded, "/heist/locks/wait/yielded:nanoseconds"),
-];
+/// The waits by rank, in nanoseconds.
+pub(super) struct LockWaits([u64; Rank::COUNT]);
 
-/// The name and the time of each kind of lock, and of all of them.
-pub(super) fn read() -> impl Iterator<Item = (&'static str, u64)> {
-    let each = NAMES.map(|(rank, name)| (name, lock::waited_ns(rank)));
-    let total = each.iter().map(|(_, waited_ns)| waited_ns).sum();
-    std::iter::once(("/heist/locks/wait/total:nanoseconds", total)).chain(each)
+impl LockWaits {
+    pub(super) fn read() -> Self {
+        Self(lock::waited_ns())
+    }
+
+    /// For locks of this rank.
+    pub(super) const fn of(&self, rank: Rank) -> u64 {
+        self.0[rank as usize]
+    }
+
+    /// For all of them.
+    pub(super) fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
 }
 
 #[cfg(test)]
@@ -34,8 +34,8 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// MT-12: somebody waits for the scheduler lock, which another holds: the wait is in the metric of
-    /// this lock and in the total.
+    /// MT-12: a thread waits for the scheduler lock, which another thread holds. The wait is in the
+    /// metric of this lock and in the total.
     #[test]
     fn waits_for_internal_locks_are_counted() {
         const HELD: Duration = Duration::from_millis(20);
@@ -54,7 +54,7 @@ mod tests {
                 while !sched.lock.is_contended() {
                     std::thread::yield_now();
                 }
-                // The other thread sleeps, or is about to.
+                // The waiting thread sleeps, or is about to.
                 std::thread::sleep(HELD);
                 drop(locked);
             });

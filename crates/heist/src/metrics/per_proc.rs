@@ -1,4 +1,4 @@
-//! What each processor did: who ran how much, and who had to steal it.
+//! What each processor did: how much it ran, and how much of that it stole.
 
 use crate::sched::Sched;
 
@@ -12,11 +12,11 @@ pub struct ProcStats {
     pub executed: u64,
     /// Goroutines it took from others.
     pub stolen: u64,
-    /// Looks at other processors' queues.
+    /// Looks at the queues of other processors.
     pub steal_attempts: u64,
     /// Goroutines in its queue now.
     pub queued: u32,
-    /// Whether it is at rest now.
+    /// Whether it is idle now.
     pub idle: bool,
 }
 

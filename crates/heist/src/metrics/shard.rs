@@ -1,8 +1,8 @@
 //! The counters of one P.
 //!
-//! Only the holder of the P writes them, so a count is a load and a store, not a
-//! read-modify-write, and no cache line is shared between writers. Readers add the shards up; a
-//! sum is of slightly different moments but each part only grows.
+//! Only the holder of the P writes them, so a count is a load and a store, not a read-modify-write,
+//! and no cache line is shared between writers. Readers add up the shards. A sum is of slightly
+//! different moments, but each part only grows.
 
 use heist_core::sync::{AtomicU64, Ordering};
 
@@ -11,33 +11,33 @@ use heist_core::sync::{AtomicU64, Ordering};
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more. The holder of the P alone calls this.
+    /// Adds one. Only the holder of the P calls this.
     #[inline]
     pub(crate) fn bump(&self) {
         self.add(1);
     }
 
-    /// One more, if so. The holder of the P alone calls this.
+    /// Adds one if `so` is true. Only the holder of the P calls this.
     #[inline]
     pub(crate) fn bump_if(&self, so: bool) {
         self.add(so.into());
     }
 
-    /// One more, of which a reader that fences concludes what happened before. The holder of the P alone calls
-    /// this.
+    /// Adds one. A reader that sees it and fences sees everything that happened before. Only the
+    /// holder of the P calls this.
     #[inline]
     pub(crate) fn bump_last(&self) {
         // ORDERING: Release pairs with the fence of `Sched::n_live`.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
-    /// So many more. The holder of the P alone calls this.
+    /// Adds `n`. Only the holder of the P calls this.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// So many more, from anywhere: for rare events without a P. Returns how many there were.
+    /// Adds `n` on any thread, for rare events without a P. Returns the previous count.
     pub(crate) fn add_shared(&self, n: u64) -> u64 {
         self.0.fetch_add(n, Ordering::Relaxed)
     }
@@ -70,7 +70,7 @@ macro_rules! shard {
 shard! {
     /// Goroutines spawned.
     created,
-    /// Goroutines that ended, however.
+    /// Goroutines that ended, in any way.
     finished,
     /// Goroutines that ended by a panic.
     panicked,
@@ -80,43 +80,43 @@ shard! {
     executed,
     /// Times a goroutine parked with a deadline.
     timers,
-    /// Times a goroutine gave way to one that the clock or the network woke.
+    /// Times a goroutine yielded to one that the clock or the network woke.
     gave_way,
     /// Times an M waited in the poller.
     polls,
-    /// Connections that a server closed unserved.
+    /// Connections that a server closed without serving them.
     refused,
-    /// Times a goroutine let others go first.
+    /// Times a goroutine yielded by itself.
     yields,
     /// Times a parked goroutine was made runnable.
     readied,
     /// Nanoseconds that goroutines have waited for locks.
     lock_wait_ns,
-    /// Times a goroutine gave way because it was asked to.
+    /// Times a goroutine yielded because it was asked to.
     preempted,
-    /// Times a goroutine was stopped by force.
+    /// Times a goroutine was preempted by a signal.
     forced,
-    /// Signals sent to force one.
+    /// Signals sent to preempt one.
     signals,
     /// Blocking calls that were announced.
     announced,
-    /// Blocking calls found out.
+    /// Blocking calls that were not announced and were detected.
     unannounced,
-    /// Times a goroutine was expected to block, and gave its P away before.
+    /// Times a goroutine was expected to block, and gave its P away beforehand.
     foreseen,
     /// Times the P of a blocked M was given to another.
     handoffs,
-    /// Times an M came back from a blocking call and had to get a P.
+    /// Times an M returned from a blocking call and had to get a P.
     regained,
     /// Looks at another P's queue.
     steal_attempts,
-    /// Looks that brought something.
+    /// Looks that brought goroutines.
     steals,
     /// Goroutines taken from other Ps.
     stolen,
-    /// Of these, from `run_next`.
+    /// Goroutines taken from the `run_next` of other Ps.
     stolen_run_next,
-    /// Times a goroutine went on on another thread than before.
+    /// Times a goroutine continued on another thread than before.
     moves,
     /// Addresses of thread-locals that were moved with it.
     relocated_words,
@@ -124,7 +124,7 @@ shard! {
     spins,
     /// Time spent looking for work.
     spin_ns,
-    /// CPU time spent giving memory back.
+    /// CPU time spent returning memory to the system.
     scavenge_ns,
     /// Goroutines taken from the global queue.
     global_taken,
@@ -134,7 +134,7 @@ shard! {
     overflows,
     /// Stacks given to goroutines.
     stacks_attached,
-    /// Stacks taken back.
+    /// Stacks that goroutines returned.
     stacks_detached,
     /// Times an M was woken to look for work.
     wake_ups,

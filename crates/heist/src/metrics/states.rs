@@ -1,9 +1,9 @@
-//! What the goroutines do, counted while they do it.
+//! The states of the goroutines, counted while they run.
 
 use crate::sched::Sched;
 use heist_core::m_word::Place;
 
-/// Goroutines by what they do. The parts are of slightly different moments, but add up.
+/// Goroutines by state. The parts are of slightly different moments, but add up.
 pub(super) struct States {
     pub(super) running: u64,
     pub(super) runnable: u64,
@@ -12,7 +12,7 @@ pub(super) struct States {
 }
 
 impl States {
-    /// Of `live` goroutines.
+    /// The states of `live` goroutines.
     pub(super) fn read(sched: &Sched, live: u64) -> Self {
         let (mut running, mut not_in_go) = (0, 0);
         for m in sched.threads.all_ms().iter().filter(|m| m.current().is_some()) {

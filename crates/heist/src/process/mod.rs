@@ -1,4 +1,4 @@
-//! Other programs: starting them, talking to them, waiting for them.
+//! Other programs: starting them, exchanging data with them, waiting for them.
 //!
 //! As [`std::process`], but waiting parks the goroutine instead of blocking its thread, and the
 //! pipes to the child can be waited for, with deadlines.
@@ -131,8 +131,8 @@ impl Command {
         Child::from_std(blocking(|| self.inner.spawn())?)
     }
 
-    /// Starts the program and waits for its end. If the caller is cancelled meanwhile, the program runs
-    /// on, and nothing is left of it when it has ended.
+    /// Starts the program and waits for its end. If the caller is cancelled meanwhile, the program
+    /// runs on, and the runtime reaps it when it has ended.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -150,7 +150,7 @@ impl Command {
     pub fn output(&mut self) -> io::Result<Output> {
         self.set_defaults([Stdio::null, Stdio::piped, Stdio::piped]);
         let child = self.spawn();
-        // It is for this time: the next `spawn` finds its own defaults.
+        // The defaults are for this call: the next `spawn` has its own.
         self.set_defaults([Stdio::inherit; 3]);
         child?.wait_with_output()
     }
@@ -169,7 +169,8 @@ impl Command {
     }
 }
 
-/// A command of std. Which of its streams were set cannot be seen: [`output`](Command::output) sets its own.
+/// A command of std. Which of its streams were set cannot be seen: [`output`](Command::output) sets
+/// its own.
 impl From<process::Command> for Command {
     fn from(inner: process::Command) -> Self {
         Self { inner, set: Streams::default() }
@@ -178,16 +179,16 @@ impl From<process::Command> for Command {
 
 /// A program that was started, as [`std::process::Child`].
 ///
-/// Dropping it leaves the program alone. A program that has ended and was not waited for leaves a little behind
-/// in the system until this one ends: wait for what you start.
+/// Dropping it does not affect the program. A program that has ended and was not waited for stays
+/// in the system as a zombie until this process ends: wait for what you start.
 #[derive(Debug)]
 pub struct Child {
     inner: process::Child,
-    /// Where the program reads from, if that is a pipe.
+    /// The standard input of the program, if that is a pipe.
     pub stdin: Option<PipeWriter>,
-    /// What the program writes, if that is a pipe.
+    /// The standard output of the program, if that is a pipe.
     pub stdout: Option<PipeReader>,
-    /// What the program writes as errors, if that is a pipe.
+    /// The standard error of the program, if that is a pipe.
     pub stderr: Option<PipeReader>,
 }
 
@@ -222,10 +223,10 @@ impl Child {
         self.inner.id()
     }
 
-    /// Ends the program by force.
+    /// Kills the program.
     ///
     /// # Errors
-    /// If the system says so.
+    /// If the system returns one.
     pub fn kill(&mut self) -> io::Result<()> {
         self.inner.kill()
     }
@@ -233,7 +234,7 @@ impl Child {
     /// How the program ended, if it has.
     ///
     /// # Errors
-    /// If the system says so.
+    /// If the system returns one.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.inner.try_wait()
     }
@@ -243,13 +244,13 @@ impl Child {
     /// A goroutine that waits can be cancelled; the program runs on.
     ///
     /// # Errors
-    /// If the system says so.
+    /// If the system returns one.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         if let Some(status) = self.inner.try_wait()? {
             return Ok(status);
         }
-        // Readable when the process has ended. Old kernels have no such thing.
+        // The descriptor is readable when the process has ended. Old kernels have none.
         let Ok(ending) = fd::of_process(self.id()).and_then(|fd| PollFd::pollable(Ending(fd)))
         else {
             return blocking(|| self.inner.wait());
@@ -257,11 +258,11 @@ impl Child {
         ending.read_with(|_| self.inner.try_wait()?.ok_or(io::ErrorKind::WouldBlock.into()))
     }
 
-    /// Waits until the program has ended and collects what it wrote into its pipes. If the caller is
-    /// cancelled meanwhile, the program runs on, and nothing is left of it when it has ended.
+    /// Waits until the program has ended and collects what it wrote into its pipes. If the caller
+    /// is cancelled meanwhile, the program runs on, and the runtime reaps it when it has ended.
     ///
     /// # Errors
-    /// If the system says so.
+    /// If the system returns one.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
         let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
@@ -274,7 +275,7 @@ impl Child {
     }
 }
 
-/// A child that nobody else can wait for: if this one does not, it is an orphan.
+/// A child that only this value can wait for: if it is dropped before, the child is an orphan.
 struct Waited(Option<Child>);
 
 impl Waited {
@@ -296,7 +297,7 @@ impl Drop for Waited {
     }
 }
 
-/// A descriptor that tells the end of a process.
+/// A descriptor that reports the end of a process.
 #[derive(Debug)]
 struct Ending(OwnedFd);
 
@@ -312,13 +313,13 @@ fn read_all(mut pipe: PipeReader) -> io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// Reading to the end beside the caller: a program that writes into two pipes may wait for either.
+/// A second reader next to the caller: a program that writes into two pipes may wait for either.
 enum InBackground {
     Goroutine(CancelOnDrop),
     Thread(std::thread::JoinHandle<io::Result<Vec<u8>>>),
 }
 
-/// A goroutine that is not to be left behind if who waits for it is cancelled.
+/// A goroutine that is cancelled if its waiter is cancelled.
 struct CancelOnDrop(Option<goroutine::JoinHandle<io::Result<Vec<u8>>>>);
 
 impl Drop for CancelOnDrop {

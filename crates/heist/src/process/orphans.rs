@@ -1,9 +1,9 @@
-//! Programs that nobody waits for any more: one thread takes away what is left of each when it has ended.
+//! Programs without a waiter: one thread reaps each of them when it has ended.
 //!
-//! A goroutine that waits for a program may be cancelled. If it was the only one that could wait, as in
-//! [`Command::status`](super::Command::status), the program is an orphan: without somebody to ask how it
-//! ended, the system keeps its entry for as long as this process lives. The thread is there as long as an
-//! orphan is.
+//! A goroutine that waits for a program may be cancelled. If it was the only one that could wait,
+//! as in [`Command::status`](super::Command::status), the program is an orphan: if its exit status
+//! is not read, the system keeps its entry for as long as this process lives. The thread exists
+//! while there are orphans.
 
 use crate::sync::Mutex;
 use crate::sys::poll::{self, Bell};
@@ -13,19 +13,19 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the thread looks after programs whose end the system does not tell of.
+/// How often the thread checks programs whose end the system does not report.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 struct Orphans {
-    /// Those that the thread has not seen.
+    /// Those that the thread has not taken over yet.
     new: Vec<Child>,
-    /// Rung when there is a new one; None while there is no thread.
+    /// Rung when there is a new one. None while there is no thread.
     bell: Option<Arc<Bell>>,
 }
 
 static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans { new: Vec::new(), bell: None });
 
-/// Sees to it that nothing is left of the program when it has ended.
+/// Makes sure that the program is reaped when it has ended.
 pub(super) fn adopt(mut child: Child) {
     if !matches!(child.try_wait(), Ok(None)) {
         return;
@@ -35,7 +35,7 @@ pub(super) fn adopt(mut child: Child) {
     if let Some(bell) = &orphans.bell {
         return bell.ring();
     }
-    // If there is no thread or no bell to be had, the next one who comes tries again.
+    // If a thread or a bell cannot be made, the next orphan tries again.
     let Ok(bell) = Bell::new().map(Arc::new) else { return };
     let thread = std::thread::Builder::new().name("heist-orphans".to_owned());
     let rings = Arc::clone(&bell);
@@ -44,13 +44,13 @@ pub(super) fn adopt(mut child: Child) {
     }
 }
 
-/// A program, and a descriptor that tells its end where the system has such a thing.
+/// A program, and a descriptor that reports its end where the system has one.
 struct Orphan {
     child: Child,
     ending: Option<OwnedFd>,
 }
 
-/// What the thread does.
+/// The main function of the thread.
 fn wait_for_all(bell: &Bell) {
     let mut all = Vec::new();
     loop {
@@ -60,7 +60,7 @@ fn wait_for_all(bell: &Bell) {
             let ending = fd::of_process(child.id()).ok();
             Orphan { child, ending }
         }));
-        // One that cannot be asked for is somebody else's.
+        // A program whose status cannot be read has been reaped elsewhere.
         all.retain_mut(|orphan| matches!(orphan.child.try_wait(), Ok(None)));
         if all.is_empty() {
             orphans.bell = None;

@@ -3,10 +3,10 @@
 //! A group's quota is shared by everything in it and below, so the tightest of the group and all
 //! its ancestors counts. Both versions are understood: `cpu.max` of version 2, `cpu.cfs_quota_us`
 //! and `cpu.cfs_period_us` of version 1; on a system with both mounted, the one that has the CPU
-//! controller. What cannot be read or understood is no limit: a program must not fail to start, or
-//! run on one CPU, because a file looks odd.
+//! controller. A file that cannot be read or parsed sets no limit: a program must not fail to
+//! start, or run on one CPU, because a file looks odd.
 //!
-//! It allocates: not for sysmon, not inside the runtime.
+//! It allocates, so neither sysmon nor code inside the runtime may call it.
 //!
 //! GO: internal/runtime/cgroup.
 
@@ -24,9 +24,9 @@ enum Version {
 /// Where the group and its ancestors are in the file system.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
-    /// Where `/proc` and the mount points are looked for: `/`, or a test's folder.
+    /// The folder that holds `/proc` and the mount points: `/`, or the folder of a test.
     root: PathBuf,
-    /// What `/proc/self/cgroup` said when the folders were found.
+    /// The contents of `/proc/self/cgroup` when the folders were found.
     membership: String,
     version: Version,
     /// The group first, then its ancestors up to the mount point.
@@ -46,7 +46,7 @@ impl Cgroup {
         group
     }
 
-    /// The tightest quota, or None if there is none. Looks again where the process is.
+    /// The tightest quota, or None if there is none. Finds out again which group the process is in.
     pub(crate) fn quota(&mut self) -> Option<Quota> {
         self.find();
         let quotas = self.folders.iter().filter_map(|folder| quota_in(folder, self.version));
@@ -110,7 +110,7 @@ fn mounted_at(mounts: &str, version: Version, group: &str) -> Option<(String, St
         };
         let mut before = before.split(' ').skip(3);
         let (Some(root), Some(point)) = (before.next(), before.next()) else { continue };
-        // A mount may show a part of the hierarchy only, and not the part this process is in.
+        // A mount may show only a part of the hierarchy, and not the part that this process is in.
         if fits && let Some(inside) = strip_path(group, &unescape(root)) {
             return Some((unescape(point), inside.to_owned()));
         }
@@ -154,14 +154,14 @@ fn quota_in(folder: &Path, version: Version) -> Option<Quota> {
             Quota::new(quota, period)
         }
         Version::One => {
-            // Without a limit it is -1.
+            // No limit is -1.
             let quota = read("cpu.cfs_quota_us")?.trim().parse().ok()?;
             Quota::new(quota, read("cpu.cfs_period_us")?.trim().parse().ok()?)
         }
     }
 }
 
-/// The kernel's period where none is given.
+/// The kernel's default period.
 const DEFAULT_PERIOD_US: u64 = 100_000;
 
 #[cfg(test)]
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_that_shows_another_part_is_passed_over() {
+    fn a_mount_of_another_part_is_ignored() {
         let mounts = "1 0 0:1 /other /elsewhere rw - cgroup2 cgroup2 rw\n\
                       2 0 0:1 /a /sys/fs/cgroup rw shared:1 - cgroup2 cgroup2 rw\n";
         let found = mounted_at(mounts, Version::Two, "/a/b");

@@ -1,13 +1,14 @@
 //! The monotonic clock.
 //!
-//! std's `Instant` reads the same clock and does not tell the number. So one moment is read by both, once
-//! in the life of the process, and every other moment is its distance from that one. Two reads that belong
-//! together are made nowhere else: a thread that loses its CPU between them would be wrong by that time.
+//! std's `Instant` reads the same clock and does not expose the number. So one moment is read from
+//! both, once in the life of the process, and every other moment is its distance from that one. No
+//! other code pairs two reads: a thread that loses its CPU between them would be wrong by that
+//! time.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Nanoseconds since some fixed moment. Never goes back.
+/// Nanoseconds since a fixed moment. Never decreases.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -17,14 +18,14 @@ pub(crate) fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// One moment by both clocks.
+/// One moment on both clocks.
 #[derive(Clone, Copy)]
 struct Anchor {
     instant: Instant,
     ns: u64,
 }
 
-/// Pairs of reads of which the closest is taken.
+/// How many pairs of reads are made. The closest pair is used.
 const ANCHOR_READS: u32 = 64;
 
 fn anchor() -> Anchor {
@@ -33,7 +34,8 @@ fn anchor() -> Anchor {
         let first = Instant::now();
         let ns_of_first = || {
             let later = Instant::now();
-            // Read after the other, so never too small, and the smallest is the closest.
+            // It is read after the other, so it is never too small, and the smallest is the
+            // closest.
             now_ns() - in_ns(later - first)
         };
         let ns = (0..ANCHOR_READS).map(|_| ns_of_first()).min().unwrap_or_default();
@@ -41,13 +43,13 @@ fn anchor() -> Anchor {
     })
 }
 
-/// A duration in nanoseconds; what does not fit is the most that does.
+/// A duration in nanoseconds, or the maximum if it does not fit.
 fn in_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A moment in the time of [`now_ns`]: not before it, and later by the time of one read at most. In user
-/// code.
+/// A moment in the time of [`now_ns`]: never earlier, and later by at most the time of one read.
+/// For user code.
 pub(crate) fn ns_of(moment: Instant) -> u64 {
     let Anchor { instant, ns } = anchor();
     match moment.checked_duration_since(instant) {
@@ -56,7 +58,7 @@ pub(crate) fn ns_of(moment: Instant) -> u64 {
     }
 }
 
-/// The reverse of [`ns_of`]. In user code.
+/// The reverse of [`ns_of`]. For user code.
 pub(crate) fn instant_of(moment_ns: u64) -> Instant {
     let Anchor { instant, ns } = anchor();
     if moment_ns < ns {
@@ -76,14 +78,14 @@ pub(crate) fn spin_for_ns(ns: u64) {
     }
 }
 
-/// Both directions of the conversion fit together, and agree with the clocks.
+/// Both directions of the conversion agree with each other and with the clocks.
 #[test]
 fn a_moment_is_the_same_by_both_clocks() {
     for _ in 0..1000 {
         let (before_ns, moment, after_ns) = (now_ns(), Instant::now(), now_ns());
         assert_eq!(instant_of(ns_of(moment)), moment);
         assert!(ns_of(moment) >= before_ns, "a moment is never early");
-        // The smallest distance of two reads, and then some for a machine that has none that small.
+        // The smallest distance of two reads, with a margin for a slow machine.
         assert!(ns_of(moment) <= after_ns + 1_000_000);
     }
     let anchor = anchor().instant;

@@ -5,7 +5,7 @@ use heist_core::policy::{self, FractionalQuota};
 use heist_core::sync::{AtomicU32, Ordering};
 use std::path::Path;
 
-/// Whether there is one CPU only, so that waiting for another thread without sleeping is in vain.
+/// Whether there is only one CPU, so that waiting for another thread without sleeping is useless.
 /// Asks the system once.
 #[inline]
 pub(crate) fn is_single() -> bool {
@@ -33,8 +33,8 @@ pub(crate) fn affinity_count() -> u32 {
     (unsafe { libc::CPU_COUNT(&set) } as u32).max(1)
 }
 
-/// Lets the calling thread run on each CPU that it may use for a moment, so that whatever ran there is switched
-/// out once. False if the system refuses that. No allocation.
+/// Runs the calling thread for a moment on each CPU that it may use, so that the thread that ran
+/// there is switched out once. False if the system refuses that. No allocation.
 pub(crate) fn visit_all() -> bool {
     let size = size_of::<libc::cpu_set_t>();
     // SAFETY: a cpu_set_t is plain bits; all zero is a valid one.
@@ -45,13 +45,13 @@ pub(crate) fn visit_all() -> bool {
     }
     let visited = (0..libc::CPU_SETSIZE as usize).all(|cpu| {
         let mut only = none;
-        // SAFETY: the number is within the set, which is valid for its size. When the call returns, the
-        // thread runs there.
+        // SAFETY: the number is within the set, which is valid for its size. When the call returns,
+        // the thread runs there.
         let there = unsafe {
             libc::CPU_SET(cpu, &mut only);
             libc::sched_setaffinity(0, size, &raw const only) == 0
         };
-        // Nothing of this process runs on a CPU that does not exist or that it may not use.
+        // No thread of this process runs on a CPU that does not exist or that it may not use.
         there || std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
     });
     // SAFETY: as above.
@@ -59,17 +59,17 @@ pub(crate) fn visit_all() -> bool {
     visited
 }
 
-/// How many Ps a runtime has unless somebody says otherwise. It allocates.
+/// The default number of Ps of a runtime. It allocates.
 pub(crate) struct DefaultProcs {
-    /// CPUs of a machine that a test imagines.
+    /// The number of CPUs of a simulated machine, in tests.
     cpus: Option<u32>,
     cgroup: Option<Cgroup>,
     rounding: FractionalQuota,
 }
 
 impl DefaultProcs {
-    /// Looks at the quota of the control group as seen below `root`; without one, at CPUs alone:
-    /// those of the affinity mask, unless there are `cpus`.
+    /// Reads the quota of the control group below `root`. Without a `root`, only CPUs count: `cpus`
+    /// of them, or those of the affinity mask.
     pub(crate) fn new(root: Option<&Path>, cpus: Option<u32>, rounding: FractionalQuota) -> Self {
         Self { cpus, cgroup: root.map(Cgroup::new), rounding }
     }
@@ -83,7 +83,7 @@ impl DefaultProcs {
     }
 }
 
-/// Lets all threads of the process use CPU 0 alone, or all CPUs again. For tests.
+/// Restricts all threads of the process to CPU 0, or lets them use all CPUs again. For tests.
 pub(crate) fn restrict(to_one: bool) -> std::io::Result<()> {
     // SAFETY: a cpu_set_t is plain bits; all zero is a valid one.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

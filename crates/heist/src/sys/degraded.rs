@@ -1,7 +1,6 @@
-//! What the system refuses to this process: said once on standard error, and counted.
+//! What the system refuses to this process: reported once on standard error, and counted.
 //!
-//! Each entry is something without which the runtime goes on in another way. The counts are of the process,
-//! because the limits are.
+//! For each entry the runtime has a fallback. The counts are per process, because the limits are.
 
 use super::stderr;
 use heist_core::sync::{AtomicU64, Ordering};
@@ -20,14 +19,14 @@ pub(crate) enum Lack {
     Thread,
     /// The system refused the memory of a stack.
     Stack,
-    /// A goroutine ended because of that.
+    /// A goroutine ended because there was no stack for it.
     Goroutine,
 }
 
 static COUNTS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 
 impl Lack {
-    /// It was missed once more. The first time, the reason is written to standard error. No allocation: the
+    /// Counts it. The first time, the reason is written to standard error. No allocation: the
     /// scheduler and sysmon call this.
     pub(crate) fn missed(self, reason: fmt::Arguments<'_>) {
         if COUNTS[self as usize].fetch_add(1, Ordering::Relaxed) == 0 {
@@ -35,7 +34,7 @@ impl Lack {
         }
     }
 
-    /// How often it was missed.
+    /// How often it was counted.
     pub(crate) fn count(self) -> u64 {
         COUNTS[self as usize].load(Ordering::Relaxed)
     }

@@ -1,12 +1,13 @@
 //! `Doorbell`: wakes a thread on the CPU that its waker is about to leave.
 //!
-//! A futex wakes a thread where it ran last. If another one computes there, the two share that CPU,
-//! while the waker goes to sleep and leaves its own with nothing to do; until the kernel evens that out
-//! milliseconds pass. It has a hint for this, a wake-up by somebody who is about to sleep, and gives it
-//! for a write into a pipe. So a thread that is handed a P by one that stops sleeps on a pipe.
+//! A futex wakes a thread on the CPU where it ran last. If another thread computes there, the two
+//! share that CPU, while the waker goes to sleep and leaves its own CPU idle; the kernel takes
+//! milliseconds to balance that. The kernel has a hint for a waker that is about to sleep, and uses
+//! it for a write into a pipe. So a thread that is handed a P by a thread that stops sleeps on a
+//! pipe.
 //!
-//! The pipe is opened once, by the thread itself, through one descriptor. Before that, or if there is
-//! none to be had, the doorbell is a futex.
+//! The pipe is opened once, by the thread itself, through one descriptor. Before that, or if no
+//! descriptor is available, the doorbell is a futex.
 
 use super::futex::Kernel;
 use super::{fd, limits};
@@ -16,12 +17,12 @@ use std::os::fd::RawFd;
 use std::ptr::{from_ref, null};
 use std::time::Duration;
 
-/// Not asked for yet. No descriptor has this number, nor the next one.
+/// Not opened yet. No descriptor has this number or the next one.
 const NONE: u32 = u32::MAX;
-/// There is none to be had.
+/// No descriptor is available.
 const REFUSED: u32 = u32::MAX - 1;
 
-/// Of the descriptors that the process may have, at most one in so many is a doorbell.
+/// Of the descriptors that the process may have, at most one in this many is a doorbell.
 const KEPT_PART: u32 = 16;
 
 /// What a thread sleeps on.
@@ -36,9 +37,9 @@ impl Doorbell {
         Self { fd: AtomicU32::new(NONE) }
     }
 
-    /// Opens the pipe, if that was not tried before and if this thread is among the first `most`, of which
-    /// there are fewer if the process may have few descriptors. The thread that sleeps here calls this,
-    /// before it goes where wakers find it, under a lock that they take: so they see what it will sleep on.
+    /// Opens the pipe, if that was not tried before and if this thread is among the first `most`,
+    /// or fewer if the process may have few descriptors. The thread that sleeps here calls this
+    /// before wakers can find it, under a lock that they take: so they see what it will sleep on.
     #[inline]
     pub(crate) fn open(&self, number: u32, most: u32) {
         if self.fd.load(Ordering::Relaxed) == NONE {
@@ -56,7 +57,7 @@ impl Doorbell {
 impl Drop for Doorbell {
     fn drop(&mut self) {
         if let Some(fd) = self.pipe() {
-            // SAFETY: opened by this and used by nobody else.
+            // SAFETY: opened by this doorbell, the only user.
             unsafe { libc::close(fd) };
         }
     }
@@ -71,11 +72,11 @@ impl Futex for Doorbell {
         });
         let time = time.as_ref().map_or(null(), from_ref);
         let mut waits = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // A wake-up that was seen in the word before its byte was read leaves that for the next wait,
-        // which then ends early. So all are read.
+        // If a wake-up is seen in the word before its byte is read, the byte stays for the next
+        // wait, which then ends early. So all bytes are read.
         let mut bytes = [0_u8; 64];
-        // SAFETY: one valid entry, a time that lives until the end of this function or none, and room
-        // for as many bytes as are asked for. The descriptor does not block.
+        // SAFETY: one valid entry, a time that lives until the end of this function or none, and
+        // room for as many bytes as are asked for. The descriptor does not block.
         unsafe {
             if libc::ppoll(&raw mut waits, 1, time, null()) > 0 {
                 libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len());
@@ -85,8 +86,8 @@ impl Futex for Doorbell {
 
     fn wake(&self, word: &AtomicU32) {
         let Some(fd) = self.pipe() else { return Kernel.wake(word) };
-        // SAFETY: one byte that lives until the call returns. If the pipe were full, the thread would
-        // be awake.
+        // SAFETY: one byte that lives until the call returns. If the pipe were full, the thread
+        // would be awake.
         unsafe { libc::write(fd, [0_u8].as_ptr().cast(), 1) };
     }
 }
@@ -102,7 +103,7 @@ fn open_pipe() -> Option<RawFd> {
     let path = format_args!("/proc/self/fd/{}", ends[0]);
     let both = fd::open_named(path, libc::O_RDWR | libc::O_NONBLOCK).ok();
     for end in ends {
-        // SAFETY: just opened, and used by nobody else.
+        // SAFETY: just opened here, and not used elsewhere.
         unsafe { libc::close(end) };
     }
     both
@@ -115,10 +116,10 @@ mod tests {
     use std::sync::Arc;
     use std::time::Instant;
 
-    /// A thread is woken as often as somebody rings, on a futex, then on a pipe, and also if the ring
-    /// comes before it sleeps.
+    /// A thread is woken once per ring, on a futex, then on a pipe, and also if the ring comes
+    /// before it sleeps.
     #[test]
-    fn who_rings_wakes_the_sleeper() {
+    fn a_ring_wakes_the_sleeper() {
         let shared = Arc::new((Doorbell::new(), Note::new(), AtomicU32::new(0)));
         let sleeper = {
             let shared = Arc::clone(&shared);
@@ -130,7 +131,8 @@ mod tests {
                     if i == 1000 {
                         bell.open(0, 1);
                     }
-                    // ORDERING: pairs with the load of who rings, which then sees the note cleared.
+                    // ORDERING: pairs with the load of the ringing thread, which then sees the note
+                    // cleared.
                     n.store(i, Ordering::Release);
                 }
             })

@@ -9,8 +9,8 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Opens a file by a short name that is put together. It is closed on exec. No allocation: sysmon and
-/// a signal handler do this.
+/// Opens a file by a short formatted name. It is closed on exec. No allocation: sysmon and a signal
+/// handler call this.
 pub(crate) fn open_named(path: std::fmt::Arguments<'_>, flags: libc::c_int) -> io::Result<RawFd> {
     let mut name = PathBuffer { bytes: [0; 48], len: 0 };
     if std::fmt::Write::write_fmt(&mut name, path).is_err() {
@@ -39,7 +39,7 @@ impl std::fmt::Write for PathBuffer {
     }
 }
 
-/// Whether calls on the descriptor, and on every other one of the same open file, wait.
+/// Sets whether calls on the descriptor, and on all others of the same open file, block.
 pub(crate) fn set_nonblocking(fd: RawFd, nonblocking: bool) -> io::Result<()> {
     let mut value = libc::c_int::from(nonblocking);
     // SAFETY: reads one int.
@@ -56,7 +56,7 @@ pub(crate) fn is_plain_file(fd: RawFd) -> io::Result<bool> {
     Ok(matches!(mode, libc::S_IFREG | libc::S_IFDIR))
 }
 
-/// Accepts a connection that does not wait and is closed on exec, in one call, with its address.
+/// Accepts a connection that is non-blocking and closed on exec, in one call, with its address.
 pub(crate) fn accept(listener: RawFd) -> io::Result<(OwnedFd, socket2::SockAddr)> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: the kernel writes an address no longer than the storage, and its length.
@@ -68,19 +68,19 @@ pub(crate) fn accept(listener: RawFd) -> io::Result<(OwnedFd, socket2::SockAddr)
     }
 }
 
-/// Closes what the descriptor stands for and keeps its number taken, by something dead: whoever has
-/// borrowed the number must not find a stranger behind it. If there is no descriptor left to do it
-/// with, a socket is shut down at least; it stays open until its owner closes it.
+/// Closes the file behind the descriptor and keeps its number in use, by a dead file: code that has
+/// borrowed the number must not reach another file by it. If no descriptor is left for that, a
+/// socket is at least shut down; it stays open until its owner closes it.
 pub(crate) fn retire(fd: RawFd) {
     match dead() {
         // SAFETY: both are open; the caller owns `fd`.
         Some(dead) => unsafe { libc::dup3(dead, fd, libc::O_CLOEXEC) },
-        // SAFETY: touches no memory; what is no socket refuses.
+        // SAFETY: touches no memory; a file that is not a socket returns an error.
         None => unsafe { libc::shutdown(fd, libc::SHUT_RDWR) },
     };
 }
 
-/// A descriptor that stands for nothing. None as long as there is none left for it.
+/// A descriptor of a dead file. None while no descriptor is left for it.
 fn dead() -> Option<RawFd> {
     static DEAD: OnceLock<Bell> = OnceLock::new();
     if DEAD.get().is_none() {
@@ -96,18 +96,18 @@ pub(crate) fn of_process(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: makes a descriptor and touches nothing; it is closed on exec.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, flags) };
     let fd = checked(fd as libc::c_int)?;
-    // SAFETY: just made, and nobody else has it.
+    // SAFETY: just made here, and not used elsewhere.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Whether an error says that there are too many descriptors, in the process, in the system or in the
-/// poller, or no memory for another.
+/// Whether an error means too many descriptors, in the process, in the system or in the poller, or
+/// no memory for another.
 pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
     let codes = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::ENOSPC];
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-/// Whether an error of `accept` is one of the new connection: the next one may be well.
+/// Whether an error of `accept` concerns only the new connection: the next one may succeed.
 pub(crate) fn is_of_the_network(error: &io::Error) -> bool {
     let codes = [
         libc::ENETDOWN,

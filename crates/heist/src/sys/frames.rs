@@ -14,7 +14,7 @@ unsafe extern "C" {
     fn _Unwind_GetCFA(context: *mut Context) -> usize;
 }
 
-/// A frame: where its function goes on, and its lowest address.
+/// A frame: its return address, and its lowest address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) ip: usize,

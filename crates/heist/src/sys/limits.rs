@@ -31,18 +31,19 @@ impl Limit {
     }
 }
 
-/// How many descriptors the runtime may keep for one of its purposes: at most `most`, and at most one in
+/// How many descriptors the runtime may keep for one purpose: at most `most`, and at most one in
 /// `part` of those that the process may have.
 pub(crate) fn descriptors_to_keep(most: u32, part: u32) -> u32 {
     let limit = Limit::Descriptors.get().unwrap_or(u64::MAX);
     (limit / u64::from(part)).min(most.into()) as u32
 }
 
-/// What is left to the allocator, to threads and to everybody else when memory for stacks is mapped.
+/// What is left for the allocator, for threads and for everything else when memory for stacks is
+/// mapped.
 const HEADROOM: u64 = 8 << 20;
 
-/// Bytes that the process may still map. None if it may map as many as it likes, or if that cannot be found
-/// out. No allocation.
+/// Bytes that the process may still map. None if there is no limit or if it cannot be determined.
+/// No allocation.
 pub(crate) fn room() -> Option<u64> {
     let (space, data) = (Limit::AddressSpace.get(), Limit::Data.get());
     if space.is_none() && data.is_none() {
@@ -50,7 +51,7 @@ pub(crate) fn room() -> Option<u64> {
     }
     let mut text = [0u8; 128];
     let n = super::thread::read_start(c"/proc/self/statm".as_ptr(), &mut text)?;
-    // In pages: all, three that do not matter here, code, and what counts as data.
+    // In pages: the total, three fields that do not matter here, code, and data.
     let mut fields = std::str::from_utf8(&text[..n]).ok()?.split_ascii_whitespace();
     // SAFETY: asks a question.
     let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
@@ -61,8 +62,8 @@ pub(crate) fn room() -> Option<u64> {
     Some(left(space, space_used).min(left(data, data_used)))
 }
 
-/// How many of `wanted` bytes to map now, at least `least`: where memory is limited, half of what is left, so
-/// that there is some for others.
+/// How many of `wanted` bytes to map now, at least `least`: where memory is limited, half of the
+/// rest, so that some is left for others.
 pub(crate) fn affordable(wanted: usize, least: usize) -> io::Result<usize> {
     let Some(room) = room() else { return Ok(wanted) };
     let room = usize::try_from(room.saturating_sub(HEADROOM)).unwrap_or(usize::MAX);
@@ -72,7 +73,7 @@ pub(crate) fn affordable(wanted: usize, least: usize) -> io::Result<usize> {
     Ok(if room >= wanted.saturating_mul(2) { wanted } else { (room / 2).clamp(least, wanted) })
 }
 
-/// An error of the system with what was wanted, and what to raise so that it can be had.
+/// An error of the system, with what was wanted and which limit to raise.
 pub(crate) fn explain(error: &io::Error, wanted: &str) -> io::Error {
     let limit = |name: &str, limit: Limit, unit: u64| {
         limit.get().map(|value| format!("{name} (now {})", value / unit))

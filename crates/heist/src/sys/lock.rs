@@ -1,14 +1,14 @@
 //! `Lock`: the runtime's own mutex.
 //!
-//! Not std's: its holder must never be stopped by the runtime, so it is taken only by code that
+//! It is not std's: the runtime must never preempt its holder, so it is taken only by code that
 //! runs as the runtime (or by a plain thread), it does not poison, and it has a rank.
 //!
 //! # States
-//! `FREE`, `HELD`, `CONTENDED` (held, and somebody may sleep). A locker that has to sleep always
-//! leaves CONTENDED behind, so an unlocker that finds HELD knows that nobody sleeps.
+//! `FREE`, `HELD`, `CONTENDED` (held, and a thread may sleep). A thread that has to sleep always
+//! leaves CONTENDED behind, so one that unlocks and finds HELD knows that none sleeps.
 //!
 //! # Ordering
-//! Taking is Acquire, giving back is Release: the next holder sees what the last one wrote.
+//! Taking is Acquire, releasing is Release: the next holder sees what the last one wrote.
 //!
 //! GO: lock_futex.go.
 
@@ -24,20 +24,20 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// Looks before sleeping. A critical section here is tens of nanoseconds long; going to sleep
-/// and being woken costs a thousand times that.
+/// How often a thread looks again before it sleeps. A critical section here is tens of nanoseconds
+/// long; sleeping and being woken costs a thousand times that.
 const SPINS: u32 = 200;
 
 /// How long threads have waited for locks, by rank.
 static WAITED_NS: [AtomicU64; Rank::COUNT] = [const { AtomicU64::new(0) }; Rank::COUNT];
 
-/// How long threads of this process have slept for locks of this rank.
-pub(crate) fn waited_ns(rank: Rank) -> u64 {
-    WAITED_NS[rank as usize].load(Ordering::Relaxed)
+/// How long threads of this process have slept for locks, by rank.
+pub(crate) fn waited_ns() -> [u64; Rank::COUNT] {
+    WAITED_NS.each_ref().map(|waited| waited.load(Ordering::Relaxed))
 }
 
-/// Data behind the runtime's mutex, and data beside it that needs no lock but shares its cache line,
-/// because both change together.
+/// Data behind the runtime's mutex, and data that needs no lock but shares its cache line, because
+/// both change together.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Lock<T, B = ()> {
@@ -53,7 +53,7 @@ unsafe impl<T: Send, B: Sync> Sync for Lock<T, B> {}
 // SAFETY: as for the data.
 unsafe impl<T: Send, B: Send> Send for Lock<T, B> {}
 
-// Whoever holds it does not panic, so nobody sees its data half changed.
+// A holder does not panic, so its data is never seen half changed.
 impl<T, B> std::panic::RefUnwindSafe for Lock<T, B> {}
 impl<T, B> std::panic::UnwindSafe for Lock<T, B> {}
 
@@ -68,7 +68,7 @@ impl<T, B> Lock<T, B> {
         Self { word: AtomicU32::new(FREE), beside, rank, data: UnsafeCell::new(data) }
     }
 
-    /// What anyone may look at.
+    /// The data that needs no lock.
     #[inline]
     pub(crate) const fn beside(&self) -> &B {
         &self.beside
@@ -120,22 +120,22 @@ impl<T, B> Lock<T, B> {
         WAITED_NS[self.rank as usize].fetch_add(waited_ns, Ordering::Relaxed);
     }
 
-    /// Gives back a lock whose guard was forgotten.
+    /// Releases a lock whose guard was forgotten.
     ///
     /// # Safety
-    /// The calling thread took it and gave the guard up.
+    /// The calling thread took it and forgot the guard.
     pub(crate) unsafe fn unlock_forgotten(&self) {
         self.unlock();
     }
 
-    /// What the lock protects, for who holds it without a guard.
+    /// The data, for a holder without a guard.
     #[inline]
     pub(crate) const fn data_ptr(&self) -> *mut T {
         self.data.get()
     }
 
-    /// Takes one more lock of a rank of which this thread holds one already. The caller takes them in
-    /// the order of their addresses, and gives each back by [`Lock::unlock_another`].
+    /// Takes another lock of a rank of which this thread holds one already. The caller takes them
+    /// in the order of their addresses, and releases each by [`Lock::unlock_another`].
     #[inline]
     pub(crate) fn lock_another(&self) {
         if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -143,10 +143,10 @@ impl<T, B> Lock<T, B> {
         }
     }
 
-    /// Gives back what [`Lock::lock_another`] took.
+    /// Releases what [`Lock::lock_another`] took.
     ///
     /// # Safety
-    /// The calling thread took it, and uses nothing of it any more.
+    /// The calling thread took it, and does not use its data any more.
     #[inline]
     pub(crate) unsafe fn unlock_another(&self) {
         self.give_back();
@@ -154,7 +154,7 @@ impl<T, B> Lock<T, B> {
 
     #[inline]
     fn unlock(&self) {
-        // Whoever takes it next may free it.
+        // The next holder may free it.
         #[cfg(debug_assertions)]
         crate::current::held_locks(|held| held.release(self.rank));
         self.give_back();
@@ -168,14 +168,14 @@ impl<T, B> Lock<T, B> {
     }
 }
 
-/// The right to use the data; gives the lock back when dropped.
+/// The right to use the data; releases the lock when dropped.
 #[derive(Debug)]
 pub(crate) struct Guard<'a, T, B = ()> {
     lock: &'a Lock<T, B>,
 }
 
 impl<'a, T, B> Guard<'a, T, B> {
-    /// Keeps the lock without its guard: [`Lock::unlock_forgotten`] gives it back.
+    /// Keeps the lock without its guard: [`Lock::unlock_forgotten`] releases it.
     pub(crate) const fn into_lock(self) -> &'a Lock<T, B> {
         let lock = self.lock;
         std::mem::forget(self);

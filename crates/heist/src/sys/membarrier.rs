@@ -1,16 +1,16 @@
-//! Fences of which one side is free: the light one costs nothing, the heavy one a system call.
+//! Asymmetric fences: the light one costs nothing, the heavy one a system call.
 //!
 //! `membarrier(PRIVATE_EXPEDITED)` makes every thread of the process that is running execute a
 //! full fence; one that is not running has passed one when it was switched out. Where the kernel
 //! has no membarrier, both are ordinary full fences.
 //!
 //! # When it is refused later
-//! A sandbox that was entered after the start may refuse what was registered. From then on both sides are
-//! ordinary fences ([`is_asymmetric`] is false). That is not enough for the moment of the change: a thread may
-//! have asked just before, and executed no fence, while what it wrote is not visible yet. So whoever finds
-//! the refusal sees to it that every thread passes a fence once ([`settle`]): it runs for a moment on each
-//! CPU, which switches out what ran there. Where the sandbox refuses that as well, it waits for as long as
-//! no CPU keeps a store to itself.
+//! A sandbox that was entered after the start may refuse what was registered. From then on both
+//! sides are ordinary fences ([`is_asymmetric`] is false). That is not enough at the moment of the
+//! change: a thread may have asked just before, and executed no fence, while its writes are not
+//! visible yet. So the thread that finds the refusal makes every thread pass a fence once
+//! ([`settle`]): it runs for a moment on each CPU, which switches out the thread that ran there.
+//! Where the sandbox refuses that as well, it waits longer than any CPU delays a store.
 
 use super::degraded::Lack;
 use heist_core::sync::{AtomicU32, Ordering, fence};
@@ -19,12 +19,13 @@ use std::sync::atomic::compiler_fence;
 const UNKNOWN: u32 = 0;
 const ASYMMETRIC: u32 = 1;
 const ORDINARY: u32 = 2;
-/// Ordinary from now on, but a thread that asked before may not have passed a fence yet.
+/// Both sides are ordinary from now on, but a thread that asked before may not have passed a fence
+/// yet.
 const SETTLING: u32 = 3;
 
 static MODE: AtomicU32 = AtomicU32::new(UNKNOWN);
 
-/// Registers the process with the kernel. Before the first fence.
+/// Registers the process with the kernel. Called before the first fence.
 pub(crate) fn prepare() {
     if MODE.load(Ordering::Relaxed) == UNKNOWN {
         let registered = command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
@@ -50,13 +51,13 @@ fn lacks() {
     ));
 }
 
-/// Whether the heavy fence makes other threads pass one, so that they need none of their own. To be
-/// asked after [`prepare`].
+/// Whether the heavy fence makes other threads pass one, so that they need none of their own. Asked
+/// after [`prepare`].
 pub(crate) fn is_asymmetric() -> bool {
     MODE.load(Ordering::Relaxed) == ASYMMETRIC
 }
 
-/// The frequent side, for who has asked [`is_asymmetric`] once and for all.
+/// The frequent side, for a caller that has asked [`is_asymmetric`] once.
 #[inline(always)]
 pub(crate) fn no_fence() {
     // ORDERING: pairs with `heavy_fence`, which makes this thread execute a full one.
@@ -72,7 +73,7 @@ pub(crate) fn light_fence() {
     }
 }
 
-/// Out of line: it is rare, and the way around it is a jump.
+/// Out of line: it is rare, and skipping it is a jump.
 #[cold]
 #[inline(never)]
 fn ordinary_fence() {
@@ -94,7 +95,7 @@ pub(crate) fn heavy_fence() {
 /// `membarrier` was registered and is refused now.
 #[cold]
 fn change() {
-    // Another thread may be in the middle of this. Each settles for itself.
+    // Another thread may be doing the same. Each settles for itself.
     let _ = MODE.compare_exchange(ASYMMETRIC, SETTLING, Ordering::Relaxed, Ordering::Relaxed);
     settle();
     if MODE.swap(ORDINARY, Ordering::Relaxed) != ORDINARY {
@@ -102,19 +103,19 @@ fn change() {
     }
 }
 
-/// Makes every thread of the process pass a full fence after this was called, without `membarrier`.
+/// Makes every thread of the process pass a full fence, without `membarrier`.
 #[cold]
 pub(crate) fn settle() {
-    /// No CPU keeps a store to itself for as long as this: it is interrupted more often.
+    /// No CPU delays a store for this long: it is interrupted more often.
     const DRAINED_NS: libc::c_long = 50_000_000;
-    // ORDERING: what the caller wrote is visible before the first thread is switched out.
+    // ORDERING: the caller's writes are visible before the first thread is switched out.
     fence(Ordering::SeqCst);
     if !super::cpu::visit_all() {
         let pause = libc::timespec { tv_sec: 0, tv_nsec: DRAINED_NS };
-        // SAFETY: a valid time; what is left of it is not asked for.
+        // SAFETY: a valid time; the remaining time is not requested.
         unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
     }
-    // ORDERING: what other threads wrote before they were switched out is seen after this.
+    // ORDERING: the writes of other threads before they were switched out are visible after this.
     fence(Ordering::SeqCst);
 }
 

@@ -1,4 +1,4 @@
-//! Address space: mapping it, guarding it, giving pages back.
+//! Address space: mapping it, guarding it, returning pages to the system.
 
 use super::thread;
 use std::ptr::{NonNull, null_mut};
@@ -32,7 +32,7 @@ pub(crate) fn page_bytes() -> usize {
     bytes
 }
 
-/// Asks the CPU for a cache line that is about to be written. A hint: the address may be any.
+/// Prefetches a cache line that is about to be written. It is a hint: any address is allowed.
 #[inline]
 pub(crate) fn prefetch_for_write(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -62,7 +62,7 @@ pub(crate) fn map_stacks(len: usize) -> std::io::Result<NonNull<u8>> {
     Ok(base)
 }
 
-/// The same at a given address. None: something is there already.
+/// The same at a given address. None if the address is in use.
 pub(crate) fn map_stacks_at(address: usize, len: usize) -> std::io::Result<Option<NonNull<u8>>> {
     let flags = UNTOUCHED | libc::MAP_STACK | libc::MAP_FIXED_NOREPLACE;
     match map_with(address as *mut libc::c_void, len, flags) {
@@ -71,8 +71,7 @@ pub(crate) fn map_stacks_at(address: usize, len: usize) -> std::io::Result<Optio
             Ok(Some(base))
         }
         Ok(base) => {
-            // Kernels before 4.17 take the address for a wish.
-            // SAFETY: just mapped, not used.
+            // Kernels before 4.17 treat the address as a hint. SAFETY: just mapped, not used yet.
             unsafe { unmap(base, len) };
             Ok(None)
         }
@@ -105,7 +104,7 @@ pub(crate) fn has_free_mappings() -> bool {
     const PAGES: usize = 8;
     let page = page_bytes();
     let Ok(base) = map(PAGES * page) else { return false };
-    // SAFETY: the pages were just mapped and are in use by nobody.
+    // SAFETY: the pages were just mapped and are not in use.
     unsafe {
         // Every other page with another protection: as many mappings as pages.
         let split = (0..PAGES).step_by(2).all(|i| {
@@ -120,7 +119,7 @@ pub(crate) fn has_free_mappings() -> bool {
 /// Unmaps what [`map`] mapped.
 ///
 /// # Safety
-/// The range came from [`map`] or [`map_stacks`] and nobody uses it any more.
+/// The range came from [`map`] or [`map_stacks`] and is not used any more.
 pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
     // SAFETY: by the caller's promise.
     unsafe { libc::munmap(base.as_ptr().cast(), len) };
@@ -133,8 +132,8 @@ pub(crate) enum Installed {
     Yes,
     /// The kernel has no memory for it now.
     NoMemory,
-    /// The kernel cannot do it: it is older than 6.13, or the memory is locked. Or it says that it did and did
-    /// not: qemu-user ignores advices that it does not know.
+    /// The kernel cannot do it: it is older than 6.13, or the memory is locked. Or it reports
+    /// success without doing it: qemu-user ignores advice that it does not know.
     Unknown,
 }
 
@@ -162,17 +161,17 @@ pub(crate) unsafe fn guard(base: NonNull<u8>, len: usize) -> bool {
     unsafe { guard_install(base, len) == Installed::Yes || guard_protect(base, len) }
 }
 
-/// Whether the kernel would fault on reading a byte that is mapped and in use by nobody.
+/// Whether the kernel would fault on reading a byte that is mapped and not in use.
 fn faults(address: NonNull<u8>) -> bool {
-    // SAFETY: the kernel only reads, and answers `EFAULT` if it cannot. What it reads is the name of a file:
-    // fresh memory is an empty name, which no file has.
+    // SAFETY: the kernel only reads, and returns `EFAULT` if it cannot. It reads the name of a
+    // file: fresh memory is an empty name, which no file has.
     let read = unsafe { libc::access(address.as_ptr().cast(), libc::F_OK) };
     read != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
 }
 
 /// How many mappings a process can have.
 pub(crate) fn max_mappings() -> usize {
-    /// What the kernel has unless told otherwise.
+    /// The kernel's default.
     const USUAL: usize = 65530;
     /// Zero: not asked yet.
     static MAX: AtomicUsize = AtomicUsize::new(0);
@@ -188,7 +187,7 @@ pub(crate) fn max_mappings() -> usize {
     max
 }
 
-/// Most ranges advised on in one call.
+/// The maximum number of ranges in one call.
 pub(crate) const RANGES_MAX: usize = 64;
 
 /// Several ranges of the same length at the same distance from each other.
@@ -200,7 +199,7 @@ pub(crate) struct Ranges {
     pub(crate) n: usize,
 }
 
-/// Guards all ranges in one system call. Answers how many are guarded: none where the kernel cannot
+/// Guards all ranges in one system call. Returns how many are guarded: none where the kernel cannot
 /// do it, or not in one call.
 ///
 /// # Safety
@@ -230,7 +229,7 @@ unsafe fn advise_all(ranges: Ranges, advice: libc::c_int) -> usize {
 
 const NO_RANGE: libc::iovec = libc::iovec { iov_base: null_mut(), iov_len: 0 };
 
-/// Answers for how many bytes, from the first range on, the kernel has followed the advice.
+/// Returns for how many bytes, from the first range on, the kernel has followed the advice.
 unsafe fn advise_list(list: &[libc::iovec], advice: libc::c_int) -> usize {
     let Some(this_process) = this_process() else { return 0 };
     let flags = 0;
@@ -261,8 +260,9 @@ pub(crate) unsafe fn guard_protect(base: NonNull<u8>, len: usize) -> bool {
     unsafe { libc::mprotect(base.as_ptr().cast(), len, libc::PROT_NONE) == 0 }
 }
 
-/// Gives the pages of ranges (address and length) back; they read as zeroes afterwards. Guards stay.
-/// In as few system calls as the kernel allows: each of them interrupts the other CPUs.
+/// Returns the pages of ranges (address and length) to the system; they read as zeroes afterwards.
+/// Guards stay. It makes as few system calls as the kernel allows: each of them interrupts the
+/// other CPUs.
 ///
 /// # Safety
 /// Nothing in the ranges is in use.
@@ -289,10 +289,10 @@ pub(crate) unsafe fn discard_all(mut ranges: impl Iterator<Item = (NonNull<u8>, 
     }
 }
 
-/// A growing array in pages of its own: for code that may not use the allocator.
+/// A growing array in pages of its own, for code that may not use the allocator.
 ///
 /// Growing moves pages, not bytes. It never shrinks, except that an array that has become empty
-/// gives its pages back.
+/// returns its pages.
 #[derive(Debug)]
 pub(crate) struct Pages<T> {
     base: NonNull<T>,
@@ -304,20 +304,20 @@ pub(crate) struct Pages<T> {
 // SAFETY: it owns its pages.
 unsafe impl<T: Send> Send for Pages<T> {}
 
-/// What an array keeps when it is empty, or nearly so.
+/// What an array keeps when it is empty, or nearly empty.
 const PAGES_KEEP_BYTES: usize = 64 << 10; // A multiple of every page.
 
 impl<T: Copy> Pages<T> {
-    /// An empty array. Its first pages are mapped, as far as the system allows that, so that a few thousand
-    /// entries do not depend on what it allows later. They are not touched yet.
+    /// An empty array. Its first pages are mapped, if the system allows that, so that a few
+    /// thousand entries do not depend on what it allows later. They are not touched yet.
     pub(crate) fn new() -> Self {
         let mut pages = Self { base: NonNull::dangling(), len: 0, bytes: 0 };
         pages.grow_to(PAGES_KEEP_BYTES);
         pages
     }
 
-    /// Whether there is room for one more. The array grows when it is half full: if the system refuses that, it
-    /// has many more chances.
+    /// Whether there is room for one more. The array grows when it is half full: if the system
+    /// refuses that, there are many more attempts.
     fn has_room(&mut self) -> bool {
         let needed = (self.len + 1) * size_of::<T>();
         (2 * needed <= self.bytes) || self.grow() || needed <= self.bytes
@@ -335,7 +335,7 @@ impl<T: Copy> Pages<T> {
             map(bytes).ok()
         } else {
             let base = self.base.as_ptr().cast();
-            // SAFETY: the mapping is this array's own, and nobody holds a reference into it.
+            // SAFETY: the mapping belongs to this array, and no reference into it exists.
             let base = unsafe { libc::mremap(base, self.bytes, bytes, libc::MREMAP_MAYMOVE) };
             NonNull::new(base).filter(|_| base != libc::MAP_FAILED).map(NonNull::cast)
         };
@@ -386,7 +386,7 @@ impl<T: Copy> heist_core::timer_heap::Store<T> for Pages<T> {
 impl<T> Drop for Pages<T> {
     fn drop(&mut self) {
         if self.bytes != 0 {
-            // SAFETY: the pages are this array's own.
+            // SAFETY: the pages belong to this array.
             unsafe { unmap(self.base.cast(), self.bytes) };
         }
     }

@@ -1,7 +1,7 @@
 //! The operating system: the only place that calls libc.
 //!
-//! Nothing here allocates or takes a lock that user code can hold, but for what starts threads,
-//! which says so.
+//! Nothing here allocates or takes a lock that user code can hold, except for functions that say
+//! so, such as those that start threads.
 
 pub(crate) mod cgroup;
 pub(crate) mod clock;

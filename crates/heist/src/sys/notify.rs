@@ -1,7 +1,6 @@
-//! Signals of the outside world as bytes in a pipe.
+//! Signals from outside as bytes in a pipe.
 //!
-//! The handler does nothing but write the number of the signal; it may run on any thread, at any
-//! moment.
+//! The handler only writes the number of the signal; it may run on any thread, at any moment.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -18,26 +17,26 @@ pub(crate) const TERMINATE: i32 = libc::SIGTERM;
 pub(crate) const CHILD: i32 = libc::SIGCHLD;
 pub(crate) const WINDOW_CHANGE: i32 = libc::SIGWINCH;
 
-/// Where the handler writes; -1: nowhere yet.
+/// The descriptor that the handler writes to; -1 if there is none yet.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
 
-/// How many threads read the pipe for nobody.
+/// How many threads read the pipe without a receiver of signals.
 static IDLE_READERS: AtomicU32 = AtomicU32::new(0);
 
-/// Says whether somebody waits for what the thread reads that reads the pipe.
+/// Says whether the thread that reads the pipe has a receiver of signals.
 pub(crate) fn set_idle_readers(n: u32) {
-    // ORDERING: SeqCst: said before somebody begins to wait for a signal.
+    // ORDERING: SeqCst: stored before a goroutine begins to wait for a signal.
     IDLE_READERS.store(n, Ordering::SeqCst);
 }
 
-/// Threads that read the pipe for nobody, and so can wake nobody.
+/// Threads that read the pipe without a receiver, and so cannot wake a goroutine.
 pub(crate) fn idle_readers() -> u32 {
     // ORDERING: see `set_idle_readers`.
     IDLE_READERS.load(Ordering::SeqCst)
 }
 
-/// Whether a program may ask for a signal: not for those that cannot be caught, that mean a fault,
-/// or that the runtime uses itself.
+/// Whether a program may receive a signal: not those that cannot be caught, that report a fault, or
+/// that the runtime uses itself.
 pub(crate) fn may_be_caught(signal: i32) -> bool {
     let refused = [
         libc::SIGKILL,
@@ -53,7 +52,7 @@ pub(crate) fn may_be_caught(signal: i32) -> bool {
     (1..=64).contains(&signal) && !refused.contains(&signal)
 }
 
-/// From now on the handler writes to `pipe`, which stays open for ever.
+/// From now on the handler writes to `pipe`, which stays open forever.
 pub(crate) fn write_to(pipe: &'static impl AsRawFd) -> io::Result<()> {
     super::fd::set_nonblocking(pipe.as_raw_fd(), true)?;
     // ORDERING: Release pairs with the load in the handler.
@@ -61,13 +60,13 @@ pub(crate) fn write_to(pipe: &'static impl AsRawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// What was done about a signal before.
+/// The previous action of a signal.
 pub(crate) struct Before {
     signal: i32,
     action: libc::sigaction,
 }
 
-/// Catches a signal until the answer is given to [`restore`].
+/// Catches a signal until the result is passed to [`restore`].
 pub(crate) fn catch(signal: i32) -> io::Result<Before> {
     // SAFETY: zeroes are a valid action, filled in below.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -86,7 +85,7 @@ pub(crate) fn catch(signal: i32) -> io::Result<Before> {
     Ok(Before { signal, action: unsafe { before.assume_init() } })
 }
 
-/// Does about a signal what was done before.
+/// Restores the previous action of a signal.
 pub(crate) fn restore(before: &Before) {
     // SAFETY: the action was in force before.
     unsafe { libc::sigaction(before.signal, &raw const before.action, null_mut()) };
@@ -98,7 +97,7 @@ extern "C" fn on_signal(signal: libc::c_int) {
     let byte = signal as u8;
     // ORDERING: Acquire: see `write_to`.
     let pipe: RawFd = PIPE.load(Ordering::Acquire);
-    // SAFETY: one valid byte. If the pipe is full there is enough to do already.
+    // SAFETY: one valid byte. If the pipe is full, the reader has enough to do already.
     unsafe {
         libc::write(pipe, (&raw const byte).cast(), 1);
         *libc::__errno_location() = errno;

@@ -1,14 +1,15 @@
-//! Places for threads that run goroutines: the stack of the thread, and above it the area of its variables.
+//! Places for threads that run goroutines: the stack of the thread, and above it the area of its
+//! variables.
 //!
-//! A place is never unmapped. A goroutine that waits may have addresses of the variables of a thread that has
-//! ended (`coro::relocation`), so the area must not become anything else; the next thread that gets the place
-//! has its variables at the same addresses.
+//! A place is never unmapped. A waiting goroutine may hold addresses of the variables of a thread
+//! that has ended (`coro::relocation`), so the area must not be used for anything else; the next
+//! thread that gets the place has its variables at the same addresses.
 //!
-//! All places end at the same distance from a multiple of 4 GiB, the first hundred from a multiple of 1 TiB. Then
-//! the addresses of a variable in two threads differ in their upper halves only. A word on a stack may be what is
-//! left of an address, with a smaller live value in a part of it. Such a value stays as it is when the word is moved,
-//! if it is at the low end; elsewhere it would have to be just what that part of the address was, and truth values
-//! and tags are not (`is_telling`).
+//! All places end at the same distance from a multiple of 4 GiB, the first hundred from a multiple
+//! of 1 TiB. Then the addresses of a variable in two threads differ only in their upper halves. A
+//! word on a stack may be the rest of an address, with a smaller live value in a part of it. If
+//! that value is at the low end, it does not change when the word is moved; elsewhere it would have
+//! to equal that part of the address, and booleans and tags do not (`is_telling`).
 //!
 //! ```text
 //!  low                                           top
@@ -21,15 +22,15 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The distances of two places that are tried one after the other. With the first, about a hundred places differ
-/// in bits 40 to 46 of their addresses only.
+/// The distances of two places, tried one after the other. With the first, about a hundred places
+/// differ only in bits 40 to 46 of their addresses.
 const STRIDES: [usize; 6] = [1 << 40, 4 << 30, 256 << 20, 16 << 20, 1 << 20, STRIDE_MIN];
-/// Where the address space is too small for more: what is left of an address with a live value of two bytes is
-/// still safe, and one of three or four bytes would have to hit the area by chance.
+/// Where the address space is too small for more: the rest of an address with a live value of two
+/// bytes is still safe, and one of three or four bytes would have to hit the area by chance.
 const STRIDE_MIN: usize = 64 << 10;
-/// Below this the kernel maps nothing, or user code is.
+/// Below this address the kernel maps nothing, or user code is there.
 const LOWEST: usize = 16 << 20;
-/// What lies below a stack.
+/// The size of the guard below a stack.
 const GUARD_BYTES: usize = PAGE_MAX_BYTES;
 
 /// Address space for the stack and the variables of one thread.
@@ -43,7 +44,7 @@ pub(crate) struct Place {
 unsafe impl Send for Place {}
 
 impl Place {
-    /// A place with that many bytes above its guard.
+    /// A place with `bytes` bytes above its guard.
     pub(crate) fn take(bytes: usize) -> io::Result<Self> {
         let len = GUARD_BYTES + bytes;
         let mut places = places();
@@ -53,7 +54,7 @@ impl Place {
         }
     }
 
-    /// Gives it back, for the next thread. What was in it is forgotten.
+    /// Returns it, for the next thread. Its contents are discarded.
     pub(crate) fn give_back(self) {
         let used = self.stack();
         // SAFETY: no thread uses it.
@@ -61,13 +62,13 @@ impl Place {
         places().push_free(&self);
     }
 
-    /// What lies above the guard.
+    /// The memory above the guard.
     pub(crate) fn stack(&self) -> (NonNull<u8>, usize) {
         // SAFETY: inside the mapping.
         (unsafe { self.base.add(GUARD_BYTES) }, self.len - GUARD_BYTES)
     }
 
-    /// Where it ends.
+    /// The address of its end.
     pub(crate) fn top(&self) -> usize {
         self.base.addr().get() + self.len
     }
@@ -80,18 +81,19 @@ pub(crate) const fn guard_below(stack_end: usize) -> Range<usize> {
 
 /// All places of the process.
 struct Places {
-    /// Where the first one ends. Zero: there is none.
+    /// Where the first one ends. Zero if there is none.
     first: usize,
     /// Where the next one would end.
     next: usize,
-    /// Which of the distances is in use.
+    /// The index of the distance in use.
     stride: usize,
-    /// Those that no thread has: the first, which knows the next.
+    /// The first of those that no thread has. Each one links the next.
     free: Option<NonNull<Free>>,
 }
 
-/// What lies at the low end of the stack of a place that no thread has. To give a place back must not need
-/// the allocator: whoever waits for that would keep others from making threads.
+/// What a place that no thread has holds at the low end of its stack. Returning a place must not
+/// need the allocator: a thread that waits for the allocator here would keep others from making
+/// threads.
 struct Free {
     next: Option<NonNull<Free>>,
     len: usize,
@@ -100,15 +102,15 @@ struct Free {
 // SAFETY: memory, which has one owner at a time.
 unsafe impl Send for Places {}
 
-/// Taken by threads without a P only: it is held during calls of the system.
+/// Taken only by threads without a P: it is held during system calls.
 static PLACES: Mutex<Places> = Mutex::new(Places { first: 0, next: 0, stride: 0, free: None });
 
 fn places() -> MutexGuard<'static, Places> {
     PLACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the bytes of an address in which places at this distance differ are no small numbers: with what is left
-/// of an address around it, a live truth value or tag must not look like one.
+/// Whether the bytes of an address in which places at this distance differ are not small numbers:
+/// with the rest of an address around it, a live boolean or tag must not look like an address.
 fn is_telling(top: usize, stride: usize) -> bool {
     let byte = |i: usize| (top - 1) >> (8 * i) & 0xff;
     match stride {
@@ -123,7 +125,7 @@ impl Places {
     fn pop_free(&mut self, len: usize) -> Option<Place> {
         let mut at = &mut self.free;
         while let Some(free) = *at {
-            // SAFETY: written by `push_free`; nobody else uses the memory.
+            // SAFETY: written by `push_free`; nothing else uses the memory.
             let free = unsafe { &mut *free.as_ptr() };
             if free.len >= len {
                 *at = free.next;
@@ -157,7 +159,7 @@ impl Places {
         Err(error)
     }
 
-    /// Maps where the kernel likes, or below that where addresses are telling.
+    /// Maps at the kernel's choice, or below that where addresses are telling.
     fn map_first(&mut self, len: usize) -> io::Result<NonNull<u8>> {
         const TRIES: usize = 64;
         let anywhere = memory::map_stacks(len)?;
@@ -182,8 +184,8 @@ impl Places {
         Ok(base)
     }
 
-    /// Maps at the highest free address that ends at the right distance from the other places; if there is none at
-    /// any distance, anywhere.
+    /// Maps at the highest free address that ends at the right distance from the other places; if
+    /// there is none at any distance, at any address.
     fn map_at_distance(&mut self, len: usize) -> io::Result<NonNull<u8>> {
         while let Some(&stride) = STRIDES.get(self.stride) {
             while self.next >= LOWEST + len {
@@ -232,10 +234,10 @@ mod tests {
     }
 
     #[test]
-    fn where_all_addresses_are_taken_places_come_closer() {
+    fn places_come_closer_where_addresses_are_taken() {
         let mut places = NONE;
         let first = places.make(LEN).expect("memory");
-        // As if only what is below 4 GiB were left.
+        // As if only the addresses below 4 GiB were left.
         places.next = (first.top() as u32).max(1 << 30) as usize;
         let second = places.make(LEN).expect("memory");
         assert!(places.stride > 0);
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn low_addresses_are_as_good_as_others_at_last() {
+    fn low_addresses_are_used_at_last() {
         // As under an emulator that maps from the bottom.
         let mut places = Places { first: 80 << 20, next: 0, ..NONE };
         let found: Vec<_> = (0..10).map(|_| places.make(LEN).expect("memory")).collect();

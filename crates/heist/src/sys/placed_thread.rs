@@ -1,7 +1,8 @@
-//! Threads on places of ours: those that run goroutines.
+//! Threads on the places of `sys::place`: those that run goroutines.
 //!
-//! std cannot start a thread at a given place, so these are started by the C library. They differ from std's in
-//! two ways: `std::thread::current()` has no name there, and what a test prints there is not captured.
+//! std cannot start a thread at a given place, so these are started by the C library. They differ
+//! from std's in two ways: `std::thread::current()` has no name there, and the output of a test
+//! there is not captured.
 
 use super::memory::PAGE_MAX_BYTES;
 use super::place::Place;
@@ -14,21 +15,23 @@ use std::ops::Deref;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
-/// The stack of an M: the scheduler, signal handlers and destructors of thread-locals are all that runs there.
+/// The stack of an M: only the scheduler, signal handlers and destructors of thread-locals run
+/// there.
 const STACK_BYTES: usize = 256 << 10;
-/// The C library refuses a place in which the thread-locals of the program leave no room for a stack.
+/// The C library refuses a place in which the thread-locals of the program leave no room for a
+/// stack.
 const PLACE_MAX_BYTES: usize = 64 << 20;
-/// Most bytes at the low end of a stack that are needed before the thread runs.
+/// The maximum number of bytes at the low end of a stack that are needed before the thread runs.
 const BEGINNING_MAX_BYTES: usize = 256;
 
-/// What a thread needs at least besides its stack: its thread-locals, mostly. The C library tells it to std only, which
-/// asks for it in the same way.
+/// What a thread needs at least besides its stack: mostly its thread-locals. The C library has a
+/// private function for std, which asks in the same way.
 fn needed_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
         let mut attr = MaybeUninit::uninit();
-        // SAFETY: the function has this type wherever there is one. The first call on the attributes initialises
-        // them, the last one frees what they hold.
+        // SAFETY: the function has this type wherever there is one. The first call on the
+        // attributes initialises them, the last one frees what they hold.
         unsafe {
             let found = libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr());
             type Ask = unsafe extern "C" fn(*const libc::pthread_attr_t) -> libc::size_t;
@@ -43,7 +46,8 @@ fn needed_bytes() -> usize {
     })
 }
 
-/// A thread that was started and not joined yet. Dropped, it runs on, and its place belongs to it for ever.
+/// A thread that was started and not joined yet. If this is dropped, the thread runs on and keeps
+/// its place forever.
 #[derive(Debug)]
 pub(crate) struct PlacedThread {
     id: libc::pthread_t,
@@ -53,8 +57,9 @@ pub(crate) struct PlacedThread {
 // SAFETY: the number of a thread may be used by any thread.
 unsafe impl Send for PlacedThread {}
 
-/// What a thread begins with. It lies at the low end of the thread's stack until that has fetched it: to start
-/// a thread must not need the allocator, whose lock a stopped goroutine may hold.
+/// What a thread begins with. It lies at the low end of the thread's stack until the thread has
+/// fetched it: starting a thread must not need the allocator, whose lock a stopped goroutine may
+/// hold.
 struct Beginning<F> {
     main: F,
     name: Name,
@@ -63,8 +68,8 @@ struct Beginning<F> {
 }
 
 impl PlacedThread {
-    /// Starts a thread, which gets the lowest address of its stack. The C library allocates for it, and may
-    /// block, so only the helper thread calls it.
+    /// Starts a thread and passes it the lowest address of its stack. The C library allocates for
+    /// it, and may block, so only the helper thread calls this.
     pub(crate) fn spawn<F>(name: fmt::Arguments<'_>, main: F) -> io::Result<Self>
     where
         F: FnOnce(usize) + Send + 'static,
@@ -85,7 +90,7 @@ impl PlacedThread {
         }
     }
 
-    /// One attempt. What to run is taken if it succeeds.
+    /// One attempt. `main` is taken if it succeeds.
     fn spawn_on<F>(place: Place, name: Name, main: &mut Option<F>) -> io::Result<Self>
     where
         F: FnOnce(usize) + Send + 'static,
@@ -99,8 +104,9 @@ impl PlacedThread {
         const { assert!(size_of::<Beginning<F>>() <= BEGINNING_MAX_BYTES) };
         let mut attr = MaybeUninit::uninit();
         let mut id = 0;
-        // SAFETY: the place is no other thread's until this one is joined, and what it begins with is far
-        // below its first frames. The first call initialises the attributes, the last one frees what they hold.
+        // SAFETY: no other thread has the place until this one is joined, and what it begins with
+        // is far below its first frames. The first call initialises the attributes, the last one
+        // frees what they hold.
         let error = unsafe {
             at.write(Beginning { main: f, name, top: place.top(), stack_end });
             let attr = attr.as_mut_ptr();
@@ -115,7 +121,7 @@ impl PlacedThread {
         if error == 0 {
             return Ok(Self { id, place: ManuallyDrop::new(place) });
         }
-        // SAFETY: no thread has got it.
+        // SAFETY: no thread has taken it.
         *main = Some(unsafe { at.read() }.main);
         place.give_back();
         Err(io::Error::from_raw_os_error(error))
@@ -170,7 +176,7 @@ where
     null_mut()
 }
 
-/// The name of the calling thread, as the kernel has it. No allocation.
+/// The name of the calling thread, from the kernel. No allocation.
 pub(crate) fn name() -> Name {
     let mut name = [0; NAME_BYTES];
     // SAFETY: there is as much room as the kernel fills.
@@ -178,7 +184,7 @@ pub(crate) fn name() -> Name {
     Name(name)
 }
 
-/// The name of a thread: as much of it as the kernel keeps, and a zero byte.
+/// The name of a thread: the part that the kernel keeps, and a zero byte.
 #[derive(Clone, Copy)]
 pub(crate) struct Name([u8; NAME_BYTES]);
 
@@ -192,7 +198,7 @@ impl Name {
         Self(name)
     }
 
-    /// Becomes the name of the calling thread.
+    /// Makes it the name of the calling thread.
     fn take(self) {
         // SAFETY: the text ends with a zero byte.
         unsafe { libc::prctl(libc::PR_SET_NAME, self.0.as_ptr()) };

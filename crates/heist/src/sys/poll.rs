@@ -4,17 +4,17 @@ use super::clock;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// What a wait came to.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Polled {
     /// The descriptor is worth a try.
     Ready,
-    /// So it is, and the other end has hung up or there is an error.
+    /// The descriptor is worth a try, and the other end has hung up or there is an error.
     HungUp,
-    /// Nothing of what was asked for: only an error, or the other end has hung up.
+    /// Only an error, or the other end has hung up.
     Broken,
-    /// The bell rang, the time is over, or a signal came: look again.
+    /// The bell rang, the timeout came, or a signal came: look again.
     Again,
 }
 
@@ -36,7 +36,7 @@ impl Bell {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just made, and nobody else has it.
+        // SAFETY: just made here, and not used elsewhere.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -44,21 +44,21 @@ impl Bell {
         self.0.as_raw_fd()
     }
 
-    /// The wait that lasts, or the next one, ends.
+    /// Ends the current wait, or the next one.
     pub(crate) fn ring(&self) {
         let one = 1u64;
-        // SAFETY: eight valid bytes. It fails only if it has rung 2^64 times, and then it rings.
+        // SAFETY: eight valid bytes. It fails only after 2^64 rings, and then the bell still rings.
         unsafe { libc::write(self.fd(), (&raw const one).cast(), size_of::<u64>()) };
     }
 }
 
-/// No bell: the kernel passes over it.
+/// No bell: the kernel ignores it.
 pub(crate) const NO_BELL: RawFd = -1;
 
 /// Forgets earlier rings.
 pub(crate) fn silence(bell: RawFd) {
     let mut count = 0u64;
-    // SAFETY: room for eight bytes. If it did not ring, nothing is read.
+    // SAFETY: room for eight bytes. If the bell did not ring, nothing is read.
     unsafe { libc::read(bell, (&raw mut count).cast(), size_of::<u64>()) };
 }
 
@@ -91,15 +91,15 @@ pub(crate) fn wait(fd: RawFd, what: For, bell: RawFd, until_ns: Option<u64>) -> 
     })
 }
 
-/// Blocks the thread until one of the descriptors can be read or the clock shows `until_ns`, or for less.
-/// Allocates.
+/// Blocks the thread until one of the descriptors can be read or the clock shows `until_ns`. May
+/// return early. Allocates.
 pub(crate) fn wait_any(fds: impl Iterator<Item = RawFd>, until_ns: Option<u64>) {
     let mut fds: Vec<_> =
         fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
     let left = until_ns.map(left_until);
     let left = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let n = fds.len() as libc::nfds_t;
-    // SAFETY: so many valid entries, and a time that lives until the end of this function or none.
+    // SAFETY: the entries are valid, and the time lives until the end of this function or is null.
     unsafe { libc::ppoll(fds.as_mut_ptr(), n, left, std::ptr::null()) };
 }
 

@@ -1,4 +1,4 @@
-//! Questions about the system that only a diagnosis asks. They allocate.
+//! Facts about the system that only a diagnosis needs. The functions allocate.
 
 use super::{membarrier, memory};
 use std::ffi::CStr;
@@ -17,7 +17,7 @@ pub(crate) fn kernel() -> String {
     }
 }
 
-/// Whether fences of other threads can be had from the kernel.
+/// Whether the kernel can fence other threads.
 pub(crate) fn has_membarrier() -> bool {
     membarrier::is_offered()
 }
@@ -28,7 +28,7 @@ pub(crate) fn has_light_guards() -> bool {
     const GUARD_INSTALL: libc::c_int = 102;
     let len = memory::PAGE_MAX_BYTES;
     let Ok(page) = memory::map(len) else { return false };
-    // SAFETY: just mapped, used by nobody, and unmapped here.
+    // SAFETY: just mapped, used only here, and unmapped here.
     unsafe {
         let guards = libc::madvise(page.as_ptr().cast(), len, GUARD_INSTALL) == 0;
         memory::unmap(page, len);
@@ -36,19 +36,19 @@ pub(crate) fn has_light_guards() -> bool {
     }
 }
 
-/// Most mappings of a process.
+/// The maximum number of mappings of a process.
 pub(crate) fn max_mappings() -> Option<u64> {
     fs::read_to_string("/proc/sys/vm/max_map_count").ok()?.trim().parse().ok()
 }
 
 /// Descriptors that this process has open.
 pub(crate) fn open_descriptors() -> Option<u64> {
-    // Less the one that counts them.
+    // Without the one that counts them.
     Some((fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
 }
 
-/// A number in a file of the control group that has `controller`: of version 2, or else of version 1. None if
-/// there is no such limit, or if it cannot be found.
+/// A number in a file of the control group that has `controller`, of version 2 or else of version
+/// 1. None if there is no such limit or it cannot be found.
 pub(crate) fn of_group(controller: &str, version_2: &str, version_1: &str) -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let number = |folder: String, file: &str| {
@@ -69,6 +69,6 @@ pub(crate) fn of_group(controller: &str, version_2: &str, version_1: &str) -> Op
                 None
             }
         })
-        // Without a limit version 1 says the largest number of pages.
+        // Version 1 reports the largest number of pages for no limit.
         .filter(|&n| n < 1 << 62)
 }

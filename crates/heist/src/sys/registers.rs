@@ -1,9 +1,9 @@
-//! Registers of the calling thread that the language does not show.
+//! Registers of the calling thread that the language does not expose.
 
 use std::arch::asm;
 
-/// What the variables of the calling thread are at fixed distances from. No two live threads have the
-/// same one, and it is a multiple of sixteen.
+/// The thread pointer: the variables of the calling thread are at fixed distances from it. No two
+/// live threads have the same one, and it is a multiple of sixteen.
 #[inline]
 pub(crate) fn thread_pointer() -> usize {
     let pointer: usize;

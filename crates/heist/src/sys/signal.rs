@@ -27,7 +27,7 @@ impl Fault<'_> {
     }
 }
 
-/// What handles a fault: it does not return, unless the fault is somebody else's.
+/// Handles a fault. It returns only if the fault is not the runtime's.
 pub(crate) type FaultHandler = fn(&Fault<'_>);
 
 static FAULT_HANDLER: OnceLock<FaultHandler> = OnceLock::new();
@@ -35,27 +35,28 @@ static BEFORE_US: OnceLock<[libc::sigaction; 2]> = OnceLock::new();
 
 const FAULTS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// Puts `handler` in front of whatever handles memory faults in this process. Once per process.
+/// Puts `handler` in front of the handler of memory faults in this process. Once per process.
 pub(crate) fn install_fault_handler(handler: FaultHandler) {
     if FAULT_HANDLER.set(handler).is_err() {
         return;
     }
     symbols::prepare();
-    // Who was there must be known before ours can run.
+    // The previous handler must be known before ours can run.
     BEFORE_US.get_or_init(|| FAULTS.map(current_action));
     for signal in FAULTS {
         // SAFETY: all zero is a valid sigaction; every field that matters is set below.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_fault as *const () as usize;
-        // Not blocked while it runs: a fault of the handler itself comes to the handler.
+        // The signal is not blocked while the handler runs: a fault of the handler itself is
+        // delivered to it.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
         // SAFETY: `action` is complete, and `on_fault` is async-signal-safe.
         unsafe { libc::sigaction(signal, &raw const action, null_mut()) };
     }
 }
 
-/// The signal that stops a goroutine: it is for urgent data on sockets, which nobody uses, and is
-/// ignored by default.
+/// The signal that preempts a goroutine. Its purpose is urgent data on sockets, which is not used
+/// in practice, and it is ignored by default.
 pub(crate) const PREEMPT: libc::c_int = libc::SIGURG;
 
 /// User code that the preemption signal has interrupted.
@@ -78,21 +79,21 @@ pub(crate) struct Blocked(u64);
 impl Blocked {
     pub(crate) const NONE: Self = Self(0);
 
-    /// Those that are blocked in the calling thread. A process inherits them from who started it, and
-    /// some programs block those that they want to wait for.
+    /// The signals that are blocked in the calling thread. A process inherits them from its parent,
+    /// and some programs block those that they want to wait for.
     pub(crate) fn here() -> Self {
         Self::change(libc::SIG_BLOCK, &empty_set())
     }
 
-    /// Unblocks the preemption signal in the calling thread. Those that stay blocked.
+    /// Unblocks the preemption signal in the calling thread. Returns the signals that stay blocked.
     pub(crate) fn all_but_ours() -> Self {
         let mut ours = empty_set();
-        // SAFETY: `ours` is a set, and the number is one of a signal.
+        // SAFETY: `ours` is a set, and the number is that of a signal.
         unsafe { libc::sigaddset(&raw mut ours, PREEMPT) };
         Self(Self::change(libc::SIG_UNBLOCK, &ours).0 & !Self::of(&ours).0)
     }
 
-    /// Changes what is blocked in the calling thread. What was before.
+    /// Changes the blocked signals of the calling thread. Returns the previous ones.
     fn change(how: libc::c_int, set: &libc::sigset_t) -> Self {
         let mut before = empty_set();
         // SAFETY: both sets are valid.
@@ -111,13 +112,13 @@ fn empty_set() -> libc::sigset_t {
     unsafe { std::mem::zeroed() }
 }
 
-/// What handles the preemption signal.
+/// Handles the preemption signal.
 pub(crate) type InterruptHandler = fn(&Interrupted<'_>);
 
 static INTERRUPT_HANDLER: OnceLock<InterruptHandler> = OnceLock::new();
 static INTERRUPT_BEFORE_US: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Puts `handler` in front of whatever handles the preemption signal. Once per process.
+/// Puts `handler` in front of the handler of the preemption signal. Once per process.
 pub(crate) fn install_interrupt_handler(handler: InterruptHandler) {
     if INTERRUPT_HANDLER.set(handler).is_err() {
         return;
@@ -127,8 +128,8 @@ pub(crate) fn install_interrupt_handler(handler: InterruptHandler) {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_interrupt as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-    // SAFETY: `action` is complete. Everything is blocked while the handler sleeps, but for the
-    // signals that a fault of its own would raise.
+    // SAFETY: `action` is complete. All signals are blocked while the handler sleeps, except those
+    // that a fault of its own would raise.
     unsafe {
         libc::sigfillset(&raw mut action.sa_mask);
         for own_fault in
@@ -160,7 +161,7 @@ extern "C" fn on_interrupt(
         && let Some(before) = INTERRUPT_BEFORE_US.get()
     {
         let handler = before.sa_sigaction;
-        // Ignored by default: there is nobody to pass it on to.
+        // The default action is to ignore it: there is no handler to call.
         if handler != libc::SIG_DFL && handler != libc::SIG_IGN {
             call(before, signal, info, context);
         }
@@ -169,7 +170,7 @@ extern "C" fn on_interrupt(
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// What comes with a signal of ours, as the kernel lays it out: everybody else's is another's.
+/// The data of a signal of the runtime, in the kernel's layout.
 #[repr(C, align(8))]
 pub(crate) struct Marked {
     signal: libc::c_int,
@@ -184,17 +185,17 @@ pub(crate) struct Marked {
 
 const _: () = assert!(size_of::<Marked>() == size_of::<libc::siginfo_t>());
 
-/// Its address is the mark.
+/// The address of this static is the mark.
 static MARK: u8 = 0;
 
-/// The information that is sent along.
+/// The data that is sent with the signal.
 pub(crate) fn marked() -> Marked {
     Marked {
         signal: PREEMPT,
         error: 0,
         code: libc::SI_QUEUE,
         gap: 0,
-        // SAFETY: both only answer a question.
+        // SAFETY: both only return a value.
         sender: unsafe { libc::getpid() },
         // SAFETY: as above.
         user: unsafe { libc::getuid() },
@@ -203,10 +204,10 @@ pub(crate) fn marked() -> Marked {
     }
 }
 
-/// Set when a signal of ours could not be sent with its mark.
+/// Set when a signal of the runtime could not be sent with its mark.
 static WITHOUT_MARKS: AtomicBool = AtomicBool::new(false);
 
-/// From now on what a thread of this process sends to another may be ours.
+/// From now on a signal that a thread of this process sends to another may be the runtime's.
 pub(crate) fn go_without_marks() {
     WITHOUT_MARKS.store(true, Ordering::Relaxed);
 }
@@ -215,17 +216,17 @@ pub(crate) fn go_without_marks() {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Ours,
-    /// It has no mark, and ours have none any more. Both handlers see it: ours does nothing unless its M was
-    /// asked to stop, and a handler of this signal must bear one that means nothing, because the kernel
-    /// makes one of several.
+    /// It has no mark, and the runtime's signals have none any more. Both handlers see it: ours
+    /// does nothing unless its M was asked to stop, and any handler of this signal must tolerate a
+    /// spurious one, because the kernel merges several into one.
     Either,
     Theirs,
 }
 
-/// Whose it is.
+/// The sender of this signal.
 fn whose(info: &libc::siginfo_t) -> Whose {
-    // SAFETY: signals with these codes carry the sender, and the first a value; the other call only answers a
-    // question.
+    // SAFETY: signals with these codes carry the sender, and the first a value; the other call only
+    // returns a value.
     unsafe {
         let is_marked = || std::ptr::eq(info.si_value().sival_ptr.cast(), &raw const MARK);
         match info.si_code {
@@ -237,7 +238,7 @@ fn whose(info: &libc::siginfo_t) -> Whose {
     }
 }
 
-/// Calls the handler that was there before.
+/// Calls the previous handler.
 fn call(
     before: &libc::sigaction,
     signal: libc::c_int,
@@ -259,7 +260,7 @@ fn call(
 
 fn current_action(signal: libc::c_int) -> libc::sigaction {
     let mut action = MaybeUninit::zeroed();
-    // SAFETY: asks only; `action` is valid for the answer, and zeroed is valid if there is none.
+    // SAFETY: only reads; `action` is valid for the result, and zeroed is valid if there is none.
     unsafe {
         libc::sigaction(signal, null_mut(), action.as_mut_ptr());
         action.assume_init()
@@ -285,20 +286,21 @@ extern "C" fn on_fault(
     pass_on(signal, info, context);
 }
 
-/// The calling thread, which never goes on, handles no signals any more but faults.
+/// The calling thread, which never continues, handles no signals any more except faults.
 pub(crate) fn block_all() {
     let mut all = empty_set();
     // SAFETY: `all` is a set.
     unsafe { libc::sigfillset(&raw mut all) };
     for fault in FAULTS {
-        // SAFETY: as above, and the number is one of a signal.
+        // SAFETY: as above, and the number is that of a signal.
         unsafe { libc::sigdelset(&raw mut all, fault) };
     }
     Blocked::change(libc::SIG_BLOCK, &all);
 }
 
-/// Ends the process with `code` after so many seconds, whatever the calling thread then does. For a thread that
-/// is about to end it anyway, and may hang meanwhile: SIGALRM has no other use afterwards.
+/// Ends the process with `code` after `seconds`, whatever the calling thread does by then. For a
+/// thread that is about to end the process anyway, and may hang meanwhile: SIGALRM has no other use
+/// afterwards.
 pub(crate) fn end_process_after(seconds: libc::c_uint, code: libc::c_int) {
     static CODE: AtomicI32 = AtomicI32::new(0);
     extern "C" fn on_alarm(_: libc::c_int) {
@@ -318,7 +320,7 @@ pub(crate) fn end_process_after(seconds: libc::c_uint, code: libc::c_int) {
     }
 }
 
-/// Gives a fault that is not ours to whoever was there before.
+/// Passes a fault that is not the runtime's to the previous handler.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let which = FAULTS.iter().position(|&fault| fault == signal);
     let before = which.and_then(|which| BEFORE_US.get().map(|actions| actions[which]));

@@ -1,18 +1,19 @@
-//! One pointer of each thread, read by instructions that LLVM cannot see through.
+//! One pointer per thread, read by instructions that LLVM cannot see through.
 //!
-//! A thread-local of the language would do, but for one thing: LLVM takes its address to be constant
-//! inside a function, and a function that parks goes on another thread. So the getter had to be a call
-//! that is never inlined. Here the address is the assembler's business: it is found anew each time.
+//! A thread-local of the language has one problem: LLVM assumes that its address is constant inside
+//! a function, and a function that parks may continue on another thread. So its getter would have
+//! to be a call that is never inlined. Here the assembler computes the address, anew each time.
 //!
-//! The variable is of the "initial executable" kind: its distance from the thread's pointer is the same
-//! for all threads, and known when the program has been loaded. A program linked as one piece has it as
-//! a constant in the instruction. A library that is loaded later takes the eight bytes from the room that
-//! the C library keeps for this. There is nothing to allocate on first use, so a signal handler may read
-//! it on any thread.
+//! The variable uses the "initial exec" model: its distance from the thread pointer is the same for
+//! all threads, and known when the program has been loaded. A statically linked program has it as a
+//! constant in the instruction. A library that is loaded later takes the eight bytes from the
+//! reserve that the C library keeps for this. There is nothing to allocate on first use, so a
+//! signal handler may read it on any thread.
 
 use std::arch::{asm, global_asm};
 
-/// The name of the variable. Two versions of this crate may meet in one program.
+/// The name of the variable. It has the version, because one program may contain two versions of
+/// this crate.
 macro_rules! variable {
     () => {
         concat!(
@@ -42,8 +43,8 @@ global_asm!(
 #[inline(always)]
 pub(crate) fn get() -> *const () {
     let pointer;
-    // SAFETY: reads the calling thread's own variable, which lives as long as the thread. Not `pure`: it
-    // is read each time that this is executed.
+    // SAFETY: reads the calling thread's own variable, which lives as long as the thread. Not
+    // `pure`: it is read at each execution.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-/// Bytes collected before a write, so that a report line comes out in one piece.
+/// Bytes collected before a write, so that a report line is written in one piece.
 const BUFFER: usize = 512;
 
 /// A small buffer in front of descriptor 2.
@@ -22,7 +22,7 @@ impl Stderr {
             // SAFETY: `rest` is valid for its length.
             let n = unsafe { libc::write(2, rest.as_ptr().cast(), rest.len()) };
             if n <= 0 {
-                break; // Nobody to tell.
+                break; // Standard error is gone.
             }
             rest = &rest[n as usize..];
         }
@@ -51,7 +51,7 @@ impl Drop for Stderr {
 
 /// Writes one report. Safe in a signal handler and in the scheduler.
 pub(crate) fn report(text: fmt::Arguments<'_>) {
-    // Errors would be errors of standard error itself.
+    // An error here is one of standard error itself, which cannot be reported.
     let _ = Stderr::new().write_fmt(text);
 }
 

@@ -1,27 +1,28 @@
-//! A cheaper clock for short times: the counter of the CPU, where the kernel trusts it.
+//! A cheaper clock for short durations: the counter of the CPU, where the kernel trusts it.
 //!
-//! One in eight goroutines that become runnable is measured, so the clock is read every few wake-ups,
-//! and on many machines the kernel's clock costs more than a wake-up's share of everything else. The
-//! counter costs a third of it. Only the kernel knows whether the counters of all CPUs agree and never
-//! pause: if it uses them for its own clock, they do.
+//! One in eight goroutines that become runnable is measured, so the clock is read every few
+//! wake-ups, and on many machines one read of the kernel's clock costs more than all other work of
+//! a wake-up. The counter costs a third of that read. Only the kernel knows whether the counters of
+//! all CPUs agree and never pause: if it uses them for its own clock, they do.
 //!
-//! How fast the counter runs is learnt from the kernel's clock once some milliseconds of both have
-//! passed; until then, and where there is no such counter, a moment is one of the kernel's clock.
+//! The speed of the counter is learnt from the kernel's clock once a few milliseconds of both have
+//! passed; until then, and where there is no such counter, the kernel's clock is used.
 
 use super::clock;
 use heist_core::sync::{AtomicU64, Ordering};
 
-/// The bit of a moment that says that it was read from the counter.
+/// The bit of a moment that was read from the counter.
 const COUNTED: u64 = 1 << 63;
 
 /// How long the two clocks are compared.
 const LEARN_NS: u64 = 10_000_000;
-/// How much of that time may pass while both clocks are read: who is interrupted there tries again.
+/// The share of that time that may pass while both clocks are read: a thread that is interrupted
+/// there tries again.
 const DOUBT: u64 = 4000;
 
-/// Nanoseconds that one step of the counter takes, times 2 to the 32; zero as long as it is not known.
+/// Nanoseconds per step of the counter, times 2 to the 32; zero while it is not known.
 static PACE: AtomicU64 = AtomicU64::new(0);
-/// Both clocks at one moment, the counter first; zero if it is not to be trusted.
+/// Both clocks at one moment, the counter first; zero if the counter is not trusted.
 static START: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 /// How many steps the counter made while they were read.
 static START_DOUBT: AtomicU64 = AtomicU64::new(0);
@@ -32,7 +33,7 @@ pub(crate) fn now() -> u64 {
     if PACE.load(Ordering::Relaxed) == 0 { clock::now_ns() } else { counter() | COUNTED }
 }
 
-/// Nanoseconds since a moment. Readings on two CPUs may differ by a little, so it may be negative.
+/// Nanoseconds since a moment. Readings on two CPUs may differ a little, so it may be negative.
 #[inline]
 pub(crate) fn since(moment: u64) -> i64 {
     if moment & COUNTED == 0 {
@@ -59,7 +60,7 @@ pub(crate) fn prepare() {
     });
 }
 
-/// Learns how fast the counter runs, if it is not known and enough time has passed.
+/// Learns the speed of the counter, if it is not known and enough time has passed.
 pub(crate) fn learn() {
     // ORDERING: Acquire pairs with `prepare`.
     let from = START[0].load(Ordering::Acquire);
@@ -77,7 +78,7 @@ pub(crate) fn learn() {
     }
 }
 
-/// Both clocks, or how far both have gone.
+/// Readings of both clocks, or the differences of two readings.
 #[derive(Clone, Copy)]
 struct Reading {
     steps: u64,
@@ -92,7 +93,7 @@ fn both() -> Reading {
     Reading { steps, ns, doubt: counter().wrapping_sub(steps) }
 }
 
-/// The pace of a counter that has gone so far.
+/// The pace of the counter by the differences `passed`.
 fn pace(passed: Reading) -> Option<u64> {
     let Reading { steps, ns, doubt } = passed;
     if ns < LEARN_NS || steps == 0 || doubt > steps / DOUBT {
@@ -105,7 +106,7 @@ fn pace(passed: Reading) -> Option<u64> {
 #[inline]
 fn counter() -> u64 {
     // SAFETY: every x86-64 CPU has it. Where the system forbids it to programs, the kernel does not
-    // give its own clock to them by it either, and this is not called.
+    // use it for their clock either, and this is not called.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -115,7 +116,7 @@ fn counter() -> u64 {
     0
 }
 
-/// Whether the kernel keeps its own time by the counter.
+/// Whether the kernel uses the counter for its own clock.
 fn is_trusted() -> bool {
     const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     cfg!(target_arch = "x86_64")
@@ -134,10 +135,10 @@ mod tests {
         assert_eq!(pace_of(2 * SECOND, SECOND, 100), Some(1 << 31));
         assert_eq!(pace_of(SECOND, LEARN_NS - 1, 0), None, "too early");
         assert_eq!(pace_of(SECOND, SECOND, SECOND / DOUBT + 1), None, "interrupted");
-        assert_eq!(pace_of(0, SECOND, 0), None, "it stands still");
+        assert_eq!(pace_of(0, SECOND, 0), None, "it does not run");
     }
 
-    /// Whichever clock is behind it, before and after the pace is known.
+    /// It holds for either clock, before and after the pace is known.
     #[test]
     fn it_agrees_with_the_clock() {
         prepare();

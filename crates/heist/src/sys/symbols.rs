@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub(crate) struct Code {
     addresses: Range<usize>,
-    /// What is added to the addresses in the file.
+    /// The offset between addresses in memory and in the file.
     base: usize,
     path: CString,
 }
@@ -21,7 +21,7 @@ impl Code {
         self.addresses.contains(&address)
     }
 
-    /// What `addr2line` calls it.
+    /// The address as `addr2line` expects it.
     pub(crate) const fn address_in_file(&self, address: usize) -> usize {
         address.wrapping_sub(self.base)
     }
@@ -29,7 +29,7 @@ impl Code {
 
 static OWN: OnceLock<Code> = OnceLock::new();
 
-/// Learns what a signal handler must not find out for the first time. It allocates.
+/// Collects what a signal handler cannot look up itself. It allocates.
 pub(crate) fn prepare() {
     OWN.get_or_init(|| {
         let mut found = Code { addresses: 0..0, base: 0, path: CString::default() };
@@ -108,11 +108,12 @@ fn half(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 impl Symbols {
-    /// Maps the program's file, for good. None if it cannot be read or was stripped.
+    /// Maps the program's file and never unmaps it. None if it cannot be read or was stripped.
     pub(crate) fn open() -> Option<Self> {
         let code = own_code()?;
-        // SAFETY: the path ends with a zero byte, and `status` is a valid place for the answer; a new mapping
-        // touches nothing that exists. It stays, so it is static; a program that runs is not written to.
+        // SAFETY: the path ends with a zero byte, and `status` is a valid place for the answer; a
+        // new mapping touches nothing that exists. It is never unmapped, so it is static; the file
+        // of a running program is not written to.
         let file: &'static [u8] = unsafe {
             let file = libc::open(code.path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
             let mut status: libc::stat = std::mem::zeroed();
@@ -154,8 +155,8 @@ impl Symbols {
     }
 }
 
-/// The name of a function as the linker knows it, which is shown as it was written, if it is one of rustc's
-/// older names.
+/// The name of a function as the linker knows it. Names in rustc's legacy mangling are shown
+/// demangled.
 #[derive(Debug)]
 pub(crate) struct Name<'a>(&'a str);
 
@@ -177,13 +178,13 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-/// The first of the parts of a name, each of which is preceded by its length.
+/// The first part of a name. Each part is preceded by its length.
 fn next_part(text: &str) -> Option<(&str, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     text.get(digits..)?.split_at_checked(text[..digits].parse().ok()?)
 }
 
-/// A part with the characters that a linker does not allow.
+/// A part with the characters that the linker does not allow.
 fn show_part(mut part: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     const ESCAPES: [(&str, &str); 9] = [
         ("$LT$", "<"),
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_shown_as_they_were_written() {
+    fn names_are_demangled() {
         let shown = |name: &str| Name(name).to_string();
         let method = "_ZN46_$LT$a..B$u20$as$u20$core..ops..drop..Drop$GT$4drop17h0123456789abcdefE";
         assert_eq!(shown(method), "<a::B as core::ops::drop::Drop>::drop");

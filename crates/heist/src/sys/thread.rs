@@ -6,7 +6,7 @@ use std::ptr::{NonNull, from_ref, null_mut};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The stack of an M: the scheduler and signal handlers are all that runs there.
+/// The stack of an M: only the scheduler and signal handlers run there.
 const M_STACK_BYTES: usize = 256 << 10;
 
 /// Starts a thread. It allocates and may block, so only the helper thread and plain threads call
@@ -15,12 +15,12 @@ pub(crate) fn spawn<T: Send + 'static>(
     name: String,
     main: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<T>> {
-    // With less std does not refuse to start one, but ends the process.
+    // With less memory std does not return an error but ends the process.
     check_room(M_STACK_BYTES)?;
     std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES).spawn(main)
 }
 
-/// An error if the system has no memory for a thread with such a stack and what it needs at first.
+/// An error if the system has no memory for a thread with such a stack and its initial needs.
 pub(super) fn check_room(stack_bytes: usize) -> std::io::Result<()> {
     let no_room = limits::room().is_some_and(|room| room < 2 * stack_bytes as u64);
     if no_room || !memory::has_free_mappings() {
@@ -29,7 +29,8 @@ pub(super) fn check_room(stack_bytes: usize) -> std::io::Result<()> {
     Ok(())
 }
 
-/// As [`spawn`], but where threads are limited waits a little: those that have just ended count for a moment.
+/// As [`spawn`], but waits a little where threads are limited: threads that have just ended still
+/// count for a moment.
 pub(crate) fn spawn_patiently<T: Send + 'static>(
     name: &str,
     main: impl FnOnce() -> T + Send + 'static,
@@ -37,7 +38,7 @@ pub(crate) fn spawn_patiently<T: Send + 'static>(
     /// How often it is tried, and the pause in between.
     const TRIES: u32 = 20;
     const PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
-    // A closure that no thread was made for is dropped with the attempt.
+    // If no thread is made, the closure is dropped with the attempt.
     let main = Arc::new(Mutex::new(Some(main)));
     let mut tries = 1;
     loop {
@@ -56,7 +57,8 @@ pub(crate) fn spawn_patiently<T: Send + 'static>(
     }
 }
 
-/// Finds out whether the system allows `n` more threads at the same time: makes them, each by the one before.
+/// Checks whether the system allows `n` more threads at the same time, by making them: each one
+/// makes the next.
 pub(crate) fn probe(name: &str, n: u32) -> std::io::Result<()> {
     if n == 0 {
         return Ok(());
@@ -68,7 +70,7 @@ pub(crate) fn probe(name: &str, n: u32) -> std::io::Result<()> {
 
 /// The kernel's id of the calling thread.
 pub(crate) fn id() -> u32 {
-    // SAFETY: gettid only answers a question.
+    // SAFETY: gettid only returns a value.
     unsafe { libc::gettid() as u32 }
 }
 
@@ -78,11 +80,11 @@ pub(crate) fn precise_naps() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
-/// Asks the kernel's scheduler for short turns that come soon, for a thread that does little each time
-/// it wakes up: next to threads that compute, it would otherwise wait for the end of theirs. Kernels
-/// before 6.12 do not know the wish and ignore it.
+/// Asks the kernel's scheduler for short turns that come soon, for a thread that does little each
+/// time it wakes up: next to threads that compute, it would otherwise wait for the end of their
+/// turns. Kernels before 6.12 ignore the request.
 pub(crate) fn short_turns() {
-    /// The shortest turn that can be asked for.
+    /// The shortest turn that can be requested.
     const TURN_NS: u64 = 100_000;
     set_turns(TURN_NS);
 }
@@ -96,13 +98,13 @@ fn set_turns(turn_ns: u64) {
     set_attributes(&Attributes { nice: nice(), runtime: turn_ns, ..Attributes::USUAL });
 }
 
-/// The kernel, which lets a thread that wakes up drive a longer-running one out, is not to do so with
-/// whoever wakes the calling thread next: that one is about to sleep by itself, and would have to be let
-/// run once more for it. False if this thread has not the usual policy, or it cannot be changed.
+/// Keeps the kernel from preempting the next waker of the calling thread in favour of this thread:
+/// the waker is about to sleep by itself, and would have to be scheduled once more for that. False
+/// if this thread does not have the default policy, or it cannot be changed.
 ///
 /// Undone by [`drive_wakers_out`].
 pub(crate) fn let_wakers_sleep() -> bool {
-    // SAFETY: asks a question.
+    // SAFETY: only returns a value.
     let policy = unsafe { libc::sched_getscheduler(0) };
     policy == libc::SCHED_OTHER && change_policy(libc::SCHED_BATCH)
 }
@@ -113,7 +115,7 @@ pub(crate) fn drive_wakers_out() {
 }
 
 fn change_policy(policy: libc::c_int) -> bool {
-    /// Nice value and length of turns stay as they are.
+    /// The nice value and the length of turns do not change.
     const KEEP_PARAMS: u64 = 0x10;
     set_attributes(&Attributes { policy: policy as u32, flags: KEEP_PARAMS, ..Attributes::USUAL })
 }
@@ -149,15 +151,16 @@ fn set_attributes(attributes: &Attributes) -> bool {
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, from_ref(attributes), 0) == 0 }
 }
 
-/// How nice the calling thread is, which stays as it is.
+/// The nice value of the calling thread, which does not change.
 fn nice() -> i32 {
-    // SAFETY: asks a question. An error looks like a very polite answer, which is a valid one.
+    // SAFETY: only returns a value. An error looks like a very low priority, which is a valid
+    // value.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
 /// CPU time a thread has used, or None if it is gone.
 pub(crate) fn cpu_ns(tid: u32) -> Option<u64> {
-    // The kernel's encoding of "the CPU clock of this thread".
+    // The kernel's encoding of the CPU clock of a thread.
     let clock = ((!(tid as libc::clockid_t)) << 3) | 6;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid place for the answer.
@@ -165,7 +168,7 @@ pub(crate) fn cpu_ns(tid: u32) -> Option<u64> {
     answered.then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// How often the calling thread has let go of its CPU by itself, to sleep in the kernel.
+/// How often the calling thread has given up its CPU voluntarily, to sleep in the kernel.
 pub(crate) fn n_blocks() -> u64 {
     // SAFETY: numbers may be zero.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -179,12 +182,13 @@ pub(crate) fn is_asleep(tid: u32) -> bool {
     matches!(state(tid), Some(b'S' | b'D'))
 }
 
-/// How many threads this process has, if the system tells: an emulator may say none. No allocation: it is
-/// asked by sysmon.
+/// How many threads this process has, if the system reports it: an emulator may report none. No
+/// allocation: sysmon calls it.
 pub(crate) fn count() -> Option<u32> {
     let mut text = [0u8; 512];
     let n = read_start(c"/proc/self/stat".as_ptr(), &mut text)?;
-    // The name in parentheses may contain anything, so count from its end: the state is next.
+    // The name in parentheses may contain anything, so fields are counted from its end: the state
+    // is next.
     let from = text[..n].iter().rposition(|&byte| byte == b')')? + 2;
     let field = text[from..n].split(|&byte| byte == b' ').nth(17)?;
     std::str::from_utf8(field).ok()?.parse().ok().filter(|&n| n > 0)
@@ -195,8 +199,8 @@ fn state(tid: u32) -> Option<u8> {
     StatFile::open(tid).ok()?.state()
 }
 
-/// Whether `/proc` is mounted and shows the processes of the namespace that this one is in: otherwise it
-/// shows nothing of a thread by its number here, or another thread. Needs no descriptor.
+/// Whether `/proc` is mounted and shows the processes of the namespace of this one: otherwise the
+/// number of a thread finds nothing there, or another thread. Needs no descriptor.
 pub(crate) fn has_own_proc() -> bool {
     static OWN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *OWN.get_or_init(|| {
@@ -206,7 +210,7 @@ pub(crate) fn has_own_proc() -> bool {
             unsafe { libc::readlink(c"/proc/self".as_ptr(), text.as_mut_ptr().cast(), text.len()) };
         let text = usize::try_from(n).ok().and_then(|n| text.get(..n));
         let pid = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-        // SAFETY: getpid only answers a question.
+        // SAFETY: getpid only returns a value.
         pid == Some(unsafe { libc::getpid() })
     })
 }
@@ -219,11 +223,11 @@ fn open_of_thread(path: std::fmt::Arguments<'_>) -> std::io::Result<libc::c_int>
     fd::open_named(path, libc::O_RDONLY)
 }
 
-/// The file in which the kernel tells what a thread of this process does.
+/// The file in which the kernel reports the state of a thread of this process.
 pub(crate) struct StatFile(libc::c_int);
 
 impl StatFile {
-    /// Opens it. No allocation: it is asked by sysmon.
+    /// Opens it. No allocation: sysmon calls it.
     pub(crate) fn open(tid: u32) -> std::io::Result<Self> {
         open_of_thread(format_args!("/proc/self/task/{tid}/stat")).map(Self)
     }
@@ -232,25 +236,25 @@ impl StatFile {
     pub(crate) fn state(&self) -> Option<u8> {
         let mut text = [0u8; 64];
         let text = read_again(self.0, &mut text)?;
-        // The name stands in brackets and may contain anything, brackets too.
+        // The name is in parentheses and may contain anything, parentheses too.
         let end = text.iter().rposition(|&byte| byte == b')')?;
         text.get(end + 2).copied()
     }
 }
 
-/// The file in which the kernel tells which system call a thread of this process is in.
+/// The file in which the kernel reports the system call of a thread of this process.
 ///
-/// Reading it costs a third of what the state costs. But of a thread that is just falling asleep it waits
-/// for that: so it is for threads that most likely run.
+/// Reading it costs a third of reading the state. But if the thread is just falling asleep, the
+/// read waits for that: so it is for threads that most likely run.
 pub(crate) struct CallFile(libc::c_int);
 
 impl CallFile {
-    /// Opens it, if the kernel has it. No allocation: it is asked by sysmon.
+    /// Opens it, if the kernel has it. No allocation: sysmon calls it.
     pub(crate) fn open(tid: u32) -> std::io::Result<Self> {
         open_of_thread(format_args!("/proc/self/task/{tid}/syscall")).map(Self)
     }
 
-    /// Whether the thread runs or could, unless it is gone.
+    /// Whether the thread runs or is runnable. None if it has ended.
     pub(crate) fn is_running(&self) -> Option<bool> {
         let mut text = [0u8; 16];
         let text = read_again(self.0, &mut text)?;
@@ -260,7 +264,7 @@ impl CallFile {
 
 impl Drop for CallFile {
     fn drop(&mut self) {
-        // SAFETY: opened by this and used by nobody else.
+        // SAFETY: opened by this value, the only user.
         unsafe { libc::close(self.0) };
     }
 }
@@ -274,7 +278,7 @@ fn read_again(file: libc::c_int, text: &mut [u8]) -> Option<&[u8]> {
 
 impl Drop for StatFile {
     fn drop(&mut self) {
-        // SAFETY: opened by this and used by nobody else.
+        // SAFETY: opened by this value, the only user.
         unsafe { libc::close(self.0) };
     }
 }
@@ -298,7 +302,7 @@ pub(super) fn read_start(path: *const libc::c_char, text: &mut [u8]) -> Option<u
 /// Sends the preemption signal to a thread of this process, with our mark.
 pub(crate) fn interrupt(tid: u32) {
     let info = super::signal::marked();
-    // SAFETY: the signal is ours to send: its handler is installed.
+    // SAFETY: the handler of the signal is installed.
     unsafe {
         let (own, signal) = (libc::getpid(), super::signal::PREEMPT);
         let call = libc::SYS_rt_tgsigqueueinfo;
@@ -312,20 +316,20 @@ pub(crate) fn interrupt(tid: u32) {
     }
 }
 
-/// Lets the calling thread do nothing any more.
+/// Puts the calling thread to sleep forever.
 pub(crate) fn sleep_for_ever() -> ! {
     loop {
         nap(Duration::from_hours(1));
     }
 }
 
-/// Lets the calling thread sleep, at the most for so long: a signal ends it early.
+/// Puts the calling thread to sleep for at most `pause`: a signal ends it early.
 pub(crate) fn nap(pause: Duration) {
     let time = libc::timespec {
         tv_sec: pause.as_secs() as libc::time_t,
         tv_nsec: pause.subsec_nanos().into(),
     };
-    // SAFETY: `time` is valid, and what is left of it is not asked for.
+    // SAFETY: `time` is valid, and the remaining time is not requested.
     unsafe { libc::nanosleep(&raw const time, null_mut()) };
 }
 
@@ -334,7 +338,7 @@ pub(crate) fn nap(pause: Duration) {
 #[derive(Debug)]
 pub(crate) struct AltStack {
     base: NonNull<u8>,
-    /// What the thread had before, which it gets back.
+    /// The previous stack of the thread, which is restored.
     before: libc::stack_t,
 }
 
@@ -345,10 +349,10 @@ const ALT_GUARD_BYTES: usize = memory::PAGE_MAX_BYTES;
 const ALT_MAPPED_BYTES: usize = ALT_GUARD_BYTES + ALT_STACK_BYTES;
 
 impl AltStack {
-    /// Maps one and makes it the calling thread's.
+    /// Maps a stack and installs it for the calling thread.
     pub(crate) fn install() -> std::io::Result<Self> {
         let base = memory::map(ALT_MAPPED_BYTES)?;
-        // SAFETY: just mapped, not used.
+        // SAFETY: just mapped, not used yet.
         let guarded = unsafe { memory::guard(base, ALT_GUARD_BYTES) };
         let stack = libc::stack_t {
             ss_sp: base.as_ptr().wrapping_add(ALT_GUARD_BYTES).cast(),
@@ -369,8 +373,8 @@ impl AltStack {
 
 impl Drop for AltStack {
     fn drop(&mut self) {
-        // SAFETY: the thread drops its own alternate stack outside of any handler, then nothing
-        // uses the memory; what it had before is its own still.
+        // SAFETY: the thread drops its own alternate stack outside any handler, then nothing uses
+        // the memory; its previous stack is still its own.
         unsafe {
             libc::sigaltstack(&raw const self.before, std::ptr::null_mut());
             memory::unmap(self.base, ALT_MAPPED_BYTES);

@@ -1,16 +1,17 @@
-//! What threads of this process do, as the kernel sees it: for sysmon, which asks often.
+//! The states of threads of this process in the kernel, for sysmon, which asks often.
 //!
 //! Opening the file of a thread costs twice as much as reading it, and the threads that hold Ps are
-//! few and stay for a while. So some files are kept open. All of them are opened at the start, for any
-//! thread, so that the number of descriptors does not change later. When the process has no free
-//! descriptor, the file of one thread is closed before that of another is opened.
+//! few and stay for a while. So some files are kept open. All of them are opened at the start, of
+//! any thread, so that the number of descriptors does not change later. When the process has no
+//! free descriptor, the file of one thread is closed before that of another is opened.
 //!
 //! # Without the files
-//! There may be no `/proc`, or not the own one, or another thread may take the descriptor that was just
-//! closed. Then the CPU clock of the thread decides, which needs neither: it runs if the clock has advanced
-//! since the last look, and it sleeps if the clock has not for [`STILL_NS`]. A thread that the kernel does
-//! not let run looks asleep, too. To take its P is harmless: it waits for one when it goes on. In between
-//! nothing is known, and it is treated as one that runs.
+//! There may be no `/proc`, or that of another namespace, or another thread may take the descriptor
+//! that was just closed. Then the CPU clock of the thread decides, which needs neither: the thread
+//! runs if the clock has advanced since the last look, and it sleeps if the clock has not advanced
+//! for [`STILL_NS`]. A runnable thread that has no CPU looks asleep, too. Taking its P is harmless:
+//! the thread waits for one when it continues. In between nothing is known, and the thread is
+//! treated as running.
 
 use super::clock;
 use super::degraded::{Lack, Plain};
@@ -21,23 +22,24 @@ use std::io;
 
 /// Threads whose files are kept open.
 const N_THREADS: usize = 8;
-/// Of the descriptors that the process may have, at most one in so many is kept for each kind of file.
+/// Of the descriptors that the process may have, at most one in this many is kept for each kind of
+/// file.
 const KEPT_PART: u32 = 32;
 /// Threads whose clocks are remembered.
 const N_CLOCKS: usize = 64;
-/// A thread whose CPU clock stands for so long is taken for one that sleeps.
+/// A thread whose CPU clock has not advanced for this long is treated as asleep.
 const STILL_NS: u64 = 4_000_000;
 
-/// What a thread does.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It runs or could.
+    /// It runs or is runnable.
     Running,
     /// It sleeps in the kernel.
     Asleep,
     /// It is stopped by a debugger, or has ended.
     Stopped,
-    /// That cannot be found out now.
+    /// It cannot be determined now.
     Unknown,
 }
 
@@ -51,21 +53,21 @@ pub(crate) struct ThreadStates {
 /// Open files of one kind.
 struct Kept<F> {
     files: [(u32, Option<F>); N_THREADS],
-    /// How many of the places are used: few, if the process may have few descriptors.
+    /// How many of the slots are used: few, if the process may have few descriptors.
     n: usize,
 }
 
-/// What was last seen of a thread's CPU clock.
+/// The last look at the CPU clock of a thread.
 #[derive(Clone, Copy)]
 struct ClockLook {
     tid: u32,
     cpu_ns: u64,
-    /// When it was first seen to stand there.
+    /// When the clock was first seen at this value.
     since_ns: u64,
 }
 
 impl ThreadStates {
-    /// Opens the files, of the calling thread for now.
+    /// Opens the files, at first those of the calling thread.
     pub(crate) fn new() -> Self {
         let n = limits::descriptors_to_keep(N_THREADS as u32, KEPT_PART) as usize;
         Self {
@@ -75,7 +77,7 @@ impl ThreadStates {
         }
     }
 
-    /// What a thread does. To be asked of one that most likely sleeps.
+    /// The state of a thread that most likely sleeps.
     pub(crate) fn of_sleeper(&mut self, tid: u32) -> State {
         match self.stats.ask(tid, StatFile::open, StatFile::state) {
             Ok(letter) => of_letter(letter),
@@ -83,7 +85,7 @@ impl ThreadStates {
         }
     }
 
-    /// What a thread does. To be asked of one that most likely runs.
+    /// The state of a thread that most likely runs.
     pub(crate) fn of_runner(&mut self, tid: u32) -> State {
         match self.calls.ask(tid, CallFile::open, CallFile::is_running) {
             Ok(true) => State::Running,
@@ -92,7 +94,7 @@ impl ThreadStates {
         }
     }
 
-    /// What the CPU clock of a thread tells.
+    /// The state of a thread by its CPU clock.
     #[cold]
     fn by_clock(&mut self, tid: u32, error: &io::Error) -> State {
         let Some(cpu_ns) = thread::cpu_ns(tid) else {
@@ -117,7 +119,7 @@ impl ThreadStates {
     }
 }
 
-/// What the letter of `ps` means.
+/// The meaning of a letter of `ps`.
 const fn of_letter(letter: u8) -> State {
     match letter {
         b'R' => State::Running,
@@ -133,7 +135,7 @@ impl<F> Kept<F> {
         Self { files: std::array::from_fn(|i| (own, file(i))), n }
     }
 
-    /// Asks the file of a thread.
+    /// Reads the file of a thread.
     fn ask<A>(
         &mut self,
         tid: u32,
@@ -149,7 +151,7 @@ impl<F> Kept<F> {
         {
             return Ok(answer);
         }
-        // Another thread's, or of one that has ended: there may be a new one with its number.
+        // The file of another thread, or of one that has ended: a new thread may have its number.
         let opened = match open(tid) {
             Err(error) if kept.is_some() && fd::is_exhaustion(&error) => {
                 *kept = None;
@@ -191,13 +193,13 @@ mod tests {
         });
     }
 
-    /// Whichever file is asked.
+    /// It holds for either file.
     #[test]
     fn files_tell_a_thread_that_computes_from_one_that_sleeps() {
         beside_two_threads(|threads| {
             let mut states = ThreadStates::new();
             for (computes, tid) in threads {
-                // The one that is to sleep needs a moment for it.
+                // The sleeping thread needs a moment to fall asleep.
                 while (states.of_sleeper(tid) == State::Asleep) == computes {
                     std::thread::yield_now();
                 }
@@ -210,7 +212,8 @@ mod tests {
         });
     }
 
-    /// Without `/proc` and without a descriptor. On a busy machine the one that computes may look asleep.
+    /// Without `/proc` and without a descriptor. On a busy machine the thread that computes may
+    /// look asleep.
     #[test]
     fn clocks_tell_a_thread_that_computes_from_one_that_sleeps() {
         beside_two_threads(|threads| {

@@ -1,5 +1,4 @@
-//! A timer that a poller can wait for like for a descriptor, exact to the nanosecond the kernel
-//! can do.
+//! A timer that a poller can wait for as for a descriptor, as exact as the kernel's clock.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -17,7 +16,7 @@ impl TimerFd {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just made, and nobody else has it.
+        // SAFETY: just made here, and not used elsewhere.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -25,8 +24,8 @@ impl TimerFd {
         self.0.as_raw_fd()
     }
 
-    /// Fires once at `when_ns` of the monotonic clock, at once if that is over. Forgets an earlier
-    /// setting, and an earlier firing that nobody has seen.
+    /// Fires once at `when_ns` of the monotonic clock, at once if that has passed. Replaces an
+    /// earlier setting, and an earlier firing that was not read.
     pub(crate) fn set(&self, when_ns: u64) {
         // All zeroes would stop the timer.
         let when_ns = when_ns.max(1);
@@ -36,7 +35,7 @@ impl TimerFd {
             tv_nsec: (when_ns % 1_000_000_000) as libc::c_long,
         };
         let setting = libc::itimerspec { it_interval: zero, it_value: when };
-        // SAFETY: the setting lives until the call returns; the old one is not asked for.
+        // SAFETY: the setting lives until the call returns; the old one is not requested.
         let set = unsafe {
             libc::timerfd_settime(
                 self.fd(),

@@ -1,23 +1,26 @@
-//! Where the variables of a thread are, and moving addresses of them from one thread to another.
+//! The area of a thread's variables, and moving their addresses from one thread to another.
 //!
-//! The C library puts the static thread-locals of a thread, and its own record of the thread, into one
-//! area around the thread pointer, at the high end of the thread's place (`sys::place`). The layout is the same for all threads: a variable has the same distance from the thread pointer in each
-//! of them. So an address inside the area of one thread becomes the address of the same variable of
-//! another thread by adding the difference of the two thread pointers.
+//! The C library puts the static thread-locals of a thread, and its own record of the thread, into
+//! one area around the thread pointer, at the high end of the thread's place (`sys::place`). The
+//! layout is the same for all threads: a variable has the same distance from the thread pointer in
+//! each of them. So an address inside the area of one thread becomes the address of the same
+//! variable of another thread by adding the difference of the two thread pointers.
 //!
-//! Thread-locals of a library that was loaded by `dlopen` and did not fit into the static area are in
-//! blocks of their own and are not moved. See docs/design/thread_locals.md.
+//! Thread-locals of a library that was loaded by `dlopen` and did not fit into the static area are
+//! in blocks of their own and are not moved. See docs/design/thread_locals.md.
 
 use super::registers::thread_pointer;
 use std::arch::asm;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How far the area reaches below and above the thread pointer: the largest that any thread has said.
+/// How far the area reaches below and above the thread pointer: the maximum over all threads so
+/// far.
 static BELOW: AtomicUsize = AtomicUsize::new(0);
 static ABOVE: AtomicUsize = AtomicUsize::new(0);
 
-/// Learns the area from the calling thread, whose place ends at `top`. Everything above the caller's frame
-/// belongs to the area: it is the lowest frame that no goroutine can know.
+/// Learns the area from the calling thread, whose place ends at `top`. Everything above the
+/// caller's frame counts as the area: the frames up there are the first ones of the thread, whose
+/// addresses no goroutine can hold.
 #[inline(never)]
 pub(crate) fn learn_area(top: usize) {
     let frame = 0u8;
@@ -25,12 +28,12 @@ pub(crate) fn learn_area(top: usize) {
     ABOVE.fetch_max(top - thread_pointer(), Ordering::Relaxed);
 }
 
-/// Moves every address in the area of the thread pointer `from` that the words from `begin` to `end` hold
-/// to the area of `to`. Calls `found` with the place of each.
+/// Moves every address in the area of the thread pointer `from` that the words from `begin` to
+/// `end` hold to the area of `to`. Calls `found` with the position of each.
 ///
 /// # Safety
-/// The memory is mapped, both ends are at words, and no other thread changes an address of that area
-/// there at the same time. Other words may change.
+/// The memory is mapped, both ends are at words, and no other thread changes an address of that
+/// area there at the same time. Other words may change.
 pub(crate) unsafe fn relocate(
     begin: usize,
     end: usize,
@@ -48,7 +51,7 @@ pub(crate) unsafe fn relocate(
         let word = unsafe { AtomicUsize::from_ptr(place as *mut usize) };
         let old = word.load(Ordering::Relaxed);
         let new = old.wrapping_sub(from).wrapping_add(to);
-        // A waker may have written something else there since.
+        // A waker may have written another value there since.
         if old.wrapping_sub(low) < len
             && word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
@@ -60,8 +63,8 @@ pub(crate) unsafe fn relocate(
 
 /// The first word from `begin` to `end` that is one of the `len` addresses from `low` on.
 ///
-/// In assembly, because parts of a stack are uninitialised memory for the compiler. It reads four words
-/// at a time, and single ones at the end.
+/// It is in assembly, because parts of a stack are uninitialised memory for the compiler. It reads
+/// four words at a time, and single ones at the end.
 ///
 /// # Safety
 /// The memory is mapped; both ends are at words.
@@ -208,11 +211,11 @@ mod tests {
             static ONE: std::cell::Cell<u64> = const { std::cell::Cell::new(1) };
         }
         let own = || {
-            // SAFETY: only asks for an address.
+            // SAFETY: only takes an address.
             let errno = unsafe { libc::__errno_location() }.addr();
             (thread_pointer(), ONE.with(|one| std::ptr::from_ref(one).addr()), errno)
         };
-        // Both threads live at the same time, or they could have the same place.
+        // Both threads live at the same time; otherwise they could have the same place.
         let meet = Arc::new(Barrier::new(2));
         let (send, areas) = std::sync::mpsc::channel();
         let threads = [(); 2].map(|()| {
@@ -230,7 +233,7 @@ mod tests {
         let mut words = [1, first.1, second.1, first.0, first.2, !0];
         let range = words.as_mut_ptr_range();
         let mut places = vec![];
-        // SAFETY: the words are there and nobody else's.
+        // SAFETY: the words exist and nothing else uses them.
         unsafe {
             relocate(range.start.addr(), range.end.addr(), first.0, second.0, |at| places.push(at));
         }

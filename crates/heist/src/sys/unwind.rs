@@ -1,7 +1,7 @@
 //! The frames of an interrupted stack, walked with the platform's unwinder and without allocating.
 //!
-//! It runs in the handler of a memory fault. Since glibc 2.35 the unwinder finds its tables without a
-//! lock. With an older one it takes the loader's lock, and may have to wait for its holder.
+//! It runs in the handler of a memory fault. Since glibc 2.35 the unwinder finds its tables without
+//! a lock. With an older glibc it takes the loader's lock, and may have to wait for its holder.
 
 use super::symbols::{Code, own_code};
 use std::ffi::{c_int, c_void};
@@ -23,9 +23,9 @@ unsafe extern "C" {
     fn _Unwind_GetCFA(context: *mut Context) -> usize;
 }
 
-/// Frames that are kept of the inner end.
+/// Frames that are kept at the inner end.
 const INNERMOST: usize = 12;
-/// Frames that are kept of the outer end: in a debug build about ten of them are the runtime's.
+/// Frames that are kept at the outer end: in a debug build about ten of them belong to the runtime.
 const OUTERMOST: usize = 24;
 
 /// The frames of one stack, from the fault outwards: those of both ends, and how many there are.
@@ -37,7 +37,7 @@ pub(crate) struct Frames {
     n: usize,
     /// Whether one of them is in another library than this code.
     pub(crate) has_foreign: bool,
-    /// Whether the walk came to the base of the stack.
+    /// Whether the walk reached the base of the stack.
     pub(crate) is_complete: bool,
 }
 
@@ -83,8 +83,8 @@ struct Walk<'a> {
     frames: Frames,
 }
 
-/// The frames from a fault at `fault_ip` outwards, as long as their stack pointers are on the stack that
-/// faulted. Called in the fault's handler.
+/// The frames from a fault at `fault_ip` outwards, as long as their stack pointers are on the stack
+/// that faulted. Called in the fault's handler.
 pub(crate) fn walk(fault_ip: usize, is_on_stack: &dyn Fn(usize) -> bool) -> Frames {
     let mut walk = Walk {
         fault_ip,
@@ -93,7 +93,7 @@ pub(crate) fn walk(fault_ip: usize, is_on_stack: &dyn Fn(usize) -> bool) -> Fram
         own_code: own_code(),
         frames: Frames::NONE,
     };
-    // SAFETY: `visit` gets a `Walk` that outlives the call, and only asks questions.
+    // SAFETY: `visit` gets a `Walk` that outlives the call, and only reads.
     unsafe { _Unwind_Backtrace(visit, (&raw mut walk).cast()) };
     walk.frames
 }
@@ -115,7 +115,7 @@ extern "C" fn visit(context: *mut Context, walk: *mut c_void) -> c_int {
         walk.frames.is_complete = true;
         return STOP;
     }
-    // A return address may be that of the next function already.
+    // A return address may already belong to the next function.
     let address = if is_exact == 0 { ip.wrapping_sub(1) } else { ip };
     walk.frames.push(address);
     walk.frames.has_foreign |= !walk.own_code.is_some_and(|code| code.contains(address));

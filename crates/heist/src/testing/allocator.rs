@@ -1,13 +1,14 @@
 //! An allocator that ends the process if the scheduler allocates.
 //!
-//! A goroutine that was stopped by force may be inside the allocator and hold its lock. Whoever
-//! waits for that lock with a P in hand, with a lock of the runtime, in the handler that stops
-//! goroutines or on sysmon, may wait for ever; but only if the two meet in one arena, which takes
-//! many threads and some luck. This finds the mistake at its first occurrence, and names it.
+//! A goroutine that was preempted by a signal may be inside the allocator and hold its lock. A
+//! thread that waits for that lock while it holds a P or a lock of the runtime, in the handler of
+//! the signal or on sysmon, may wait forever; but only if the two use the same arena, which takes
+//! many threads and some luck. This allocator detects the mistake at its first occurrence, and
+//! names it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// An allocator around another that, in debug builds, refuses to serve the scheduler.
+/// An allocator that wraps another one and, in debug builds, refuses to serve the scheduler.
 ///
 /// ```no_run
 /// use heist::testing::CheckedAllocator;
@@ -20,7 +21,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 pub struct CheckedAllocator<A = System>(A);
 
 impl<A> CheckedAllocator<A> {
-    /// Checks and passes everything on to `inner`.
+    /// Checks each call and passes it on to `inner`.
     pub const fn new(inner: A) -> Self {
         Self(inner)
     }
@@ -64,13 +65,13 @@ fn check(what: &str, layout: Layout) {
     }
 }
 
-/// Reports who it was and ends the process.
+/// Reports the caller and ends the process.
 #[cfg(debug_assertions)]
 #[cold]
 fn caught(what: &str, layout: Layout, place: &str) -> ! {
     use crate::sys::stderr;
-    // The report itself allocates. If a stopped goroutine holds the lock, this is where it hangs;
-    // the first line is out by then.
+    // The report itself allocates. If a stopped goroutine holds the lock, the report hangs here;
+    // the first line is written by then.
     crate::current::allow_allocation();
     let bytes = layout.size();
     stderr::report(format_args!("fatal error: heist: {what} of {bytes} bytes {place}\n"));

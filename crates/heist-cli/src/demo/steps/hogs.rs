@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub const STEP: Step =
-    Step { name: "hogs", title: "a 1 ms ticker next to loops that never let go", run };
+    Step { name: "hogs", title: "a 1 ms ticker next to loops that never yield", run };
 
-/// Far more than the bound: a machine that does other things as well must not make this wrong.
+/// Far more than the bound: the step must not fail on a noisy machine.
 const LATE_AT_MOST: Duration = Duration::from_millis(500);
 
 fn run(stage: &Stage<'_>) -> Report {
@@ -52,17 +52,19 @@ fn report(stage: &Stage<'_>, outcome: (Lateness, Vec<u64>), time: Duration) -> R
         stage.metric("/heist/preempt/forced:events"),
         stage.metric("/heist/preempt/gave-way:events"),
     );
-    report.note(format!("{forced} loops stopped by force, {gave_way} to make room for the ticker"));
+    report.note(format!(
+        "{forced} loops preempted by a signal, {gave_way} to make room for the ticker"
+    ));
     report.require(turns.iter().all(|&n| n > 0), "a loop never got a processor");
     let worst = lateness.worst();
     report.require(
         worst <= LATE_AT_MOST,
-        format!("a tick was {} late: nobody took the processor away", figures::time(worst)),
+        format!("a tick was {} late: no loop was preempted for it", figures::time(worst)),
     );
     report
 }
 
-/// Turns until told to stop, and says how often.
+/// Turns until it is told to stop, and returns how often.
 fn spin(stop: &Arc<AtomicBool>) -> heist::JoinHandle<u64> {
     let stop = Arc::clone(stop);
     heist::go(move || {

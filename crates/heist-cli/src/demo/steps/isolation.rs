@@ -1,4 +1,4 @@
-//! A goroutine that panics and one that recurses for ever, next to a thousand that work.
+//! A goroutine that panics and one that recurses without end, next to a thousand that work.
 
 use super::Step;
 use super::mixer;

@@ -15,9 +15,9 @@ pub const STEP: Step =
     Step { name: "parked", title: "goroutines parked at once on guarded stacks", run };
 
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// What one of them takes at most, with its share of the kernel's page tables.
+/// The maximum memory of one of them, with its share of the kernel's page tables.
 const BYTES_EACH: u64 = 5600;
-/// A page of stack, the record, and what belongs to it; where pages have 4 KiB and the compiler
+/// A page of stack, the record, and what belongs to it, where pages have 4 KiB and the compiler
 /// optimises.
 const RESIDENT_MAX: Option<u64> =
     if cfg!(target_arch = "x86_64") && !cfg!(debug_assertions) { Some(4800) } else { None };
@@ -92,13 +92,13 @@ fn run(stage: &Stage<'_>) -> Report {
     report
 }
 
-/// As many as memory is there for, with a quarter of it left to others.
+/// As many as fit into memory, with a quarter of it left to others.
 fn affordable(wanted: u64, available: Option<u64>) -> u64 {
     let fit = available.map_or(wanted, |bytes| bytes / 4 * 3 / BYTES_EACH);
     fit.clamp(1, wanted)
 }
 
-/// Spawns all of them, or says how many there were before the system refused.
+/// Spawns all of them, or returns how many there were before the system refused.
 fn spawn_all(gate: &Arc<Gate>, n: u64) -> Result<(), (u64, SpawnError)> {
     for i in 0..n {
         let gate = Arc::clone(gate);
@@ -113,7 +113,7 @@ fn spawn_all(gate: &Arc<Gate>, n: u64) -> Result<(), (u64, SpawnError)> {
     Ok(())
 }
 
-/// Called on the main thread, which has no other way to see that somebody else waits.
+/// Called on the main thread, which has no other way to see that goroutines wait.
 fn wait_until_parked(stage: &Stage<'_>, gate: &Gate, n: u64) {
     let arrived = || gate.n_arrived.load(Ordering::Relaxed);
     while arrived() < n || stage.metric("/sched/goroutines/waiting:goroutines") < n {

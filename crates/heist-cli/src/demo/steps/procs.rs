@@ -17,7 +17,7 @@ const LADDER: [usize; 7] = [1, 2, 4, 8, 3, 1, 8];
 const WORKERS: u64 = 32;
 const ROUNDS_PER_PIECE: u32 = 2_000;
 
-/// What the changes came to.
+/// The result of the changes.
 struct Changed {
     n: u64,
     /// At the last rung, where there are most Ps.
@@ -88,7 +88,7 @@ fn climb(stage: &Stage<'_>, hold: Duration, is_done: impl Fn() -> bool) -> Chang
     }
 }
 
-/// Goroutines that do their pieces and let others go first after each.
+/// Goroutines that do their pieces and yield after each.
 fn work(n_pieces: u64, done: &AtomicU64) -> u64 {
     heist::scope(|scope| {
         let workers: Vec<_> = (0..WORKERS)

@@ -1,8 +1,8 @@
 //! A token that travels through a ring of goroutines.
 //!
 //! Each of them waits at its own gate, a `WaitGroup` that counts one while the token is elsewhere.
-//! Whoever has the token closes its own gate again and opens the next one's. There is one token,
-//! so a gate is opened only when its owner waits there or is on its way to it.
+//! The goroutine that has the token closes its own gate again and opens the next one's. There is
+//! one token, so a gate is opened only when its owner waits there or is on its way to it.
 
 use super::Step;
 use crate::demo::figures;

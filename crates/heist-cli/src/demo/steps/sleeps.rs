@@ -28,7 +28,7 @@ fn run(stage: &Stage<'_>) -> Report {
                 .map(|_| {
                     let n_woken = Arc::clone(&n_woken);
                     heist::go(move || {
-                        // Nobody tells the scheduler that this blocks.
+                        // This call is not announced to the scheduler.
                         std::thread::sleep(NAP);
                         n_woken.fetch_add(1, Ordering::Relaxed);
                     })
@@ -52,7 +52,7 @@ fn run(stage: &Stage<'_>) -> Report {
     let found = stage.metric("/heist/blocking/unannounced:events");
     let foreseen = stage.metric("/heist/blocking/foreseen:events");
     report.note(format!(
-        "{found} blocking calls found out and {foreseen} foreseen, their processors given to others"
+        "{found} blocking calls detected and {foreseen} foreseen, their processors given to others"
     ));
     let one_by_one = NAP * (n_sleepers as u32 / stage.rt.procs() as u32);
     report.require(time < one_by_one, "the sleeps kept the processors from the others");

@@ -85,7 +85,7 @@ pub fn tick(length: Duration, n_done: &Arc<AtomicU64>) -> Lateness {
 }
 
 #[test]
-fn lateness_is_told_in_shares() {
+fn lateness_is_reported_in_shares() {
     let lateness = Lateness((1..=100).map(|n| us(10 * n)).collect());
     assert_eq!(lateness.n_ticks(), 100);
     assert_eq!(lateness.worst(), us(1000));

@@ -3,8 +3,8 @@
 //! Seven eighths of what is below a node are on its left: a spine, with twigs that are spines with
 //! twigs. A goroutine walks a spine and spawns one for each twig, the work of which is anything
 //! from one node to an eighth of the tree. It waits for the last but one before it spawns the next,
-//! so a P's queue stays short and never spills into the global one: what another P does it has
-//! stolen.
+//! so a P's queue stays short and never spills into the global one: everything that another P does
+//! it has stolen.
 
 use super::Step;
 use super::mixer;
@@ -20,7 +20,7 @@ pub const STEP: Step =
 const ROOT_SEED: u64 = 1;
 const WORK_ROUNDS: u32 = 300;
 
-/// What a walk brings home.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Walk {
     n_nodes: u64,

@@ -85,7 +85,7 @@ fn is_dead(sched: &Sched) -> bool {
     }
     // Before and after: a thread that came meanwhile is seen, and one that did something and left.
     let ours = n_ms + SYSTEM_THREADS + runners + notify::idle_readers();
-    policy::nobody_else(threads_before, ours) && policy::nobody_else(thread::count(), ours)
+    policy::only_ours(threads_before, ours) && policy::only_ours(thread::count(), ours)
 }
 
 fn die(sched: &Sched) -> ! {

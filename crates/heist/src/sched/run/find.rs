@@ -125,7 +125,7 @@ fn urgent(sched: &Sched, pp: &P) -> Option<Next> {
 fn take_urgent(sched: &Sched, pp: &P) -> Option<Next> {
     // SAFETY: the caller holds the P, and no other reference to its data is alive.
     let streak = unsafe { &mut pp.local().urgent_streak };
-    if !streak.goes_on(pp.tick()) {
+    if !streak.continues(pp.tick()) {
         return None;
     }
     let gp = sched.lock.lock().global.pop_urgent(sched.global_len());

@@ -159,7 +159,7 @@ pub(crate) fn has_work_to_take(sched: &Sched) -> bool {
 pub(crate) fn can_rob(sched: &Sched, pp: &P) -> bool {
     let steal = &sched.config.steal;
     !sched.rest.idle().idle.contains(pp.id)
-        && (pp.queue.has_loot(steal) || steal.share.of(pp.yielded.len()) != 0)
+        && (pp.queue.has_stealable(steal) || steal.share.of(pp.yielded.len()) != 0)
 }
 
 /// The same, but for `run_next`.

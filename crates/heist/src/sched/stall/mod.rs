@@ -19,13 +19,13 @@ pub(crate) use retake::{handoff_p, heavy_fence};
 pub(super) use sysmon::overdue::watch_waiter;
 
 use bell::Bell;
-use heist_core::habits::Habits;
+use heist_core::block_predictor::BlockPredictor;
 use heist_core::sync::AtomicU32;
 
 /// What sysmon and its victims share.
 pub(crate) struct Stall {
     bell: Bell,
-    predictor: Habits,
+    predictor: BlockPredictor,
     /// Whether all Ms execute full fences when they enter the runtime. Written under the scheduler lock.
     full_fences: AtomicU32,
 }
@@ -35,7 +35,7 @@ impl Stall {
     pub(super) fn new(full_fences: bool) -> Self {
         Self {
             bell: Bell::new(),
-            predictor: Habits::new(),
+            predictor: BlockPredictor::new(),
             full_fences: AtomicU32::new(full_fences.into()),
         }
     }
@@ -48,7 +48,7 @@ impl Stall {
 
     /// Which kinds of goroutines are expected to block.
     #[inline]
-    pub(crate) fn predictor(&self) -> &Habits {
+    pub(crate) fn predictor(&self) -> &BlockPredictor {
         &self.predictor
     }
 }

@@ -46,7 +46,7 @@ struct Round<'a> {
 impl Round<'_> {
     /// Whether some P makes progress.
     fn makes_progress(&self, now: u64) -> bool {
-        rules::gets_on(now, self.progress_ns, self.taken_ns)
+        rules::makes_progress(now, self.progress_ns, self.taken_ns)
     }
 }
 
@@ -125,7 +125,7 @@ impl<'a> Sysmon<'a> {
     fn nap(&mut self) {
         let all_idle = self.all_idle;
         let now = clock::now_ns();
-        let mood = Mood { at_rest: all_idle, gets_on: self.round.makes_progress(now) };
+        let mood = Mood { idle: all_idle, makes_progress: self.round.makes_progress(now) };
         let agenda = &mut self.round.agenda;
         let until = agenda.nap_until(&mut self.naps, now, mood).min(self.next_trace_ns);
         let sched = self.round.sched;

@@ -125,7 +125,7 @@ impl Slices {
             (watch.cpu_ns, watch.forced_ns) = (None, 0);
         }
         let demand = demand_for(sched, pp);
-        if !pp.is_reserved && watch.slice.gets_on(now, look.tick) {
+        if !pp.is_reserved && watch.slice.makes_progress(now, look.tick) {
             round.progress_ns = now;
         }
         watch.half_over = false;

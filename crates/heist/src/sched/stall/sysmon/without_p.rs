@@ -5,7 +5,7 @@ use crate::sched::Sched;
 use crate::sys::thread;
 use crate::sys::thread_state::{State, ThreadStates};
 use heist_core::m_word::{PREEMPT, Place};
-use heist_core::policy::{PLESS_CPU_NS, PLESS_LOOKS, PLESS_PERIOD_NS};
+use heist_core::policy::{WITHOUT_P_CPU_NS, WITHOUT_P_LOOKS, WITHOUT_P_PERIOD_NS};
 use std::ptr::null;
 
 /// sysmon's walk over them.
@@ -40,15 +40,15 @@ impl WithoutP {
         if now < self.next_ns || !sched.config.forced_preemption {
             return;
         }
-        self.next_ns = now + PLESS_PERIOD_NS;
+        self.next_ns = now + WITHOUT_P_PERIOD_NS;
         let mut ms = sched.threads.all_ms().iter_from(self.cursor);
-        for m in ms.by_ref().take(PLESS_LOOKS as usize).filter(|m| is_without_p(m)) {
+        for m in ms.by_ref().take(WITHOUT_P_LOOKS as usize).filter(|m| is_without_p(m)) {
             let stamp = m.word.stamp();
             let Some(cpu_ns) = thread::cpu_ns(m.tid()) else { continue };
             let (seen, since_ns) = m.pless.get();
             if seen != stamp {
                 m.pless.set((stamp, cpu_ns));
-            } else if cpu_ns.saturating_sub(since_ns) >= PLESS_CPU_NS
+            } else if cpu_ns.saturating_sub(since_ns) >= WITHOUT_P_CPU_NS
                 && matches!(states.of_runner(m.tid()), State::Running | State::Unknown)
             {
                 m.word.call_attention(PREEMPT);

@@ -1,12 +1,12 @@
 //! The per-P run queue: a ring of 256 slots plus `run_next`.
 //!
 //! One producer (the owner P), many consumers (the owner and any thief). The two sides are
-//! different types: only [`Owner`] can push, only [`Thief`] can rob.
+//! different types: only [`Owner`] can push, only [`Thief`] can steal.
 //!
 //! ```text
 //!             head (CAS by owner and thieves)      tail (store by owner)
 //!              v                                    v
-//!  ring  . . . A B C D E F G H I J K L M N O P Q R . . . .       indices run freely, slot = i % 256
+//!  ring  . . . A B C D E F G H I J K L M N O P Q R . . . .      indices run freely, slot = i % 256
 //!              |--- a thief takes this half ---|
 //!  run_next    Z   runs before A, and only the owner puts it there
 //! ```
@@ -14,7 +14,7 @@
 //! # Invariants
 //! - `tail - head <= RING_CAPACITY`; only the owner moves `tail`, anyone moves `head` by CAS.
 //! - Only the owner makes `run_next` non-null; anyone may take it.
-//! - `is_empty` never answers true while a goroutine is here (it may answer false late).
+//! - `is_empty` never returns true while a goroutine is here (it may return false late).
 //!
 //! # Ordering
 //! - `tail`: stored with Release by the owner, loaded with Acquire by thieves. It publishes the
@@ -28,8 +28,12 @@
 //!
 //! GO: proc.go runqput, runqget, runqgrab, runqsteal, runqempty, runqputslow, runqputbatch.
 
+mod steal;
+
+pub use steal::{RunNext, Stolen, Thief};
+
 use crate::list::{Linked, List};
-use crate::policy::{OVERFLOW_BATCH, RING_CAPACITY, RunNextTheft, Share, StealPolicy};
+use crate::policy::{OVERFLOW_BATCH, RING_CAPACITY, RunNextTheft, StealPolicy};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, keep_seq_cst};
 use crossbeam_utils::CachePadded;
 use std::mem::MaybeUninit;
@@ -53,13 +57,13 @@ pub struct RunQueue<T> {
 /// Where a goroutine is put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// In front of everything; who was there moves to the tail.
+    /// In front of everything; the goroutine that was there moves to the tail.
     Next,
     /// Behind everything.
     Tail,
 }
 
-/// A goroutine taken by its owner, and whether it goes on with the time slice of the last one.
+/// A goroutine taken by its owner, and whether it inherits the time slice of the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Popped<T> {
     /// From `run_next`: it inherits the slice, so a pair that keeps readying each other is
@@ -77,32 +81,6 @@ impl<T> Popped<T> {
             Self::Inherits(gp) | Self::Fresh(gp) => gp,
         }
     }
-}
-
-/// What a theft brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Stolen<T> {
-    /// Nothing to take, or nothing that may be taken.
-    Nothing,
-    /// `n` goroutines: `run` is for the thief to run now, the others are in its ring.
-    Batch {
-        /// The last one taken.
-        run: NonNull<T>,
-        /// How many were taken, `run` included.
-        n: u32,
-    },
-    /// The victim's `run_next`.
-    RunNext(NonNull<T>),
-}
-
-/// Whether this theft may fall back to `run_next`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunNext {
-    /// Leave it alone.
-    Leave,
-    /// Take it if the ring is empty.
-    Take,
 }
 
 impl<T> RunQueue<T> {
@@ -133,18 +111,18 @@ impl<T> RunQueue<T> {
         Owner(self)
     }
 
-    /// The half that robs.
+    /// The half that steals.
     #[inline]
     #[must_use]
     pub const fn thief(&self) -> Thief<'_, T> {
-        Thief(self)
+        Thief::new(self)
     }
 
     /// Whether there is nothing here, at one moment during the call.
     ///
     /// A goroutine on its way from `run_next` into the ring would be missed by looking at each
     /// once: the ring before it arrives, `run_next` after it left. Arriving moves `tail`, so an
-    /// unmoved `tail` around the look at `run_next` proves that nobody was on the way.
+    /// unmoved `tail` around the look at `run_next` proves that no goroutine was on the way.
     #[doc(alias = "runqempty")]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -165,7 +143,7 @@ impl<T> RunQueue<T> {
         self.head.load(Ordering::Acquire) == self.tail.load(Ordering::Acquire)
     }
 
-    /// How much is in the ring, to a thief.
+    /// The length of the ring, as a thief sees it.
     #[must_use]
     pub fn ring_len(&self) -> u32 {
         let head = self.head.load(Ordering::Acquire);
@@ -192,7 +170,7 @@ impl<T> RunQueue<T> {
 
     /// Whether a thief with this policy could take something, at one moment during the call.
     #[must_use]
-    pub fn has_loot(&self, policy: &StealPolicy) -> bool {
+    pub fn has_stealable(&self, policy: &StealPolicy) -> bool {
         let run_next = policy.run_next == RunNextTheft::LastTry;
         if run_next && policy.share.of(1) == 1 {
             return !self.is_empty();
@@ -200,7 +178,7 @@ impl<T> RunQueue<T> {
         policy.share.of(self.ring_len()) > 0 || run_next && !self.is_empty()
     }
 
-    /// Goroutines in ring and `run_next`, for reports: exact only while nobody works on it.
+    /// Goroutines in ring and `run_next`, for reports: exact only while the queue does not change.
     #[must_use]
     pub fn len(&self) -> u32 {
         let next = u32::from(!self.run_next.load(Ordering::Relaxed).is_null());
@@ -228,8 +206,8 @@ pub struct Owner<'a, T>(&'a RunQueue<T>);
 impl<T> Owner<'_, T> {
     /// Puts a goroutine into the queue.
     ///
-    /// If the ring is full, its older half and the goroutine that found no place, in this order,
-    /// go to `overflow`, all at once, so that the global lock is taken once per 129.
+    /// If the ring is full, its older half and the goroutine that found no slot, in this order, go
+    /// to `overflow`, all at once, so that the global lock is taken once per 129.
     #[inline]
     #[doc(alias = "runqput")]
     pub fn push(&self, gp: NonNull<T>, slot: Slot, overflow: impl FnOnce(&mut [NonNull<T>])) {
@@ -243,7 +221,7 @@ impl<T> Owner<'_, T> {
         }
     }
 
-    /// Puts a goroutine into `run_next`; who was there is the caller's to push at the tail.
+    /// Puts a goroutine into `run_next`. The caller pushes the one that was there at the tail.
     #[inline]
     #[must_use]
     pub fn swap_next(&self, gp: NonNull<T>) -> Option<NonNull<T>> {
@@ -333,7 +311,8 @@ impl<T> Owner<'_, T> {
         }
     }
 
-    /// The goroutine that is next in the ring, if nobody takes it first: a hint for prefetching.
+    /// The goroutine that is next in the ring, unless a thief takes it first: a hint for
+    /// prefetching.
     #[inline]
     #[must_use]
     pub fn upcoming(&self) -> *const T {
@@ -374,108 +353,10 @@ impl<T> Owner<'_, T> {
         all
     }
 
-    /// Free slots in the ring. Only grows behind the owner's back.
+    /// Free slots in the ring. Thieves can only make it larger.
     fn room(&self) -> u32 {
         let tail = self.0.tail.load(Ordering::Relaxed);
         RING_CAPACITY - tail.wrapping_sub(self.0.head.load(Ordering::Acquire))
-    }
-}
-
-/// The half of a [`RunQueue`] that others use.
-#[derive(Clone, Copy, Debug)]
-pub struct Thief<'a, T>(&'a RunQueue<T>);
-
-impl<T> Thief<'_, T> {
-    /// Moves a share of this queue into the ring of `thief` and gives it the last one to run.
-    ///
-    /// `back_off` is called before `run_next` is touched: the victim is most likely about to run
-    /// it, and a goroutine ping-ponged between Ps costs more than the wait. It answers whether to
-    /// take it after all.
-    #[doc(alias = "runqsteal")]
-    #[doc(alias = "runqgrab")]
-    pub fn steal_into(
-        &self,
-        thief: &Owner<'_, T>,
-        share: Share,
-        run_next: RunNext,
-        mut back_off: impl FnMut() -> bool,
-    ) -> Stolen<T> {
-        let room = thief.room();
-        let their_tail = thief.0.tail.load(Ordering::Relaxed);
-        loop {
-            let head = self.0.head.load(Ordering::Acquire);
-            let tail = self.0.tail.load(Ordering::Acquire);
-            let len = tail.wrapping_sub(head);
-            if len > RING_CAPACITY {
-                // Head and tail are of different moments.
-                crate::sync::spin_loop();
-                continue;
-            }
-            // The one that runs at once needs a slot for the moment of copying only.
-            let n = share.of(len).min(room);
-            if n == 0 {
-                if len == 0 && run_next == RunNext::Take {
-                    match self.steal_run_next(&mut back_off) {
-                        RunNextFound::Taken(gp) => return Stolen::RunNext(gp),
-                        RunNextFound::Left => return Stolen::Nothing,
-                        RunNextFound::LostRace => continue,
-                    }
-                }
-                return Stolen::Nothing;
-            }
-            for i in 0..n {
-                let gp = self.0.slot(head.wrapping_add(i)).load(Ordering::Relaxed);
-                thief.0.slot(their_tail.wrapping_add(i)).store(gp, Ordering::Relaxed);
-            }
-            let taken = head.wrapping_add(n);
-            if self
-                .0
-                .head
-                .compare_exchange(head, taken, Ordering::Release, Ordering::Relaxed)
-                .is_ok()
-            {
-                return thief.keep_stolen(their_tail, n);
-            }
-        }
-    }
-
-    fn steal_run_next(&self, back_off: &mut impl FnMut() -> bool) -> RunNextFound<T> {
-        let slot = &self.0.run_next;
-        let Some(gp) = NonNull::new(slot.load(Ordering::Relaxed)) else {
-            return RunNextFound::Left;
-        };
-        if !back_off() {
-            return RunNextFound::Left;
-        }
-        match slot.compare_exchange(gp.as_ptr(), null_mut(), Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => RunNextFound::Taken(gp),
-            Err(_) => RunNextFound::LostRace,
-        }
-    }
-}
-
-enum RunNextFound<T> {
-    Taken(NonNull<T>),
-    /// There is nothing, or it is left to its owner.
-    Left,
-    LostRace,
-}
-
-impl<T> Owner<'_, T> {
-    /// Makes `n` goroutines visible that a theft copied behind `tail`, but for the last.
-    fn keep_stolen(&self, tail: u32, n: u32) -> Stolen<T> {
-        let last = self.0.slot(tail.wrapping_add(n - 1)).load(Ordering::Relaxed);
-        let Some(run) = NonNull::new(last) else {
-            crate::throw!("RunQueue::steal_into: an empty slot was stolen");
-        };
-        let head = self.0.head.load(Ordering::Acquire);
-        if tail.wrapping_sub(head).wrapping_add(n - 1) >= RING_CAPACITY {
-            crate::throw!("RunQueue::steal_into: overflow after a steal");
-        }
-        if n > 1 {
-            self.0.tail.store(tail.wrapping_add(n - 1), Ordering::Release);
-        }
-        Stolen::Batch { run, n }
     }
 }
 

@@ -1,0 +1,129 @@
+//! The options that environment variables override.
+
+use super::{BuildError, Builder};
+use crate::coro::guard;
+use crate::sched::Detail;
+use heist_core::policy::StealPolicy;
+use std::time::Duration;
+
+impl Builder {
+    pub(super) fn with_environment(mut self) -> Result<Self, BuildError> {
+        if let Some(procs) = parsed("HEIST_PROCS", "a number of processors, 1 or more", number)? {
+            self.procs = Some(procs);
+        }
+        let bytes = parsed("HEIST_STACK_SIZE", "a size such as 262144, 256k or 1m", size)?;
+        self.stack_bytes = bytes.unwrap_or(self.stack_bytes);
+        let threads = parsed("HEIST_MAX_THREADS", "a number of threads, 1 or more", number)?;
+        self.max_threads = threads.unwrap_or(self.max_threads);
+        let policy = parsed("HEIST_STEAL_POLICY", "go or gentle", |value| match value {
+            "go" => Some(StealPolicy::go()),
+            "gentle" => Some(StealPolicy::gentle()),
+            _ => None,
+        })?;
+        self.steal = policy.unwrap_or(self.steal);
+        self.with_debug()
+    }
+
+    /// `HEIST_DEBUG`: an error shows the whole list, and what is expected of its first wrong item.
+    fn with_debug(mut self) -> Result<Self, BuildError> {
+        let variable = "HEIST_DEBUG";
+        let list = std::env::var_os(variable).unwrap_or_default();
+        let list = list.to_string_lossy();
+        for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            let wrong = |expected| {
+                Err(BuildError::Environment {
+                    variable,
+                    value: list.clone().into_owned(),
+                    expected,
+                })
+            };
+            match item.split_once('=').unwrap_or((item, "")) {
+                ("chaos", seed) => match seed.parse() {
+                    Ok(seed) => self.chaos = Some(seed),
+                    Err(_) => return wrong("chaos=SEED with a number"),
+                },
+                ("quantum", text) => match duration(text) {
+                    Some(_) if self.exact_quantum => {}
+                    Some(quantum) => self.quantum = quantum,
+                    None => {
+                        return wrong("quantum=DURATION with a unit, such as 500us, 10ms or 1s");
+                    }
+                },
+                ("schedtrace", ms) => match ms.parse() {
+                    Ok(ms) => self.trace_ms = ms,
+                    Err(_) => return wrong("schedtrace=MILLISECONDS"),
+                },
+                ("containermaxprocs", "0") => self.cgroup_root = None,
+                ("updatemaxprocs", "0") => self.follow_procs = false,
+                ("containermaxprocs" | "updatemaxprocs", "1") => {}
+                ("containermaxprocs" | "updatemaxprocs", _) => {
+                    return wrong("containermaxprocs=0 and updatemaxprocs=0, or 1 for the default");
+                }
+                ("scheddetail", "0") => self.trace_detail = Detail::Summary,
+                ("scheddetail", "1") => self.trace_detail = Detail::All,
+                ("scheddetail", _) => return wrong("scheddetail=0 or scheddetail=1"),
+                ("shortturns", "0") => self.short_turns = false,
+                ("shortturns", "1") => self.short_turns = true,
+                ("shortturns", _) => return wrong("shortturns=0 or shortturns=1"),
+                ("tlsreport", "" | "1") => self.tls_report = true,
+                ("tlsreport", "0") => self.tls_report = false,
+                ("tlsreport", _) => return wrong("tlsreport, or tlsreport=0"),
+                ("guard", way) if guard::protect_by(way) => {}
+                ("guard", _) => return wrong("guard=protect, or guard=install for the default"),
+                _ => {
+                    return wrong(
+                        "a list of chaos=SEED, guard=WAY, quantum=DURATION, schedtrace=MS, \
+                         scheddetail=1, shortturns=1, tlsreport, containermaxprocs=0 and updatemaxprocs=0",
+                    );
+                }
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// An environment variable, if it is set and not empty.
+fn parsed<T>(
+    variable: &'static str,
+    expected: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, BuildError> {
+    let value = match std::env::var_os(variable) {
+        None => return Ok(None),
+        Some(value) => value.to_string_lossy().into_owned(),
+    };
+    match value.trim() {
+        "" => Ok(None),
+        text => match parse(text) {
+            Some(parsed) => Ok(Some(parsed)),
+            None => Err(BuildError::Environment { variable, value, expected }),
+        },
+    }
+}
+
+fn number(text: &str) -> Option<usize> {
+    text.parse().ok().filter(|&n| n > 0)
+}
+
+/// A whole number with a unit.
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let number: u64 = digits.parse().ok()?;
+    match &text[digits.len()..] {
+        "ns" => Some(Duration::from_nanos(number)),
+        "us" | "\u{b5}s" => Some(Duration::from_micros(number)),
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        _ => None,
+    }
+}
+
+fn size(text: &str) -> Option<usize> {
+    let text = text.to_ascii_lowercase();
+    let (digits, unit) = match text.strip_suffix(['k', 'm']) {
+        Some(digits) if text.ends_with('k') => (digits, 1 << 10),
+        Some(digits) => (digits, 1 << 20),
+        None => (&*text, 1),
+    };
+    digits.parse::<usize>().ok()?.checked_mul(unit)
+}

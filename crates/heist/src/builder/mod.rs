@@ -1,0 +1,321 @@
+//! The options of a runtime.
+//!
+//! [`Builder::build`] lets the environment override the options (`environment`), checks them
+//! (`checks`) and starts the runtime.
+
+mod checks;
+mod environment;
+mod error;
+
+pub use error::BuildError;
+
+use crate::coro::stack;
+use crate::runtime::Runtime;
+use crate::sched::stacks::overflow::OverflowPolicy;
+use crate::sched::{Detail, PanicPolicy};
+use heist_core::policy::{FractionalQuota, QUANTUM_NS, StealPolicy, THREADS_MAX, WAKE_UP_NS};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a shutdown waits for goroutines that do not park.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Sets up a [`Runtime`].
+///
+/// Environment variables override the program, so that an operator can change a deployed one:
+/// `HEIST_PROCS`, `HEIST_STACK_SIZE` (bytes, with `k` and `m` as units), `HEIST_MAX_THREADS`,
+/// `HEIST_STEAL_POLICY` (`go` or `gentle`) and `HEIST_DEBUG` (a comma-separated list:
+/// `quantum=DURATION`, such as `500us` or `10ms`, is how long a goroutine may run while others
+/// wait; `schedtrace=MS` prints a line about the scheduler at this interval in milliseconds, with
+/// `scheddetail=1` also one for each processor, thread and goroutine, see
+/// [`docs::operating`](crate::docs::operating); `containermaxprocs=0` leaves the CPU quota of the
+/// control group out of the default number of processors, and `updatemaxprocs=0` does not update
+/// that default; `tlsreport` prints, when the runtime ends, where goroutines that moved to another
+/// thread had an address of a thread-local, see `docs/SAFETY.md`; `shortturns=1` makes the threads
+/// ask the kernel for short turns; `chaos=SEED` disturbs the scheduling on purpose, `guard=protect`
+/// guards stacks as on older kernels; the last three are for tests).
+///
+/// # Examples
+/// ```
+/// let rt = unsafe { heist::Runtime::builder().procs(2).name("worker").build() }?;
+/// assert_eq!(rt.run(|| heist::go(|| 1).join().unwrap()), 1);
+/// # Ok::<(), heist::BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it builds"]
+pub struct Builder {
+    name: String,
+    procs: Option<usize>,
+    latency_procs: usize,
+    cgroup_root: Option<PathBuf>,
+    cpus: Option<u32>,
+    fractional_quota: FractionalQuota,
+    follow_procs: bool,
+    stack_bytes: usize,
+    max_threads: usize,
+    steal: StealPolicy,
+    on_panic: PanicPolicy,
+    on_overflow: OverflowPolicy,
+    shutdown_timeout: Duration,
+    quantum: Duration,
+    exact_quantum: bool,
+    wake_up_bound: Duration,
+    forced_preemption: bool,
+    deadlock_detection: bool,
+    seed: Option<u64>,
+    chaos: Option<u64>,
+    short_turns: bool,
+    tls_report: bool,
+    trace_ms: u64,
+    trace_detail: Detail,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            name: "heist".into(),
+            procs: None,
+            latency_procs: 0,
+            cgroup_root: Some("/".into()),
+            cpus: None,
+            fractional_quota: FractionalQuota::Up,
+            follow_procs: true,
+            stack_bytes: stack::DEFAULT_BYTES,
+            max_threads: THREADS_MAX as usize,
+            steal: StealPolicy::go(),
+            on_panic: PanicPolicy::Isolate,
+            on_overflow: OverflowPolicy::Exit,
+            shutdown_timeout: SHUTDOWN_TIMEOUT,
+            quantum: Duration::from_nanos(QUANTUM_NS),
+            exact_quantum: false,
+            wake_up_bound: Duration::from_nanos(WAKE_UP_NS),
+            forced_preemption: true,
+            deadlock_detection: true,
+            seed: None,
+            chaos: None,
+            short_turns: false,
+            tls_report: false,
+            trace_ms: 0,
+            trace_detail: Detail::Summary,
+        }
+    }
+}
+
+impl Builder {
+    /// The defaults: one P per CPU, stacks of 256 KiB of address space, Go's steal policy, isolated
+    /// panics.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many goroutines run at the same time.
+    ///
+    /// The default is one for each CPU in the affinity mask, or fewer if the control group of the
+    /// process, or one above it, has a CPU quota. It is updated once a second while goroutines run.
+    /// A number that is chosen does not change.
+    #[doc(alias = "GOMAXPROCS")]
+    pub const fn procs(mut self, n: usize) -> Self {
+        self.procs = Some(n);
+        self
+    }
+
+    /// How many of the processors are reserved for goroutines of
+    /// [`Class::Latency`](crate::goroutine::Class::Latency). They run nothing else, so such a
+    /// goroutine finds one free whatever the others do. The default is none, and at least one
+    /// processor must not be reserved.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::goroutine::{Builder, Class};
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// static DONE: AtomicBool = AtomicBool::new(false);
+    ///
+    /// let rt = unsafe { heist::Runtime::builder().procs(2).latency_procs(1).build() }?;
+    /// rt.run(|| {
+    ///     // Has the other processor for itself.
+    ///     let hog = heist::go(|| while !DONE.load(Ordering::Relaxed) {});
+    ///     let urgent = Builder::new().class(Class::Latency);
+    ///     let urgent = urgent.spawn(|| DONE.store(true, Ordering::Relaxed)).unwrap();
+    ///     hog.join().unwrap();
+    ///     urgent.join().unwrap();
+    /// });
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    pub const fn latency_procs(mut self, n: usize) -> Self {
+        self.latency_procs = n;
+        self
+    }
+
+    /// How a CPU quota that is not a whole number is rounded to a number of processors.
+    pub const fn fractional_quota(mut self, rounding: FractionalQuota) -> Self {
+        self.fractional_quota = rounding;
+        self
+    }
+
+    /// Simulates another machine: the folder that holds `/proc` and the control groups, and the
+    /// number of CPUs. For tests.
+    #[doc(hidden)]
+    pub fn machine(mut self, root: impl Into<PathBuf>, cpus: Option<u32>) -> Self {
+        self.cgroup_root = Some(root.into());
+        self.cpus = cpus;
+        self
+    }
+
+    /// The address space of a goroutine's stack, from 32 KiB to 1 GiB, rounded up to a power of
+    /// two; 256 KiB by default. Only touched pages use memory.
+    pub const fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_bytes = bytes;
+        self
+    }
+
+    /// The maximum number of threads of the runtime; 10,000 by default. If it needs more, the
+    /// process ends, as in Go.
+    #[doc(alias = "SetMaxThreads")]
+    pub const fn max_threads(mut self, n: usize) -> Self {
+        self.max_threads = n;
+        self
+    }
+
+    /// How idle Ps take work from busy ones; [`StealPolicy::go`] by default.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::{Runtime, StealPolicy};
+    ///
+    /// // Goroutines that share memory with the one that spawned them stay near it.
+    /// let rt = unsafe { Runtime::builder().steal_policy(StealPolicy::gentle()).build() }?;
+    /// assert_eq!(rt.run(|| heist::go(|| 1).join().unwrap()), 1);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    pub const fn steal_policy(mut self, policy: StealPolicy) -> Self {
+        self.steal = policy;
+        self
+    }
+
+    /// What an uncaught panic does; [`PanicPolicy::Isolate`] by default.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use heist::{PanicPolicy, Runtime};
+    ///
+    /// // As in Go: a goroutine that panics ends the program, with exit code 2.
+    /// let rt = unsafe { Runtime::builder().panic_policy(PanicPolicy::Abort).build() }?;
+    /// rt.run(|| heist::go(|| panic!("no luck")).join());
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    pub const fn panic_policy(mut self, policy: PanicPolicy) -> Self {
+        self.on_panic = policy;
+        self
+    }
+
+    /// What a stack overflow does; [`OverflowPolicy::Exit`] by default.
+    pub const fn overflow_policy(mut self, policy: OverflowPolicy) -> Self {
+        self.on_overflow = policy;
+        self
+    }
+
+    /// Names the runtime's threads.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// How long dropping the runtime waits for goroutines that do not park; 5 s by default. Those
+    /// that have not ended by then are reported and run on by themselves; see [`Runtime`].
+    pub const fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.shutdown_timeout = timeout;
+        self
+    }
+
+    /// How long a goroutine may run while others wait; 10 ms by default. A goroutine that computes
+    /// for longer is asked to yield at its next call into heist, and preempted by a signal if it
+    /// makes none.
+    pub const fn quantum(mut self, quantum: Duration) -> Self {
+        self.quantum = quantum;
+        self
+    }
+
+    /// The same, but the environment does not override it. For tests about slices, or about an
+    /// order that the end of a slice would disturb.
+    #[doc(hidden)]
+    pub const fn exact_quantum(mut self, quantum: Duration) -> Self {
+        self.exact_quantum = true;
+        self.quantum(quantum)
+    }
+
+    /// How long a goroutine whose timer is due, or whose socket is ready, waits while every
+    /// processor runs a goroutine that does not yield; 1 ms by default, at least 100 us. Then the
+    /// goroutine that has run longest is preempted.
+    pub const fn wake_up_bound(mut self, bound: Duration) -> Self {
+        self.wake_up_bound = bound;
+        self
+    }
+
+    /// Whether a goroutine that makes no calls into the runtime is preempted by a signal when its
+    /// slice ends. On by default. Without it such a goroutine keeps its processor.
+    pub const fn forced_preemption(mut self, on: bool) -> Self {
+        self.forced_preemption = on;
+        self
+    }
+
+    /// Whether the process ends, with a report and exit code 2, when a thread waits in
+    /// [`Runtime::run`] and no goroutine can ever run again. On by default. Detection is off while
+    /// the process has a thread that is not the runtime's.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// // A signal will end the process, and the runtime does not know of it.
+    /// let rt = unsafe { heist::Runtime::builder().deadlock_detection(false).build() }?;
+    /// rt.run(|| heist::chan::never::<()>().recv()).unwrap();
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    pub const fn deadlock_detection(mut self, on: bool) -> Self {
+        self.deadlock_detection = on;
+        self
+    }
+
+    /// Seeds the scheduler's random numbers. The timing of threads stays random.
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Chaos mode for tests: `run_next` is dropped half of the time, batches are shuffled, and
+    /// goroutines yield at park points, all drawn from this seed.
+    ///
+    /// # Examples
+    /// ```
+    /// // A result that must not depend on the order of execution.
+    /// for seed in 0..20 {
+    ///     let rt = unsafe { heist::Runtime::builder().procs(2).chaos(seed).build() }?;
+    ///     let sum: u32 = rt.run(|| {
+    ///         let parts: Vec<_> = (0..10).map(|i| heist::go(move || i)).collect();
+    ///         parts.into_iter().map(|part| part.join().unwrap()).sum()
+    ///     });
+    ///     assert_eq!(sum, 45, "with the seed {seed}");
+    /// }
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    pub const fn chaos(mut self, seed: u64) -> Self {
+        self.chaos = Some(seed);
+        self
+    }
+
+    /// Starts the runtime.
+    ///
+    /// # Errors
+    /// If an option or an environment variable is invalid, or the system refuses what a runtime
+    /// needs: a few descriptors, two threads for goroutines besides two of its own, the memory of
+    /// two stacks. The text says which limit to raise.
+    ///
+    /// # Safety
+    /// A goroutine may continue after a park on another thread. The caller promises that no code
+    /// that runs on this runtime's goroutines keeps a value that is bound to its thread across a
+    /// park: a reference to a thread-local or its address as a number, an `Rc` out of one, a guard
+    /// that must be released on the thread that took it, or any other value that is not `Send`.
+    /// [`docs::safety`](crate::docs::safety) shows what that means in practice.
+    pub unsafe fn build(self) -> Result<Runtime, BuildError> {
+        Runtime::start(self.with_environment()?.check()?).map_err(BuildError::System)
+    }
+}
