@@ -52,7 +52,7 @@ fn selects_allocate_nothing() {
     });
 }
 
-/// As above, with somebody who wakes the select at either channel.
+/// As above, with a goroutine that wakes the select at either channel.
 #[test]
 fn selects_that_are_woken_allocate_nothing() {
     alone(|| {
@@ -78,8 +78,8 @@ fn selects_that_are_woken_allocate_nothing() {
     });
 }
 
-/// RQ-11: a spawn allocates nothing once there are records to reuse: the closure and the result live in
-/// the record of the goroutine.
+/// RQ-11: a spawn allocates nothing once there are records to reuse: the closure and the result
+/// live in the record of the goroutine.
 #[test]
 fn spawns_allocate_nothing() {
     alone(|| {
@@ -94,7 +94,8 @@ fn spawns_allocate_nothing() {
     });
 }
 
-/// SY-24: a function that runs once allocates nothing, neither when it is made nor when it is called.
+/// SY-24: a function that runs once allocates nothing, neither when it is made nor when it is
+/// called.
 #[test]
 fn once_functions_allocate_nothing() {
     alone(|| {

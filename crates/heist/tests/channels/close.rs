@@ -1,4 +1,4 @@
-//! Closing channels: who is released, and with what.
+//! Closing channels: which waiters are released, and with which results.
 
 use crate::matrix;
 

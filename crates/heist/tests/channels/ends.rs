@@ -1,5 +1,6 @@
-//! What the two ends of a channel do not have. The documentation of both shows that using it is a compile
-//! error; here a method of their own would win over that of the trait, and this would not compile.
+//! What the two ends of a channel do not have. The documentation of both shows that using it is a
+//! compile error; here a method of their own would win over that of the trait, and this would not
+//! compile.
 
 use heist::chan::{self, Receiver, Sender};
 

@@ -1,4 +1,4 @@
-//! Who owns a message: nothing is lost, doubled or leaked.
+//! Ownership of messages: none is lost, doubled or leaked.
 
 use crate::matrix;
 
@@ -147,10 +147,10 @@ fn messages_go_with_the_last_receiver() {
     }
 }
 
-/// A block of an unbounded channel is made where it stays: a stack that has room for some copies of a message
-/// is large enough, though a block is larger.
+/// A block of an unbounded channel is made where it stays: a stack that has room for some copies of
+/// a message is large enough, though a block is larger.
 #[test]
-fn large_messages_in_an_unbounded_channel() {
+fn large_messages_in_an_unbounded_channel_need_little_stack() {
     const SIZE: usize = 32 << 10;
     matrix::start(heist::Runtime::builder().procs(1).stack_size(1 << 20)).run(|| {
         let (tx, rx) = chan::unbounded::<[u8; SIZE]>();
@@ -175,9 +175,10 @@ fn large_messages_in_an_unbounded_channel() {
     }
 }
 
-/// If the destructor of a message panics, the receiver's drop does, once; the messages behind it leak.
+/// If the destructor of a message panics, the receiver's drop does, once; the messages behind it
+/// leak.
 #[test]
-fn messages_that_panic_when_dropped() {
+fn a_message_that_panics_when_dropped_panics_once() {
     struct Bad(Arc<AtomicUsize>);
     impl Drop for Bad {
         fn drop(&mut self) {
@@ -202,7 +203,8 @@ fn messages_that_panic_when_dropped() {
     });
 }
 
-/// Messages of 32 KiB pass through the stack of a goroutine of the default size, in debug builds too.
+/// Messages of 32 KiB pass through the stack of a goroutine of the default size, in debug builds
+/// too.
 #[heist::test(unsafe, procs = 2)]
 fn large_messages_fit_on_a_stack() {
     type Large = [u8; 32 << 10];

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// CH-01: receivers of an empty channel block, the non-blocking form says so, two sends release two.
+/// CH-01: receivers of an empty channel block, the non-blocking form says so, two sends release
+/// two.
 #[test]
 fn receivers_of_an_empty_channel_block() {
     matrix::run(|| {
@@ -34,7 +35,8 @@ fn receivers_of_an_empty_channel_block() {
     });
 }
 
-/// CH-02: a sender of a full channel blocks, the non-blocking form says so, one receive releases it.
+/// CH-02: a sender of a full channel blocks, the non-blocking form says so, one receive releases
+/// it.
 #[test]
 fn a_sender_of_a_full_channel_blocks() {
     matrix::run(|| {
@@ -88,7 +90,7 @@ fn length_and_capacity_are_exact() {
 
 /// CH-06, SP-20: a capacity for which there cannot be memory is a panic that can be caught.
 #[test]
-fn absurd_capacities_panic() {
+fn impossible_capacities_panic() {
     for capacity in [1 << 59, usize::MAX, usize::MAX / 2, isize::MAX as usize] {
         let payload = catch_unwind(|| chan::bounded::<u64>(capacity)).unwrap_err();
         assert_eq!(payload.downcast_ref(), Some(&"makechan: size out of range"));
@@ -124,9 +126,10 @@ fn chained_receivers_keep_the_order() {
     });
 }
 
-/// CH-14: a non-blocking send works once a receiver waits and fails before; so does its mirror image.
+/// CH-14: a non-blocking send works once a receiver waits and fails before; so does its mirror
+/// image.
 #[test]
-fn non_blocking_operations_meet_those_who_wait() {
+fn non_blocking_operations_meet_waiters() {
     fn meet<T: Send + PartialEq + std::fmt::Debug + Copy + 'static>(value: T) {
         for capacity in [0, 1] {
             let (tx, rx) = chan::bounded(capacity);
@@ -256,7 +259,7 @@ fn a_hand_off_lets_the_sender_go_on() {
 /// CH-26: a channel that is never ready blocks for ever, with Go's words for it, and its
 /// non-blocking forms say so.
 #[test]
-fn nothing_comes_through_never() {
+fn a_never_channel_blocks_for_ever() {
     matrix::run(|| {
         let (tx, rx) = (Sender::<u8>::never(), chan::never::<u8>());
         assert_eq!(tx.try_send(1), Err(TrySendError::Full(1)));
@@ -278,7 +281,7 @@ fn nothing_comes_through_never() {
 }
 
 /// CH-27: a message for a receiver that waits goes past the buffer; a receive from a full buffer
-/// lets the first sender that waits in behind the others. The order of values is that of their sends.
+/// lets the first waiting sender in behind the others. The order of values is that of their sends.
 #[test]
 fn values_stay_in_order_across_the_buffer() {
     matrix::run(|| {
@@ -307,7 +310,8 @@ fn values_stay_in_order_across_the_buffer() {
     });
 }
 
-/// An operation in time succeeds, one that is not gives the message back and leaves nobody queued.
+/// An operation in time succeeds, one that is not gives the message back and leaves no entry in a
+/// queue.
 #[test]
 fn deadlines_are_kept() {
     let short = Duration::from_millis(2);

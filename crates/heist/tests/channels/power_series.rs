@@ -1,9 +1,9 @@
-//! Power series as goroutines that hand out their coefficients when they are asked: a large irregular
-//! network, with loops in it.
+//! Power series as goroutines that hand out their coefficients when they are asked: a large
+//! irregular network, with loops in it.
 //!
-//! The idea is McIlroy's, "Squinting at power series". A series is asked through one channel and answers
-//! through another, so nothing is computed before it is needed; a product needs a product of the rest, so
-//! every coefficient adds goroutines.
+//! The idea is McIlroy's, "Squinting at power series". A series is asked through one channel and
+//! answers through another, so nothing is computed before it is needed; a product needs a product
+//! of the rest, so every coefficient adds goroutines.
 
 use crate::matrix;
 
@@ -57,7 +57,7 @@ struct Source {
     answer: Sender<Ratio>,
 }
 
-/// Nobody asks any more.
+/// No end asks any more.
 struct Over;
 
 fn ends() -> (Source, Series) {
@@ -74,12 +74,12 @@ fn series(body: impl FnOnce(Source) -> Result<(), Over> + Send + 'static) -> Ser
 }
 
 impl Source {
-    /// Whether nobody will ask any more.
+    /// Whether no more requests can come.
     fn is_over(&self) -> bool {
         self.asked.is_closed() && self.asked.is_empty()
     }
 
-    /// Waits until somebody asks, and only then computes the answer.
+    /// Waits for a request, and only then computes the answer.
     fn put(&self, coefficient: impl FnOnce() -> Result<Ratio, Over>) -> Result<(), Over> {
         self.asked.recv().map_err(|_| Over)?;
         self.answer.send(coefficient()?).map_err(|_| Over)
@@ -97,8 +97,8 @@ impl Series {
     }
 }
 
-/// The same coefficients twice, to two who ask independently. While one of them waits, the other is served
-/// from what is there: in a loop the first depends on the second.
+/// The same coefficients twice, to two ends that ask independently. While one of them waits, the
+/// other is served from what is there: in a loop the first depends on the second.
 fn split(from: Series) -> (Series, Series) {
     let (left, one) = ends();
     let (right, other) = ends();
@@ -113,7 +113,7 @@ fn split(from: Series) -> (Series, Series) {
                     && let Some(coefficient) = behind[i].pop_front()
                 {
                     waiting[i] = false;
-                    // Who does not want it any more is not asked again.
+                    // An end that has stopped asking is not served again.
                     let _ = sides[i].answer.send(coefficient);
                 }
             }
@@ -248,7 +248,8 @@ fn ratios<const N: usize>(pairs: [(i128, i128); N]) -> Vec<Ratio> {
     pairs.map(|(n, d)| ratio(n, d)).into()
 }
 
-/// CH-18: sums, products, derivatives, exponentials and the tangent have their known first ten coefficients.
+/// CH-18: sums, products, derivatives, exponentials and the tangent have their known first ten
+/// coefficients.
 #[test]
 fn series_have_their_known_coefficients() {
     matrix::run(|| {
@@ -270,7 +271,7 @@ fn series_have_their_known_coefficients() {
     });
 }
 
-/// CH-18: a network that nobody asks any more ends, to the last goroutine.
+/// CH-18: a network whose readers are gone ends, to the last goroutine.
 #[test]
 fn networks_end_with_their_last_reader() {
     matrix::run(|| {

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// CH-08: a hundred sends that choose between 1 and 0 on one channel: both appear more than ten times.
+/// CH-08: a hundred sends that choose between 1 and 0 on one channel: both appear more than ten
+/// times.
 #[test]
 fn two_sends_on_one_channel_are_both_chosen() {
     matrix::run(|| {
@@ -30,7 +31,8 @@ fn two_sends_on_one_channel_are_both_chosen() {
     });
 }
 
-/// CH-11: a goroutine may wait several times at one channel, and who is behind it is still served.
+/// CH-11: a goroutine may wait several times at one channel, and the waiters behind it are still
+/// served.
 #[test]
 fn a_channel_may_be_named_twice() {
     matrix::run(|| {
@@ -55,8 +57,8 @@ fn a_channel_may_be_named_twice() {
     });
 }
 
-/// SE-02: at every moment one of two channels has something; a select with a default sees it, and so does one
-/// whose default is due at once.
+/// SE-02: at every moment one of two channels has something; a select with a default sees it, and
+/// so does one whose default is due at once.
 fn never_default(ready: impl Fn(&Sender<u32>) + Copy + Send + Sync + 'static) {
     let n = if cfg!(debug_assertions) { 300 } else { 3000 };
     matrix::each_of(&matrix::cases_with(&[2, 4]), |_, rt| {
@@ -103,8 +105,8 @@ fn a_default_is_not_chosen_against_a_close() {
     never_default(|tx| assert!(tx.close()));
 }
 
-/// SE-03: two goroutines that both send and receive on one channel in each select do not deadlock, and
-/// without a buffer nobody gets its own value.
+/// SE-03: two goroutines that both send and receive on one channel in each select do not deadlock,
+/// and without a buffer no goroutine gets its own value.
 #[test]
 fn a_select_does_not_match_itself() {
     matrix::run(|| {
@@ -136,8 +138,8 @@ fn a_select_does_not_match_itself() {
     });
 }
 
-/// SE-05: of two cases that are always ready and two that never are, each of the first is chosen half of
-/// the time.
+/// SE-05: of two cases that are always ready and two that never are, each of the first is chosen
+/// half of the time.
 #[test]
 fn ready_cases_are_chosen_uniformly() {
     const TRIALS: usize = 10_000;
@@ -180,7 +182,8 @@ fn boxed_values_are_sent() {
     });
 }
 
-/// SE-07: values spread by a select over four channels and merged by four forwarders: none comes twice.
+/// SE-07: values spread by a select over four channels and merged by four forwarders: none comes
+/// twice.
 #[test]
 fn a_select_fires_one_case() {
     let n: usize = if cfg!(debug_assertions) { 2_000 } else { 100_000 };
@@ -211,8 +214,8 @@ fn a_select_fires_one_case() {
     });
 }
 
-/// SE-08, SE-11: channels and messages are evaluated once, in source order, whether their case is chosen
-/// or not; the pattern is bound for the chosen case alone.
+/// SE-08, SE-11: channels and messages are evaluated once, in source order, whether their case is
+/// chosen or not; the pattern is bound for the chosen case alone.
 #[test]
 fn evaluation_is_in_source_order() {
     matrix::run(|| {
@@ -249,7 +252,7 @@ fn evaluation_is_in_source_order() {
 
 /// SE-10: the table of forms that block and forms that do not.
 #[test]
-fn the_table_of_blocking_forms() {
+fn each_form_blocks_as_its_table_says() {
     fn blocks(form: impl FnOnce() + Send + 'static) {
         let form = go(form);
         // What does not block is over before the goroutine is seen waiting.
@@ -356,8 +359,8 @@ fn an_empty_select_waits_for_ever() {
     });
 }
 
-/// SE-16: selects over the same channels in every order do not deadlock, though each takes the locks of
-/// all of them to wait; and nobody is left in a queue.
+/// SE-16: selects over the same channels in every order do not deadlock, though each takes the
+/// locks of all of them to wait; and no entry is left in a queue.
 #[test]
 fn locks_are_taken_in_one_order() {
     matrix::run(|| {
@@ -419,7 +422,7 @@ fn two_wakers_wake_once() {
     });
 }
 
-/// A million selects on a busy and an idle channel leave nobody in a queue.
+/// A million selects on a busy and an idle channel leave no entry in a queue.
 #[test]
 fn selects_leave_no_entries() {
     let n = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
@@ -557,7 +560,8 @@ fn threads_select() {
     });
 }
 
-/// CH-21: messages with tags through ten selectors and small buffers, each seen once and in its order.
+/// CH-21: messages with tags through ten selectors and small buffers, each seen once and in its
+/// order.
 #[test]
 fn tagged_messages_through_selectors() {
     const SOURCES: usize = 10;
@@ -591,10 +595,10 @@ fn tagged_messages_through_selectors() {
     });
 }
 
-/// What a timeout names is the caller's, whatever the macros use inside, and it is evaluated only if no case
-/// is ready at once.
+/// What a timeout names is the caller's, whatever the macros use inside, and it is evaluated only
+/// if no case is ready at once.
 #[test]
-fn timeouts_mean_what_they_say() {
+fn timeout_expressions_belong_to_the_caller() {
     const CASES: Duration = Duration::from_millis(1);
 
     mod select_parts {

@@ -7,9 +7,10 @@ use heist::go;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A set that is made at run time: more channels than fit on the stack, sends that are used up, removal.
+/// A set that is made at run time: more channels than fit on the stack, sends that are used up,
+/// removal.
 #[test]
-fn dynamic_sets() {
+fn sets_of_operations_change_at_run_time() {
     matrix::run(|| {
         let channels: Vec<_> = (0..20).map(|_| chan::bounded::<usize>(1)).collect();
         let mut select = Select::new();
@@ -50,7 +51,7 @@ fn dynamic_sets() {
     });
 }
 
-/// Who only wants to know is woken by a sender, a receiver, room or a close, and takes nothing.
+/// A watcher of readiness is woken by a sender, a receiver, room or a close, and takes nothing.
 #[test]
 fn readiness_takes_nothing() {
     matrix::run(|| {
@@ -84,7 +85,7 @@ fn readiness_takes_nothing() {
             assert_eq!(receives.join().unwrap(), Ok(if capacity == 0 { 3 } else { 1 }));
             while rx.try_recv().is_ok() {}
 
-            // Two who only want to know do not meet.
+            // Two watchers do not match each other.
             let (mut give, mut get) = (Select::new(), Select::new());
             if capacity == 0 {
                 give.send(&tx, 1);
@@ -98,7 +99,8 @@ fn readiness_takes_nothing() {
     });
 }
 
-/// A result that belongs to another channel is refused, and a message nobody asked for is dropped.
+/// A result that belongs to another channel is refused, and a message that was not asked for is
+/// dropped.
 #[test]
 fn dynamic_results_belong_to_their_channel() {
     let (tx, rx) = chan::bounded(2);
@@ -117,8 +119,8 @@ fn dynamic_results_belong_to_their_channel() {
     assert_eq!(Arc::strong_count(&message), 1);
 }
 
-/// A message that was received and is not asked for is dropped with the operation; one that was not sent
-/// stays for the next round.
+/// A message that was received and is not asked for is dropped with the operation; one that was not
+/// sent stays for the next round.
 #[test]
 fn what_is_not_asked_for_is_dropped() {
     matrix::run(|| {
@@ -198,9 +200,9 @@ fn readiness_comes_after_the_room() {
     });
 }
 
-/// Who tries in vain wakes no watcher, and neither does one that watches the other end.
+/// A failed attempt wakes no watcher, and neither does a watcher of the other end.
 #[heist::test(unsafe, procs = 1)]
-fn nothing_done_is_no_readiness() {
+fn failed_attempts_signal_no_readiness() {
     let (tx, rx) = chan::bounded(0);
     let receiver = rx.clone();
     let watches = go(move || {
@@ -218,7 +220,7 @@ fn nothing_done_is_no_readiness() {
     drop(select);
     heist::yield_now();
     assert!(!watches.is_finished());
-    // A select that waits with a send is somebody to receive from.
+    // A select that waits with a send counts as a sender.
     let (_never, silent) = chan::bounded::<u8>(0);
     heist::select! {
         send(tx, 3) -> sent => assert_eq!(sent, Ok(())),
@@ -230,7 +232,7 @@ fn nothing_done_is_no_readiness() {
 
 /// SE-05: two cases of one channel are equally likely, also where the select has to wait.
 #[heist::test(unsafe, procs = [1, 2])]
-fn two_cases_of_one_channel_are_equal() {
+fn two_cases_of_one_channel_are_equally_likely() {
     const ROUNDS: usize = 1000;
     for capacity in [0, 1] {
         let (tx, rx) = chan::bounded::<usize>(capacity);

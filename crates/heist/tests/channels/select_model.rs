@@ -1,6 +1,6 @@
-//! Random programs of sends, receives and selects, with timeouts, cancellations and closes, against the
-//! rules that every program of channels keeps: each message is dropped once, received at most once, and
-//! received or left in its channel if and only if its send says that it was sent.
+//! Random programs of sends, receives and selects, with timeouts, cancellations and closes, against
+//! the rules that every program of channels keeps: each message is dropped once, received at most
+//! once, and received or left in its channel if and only if its send says that it was sent.
 
 use crate::matrix;
 
@@ -236,9 +236,10 @@ fn audit(ledger: &Ledger, left: &[u32; N_MESSAGES]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Whatever goroutines do with channels, in whatever order, no message is lost, doubled or made up.
+    /// Whatever goroutines do with channels, in whatever order, no message is lost, doubled or made
+    /// up.
     #[test]
-    fn every_message_has_one_fate(
+    fn no_message_is_lost_doubled_or_invented(
         procs in prop::sample::select(vec![1_usize, 2, 4]),
         capacities in prop::collection::vec(prop::option::of(0..3_usize), N_CHANNELS..=N_CHANNELS),
         scripts in prop::collection::vec(prop::collection::vec(step(), 0..20), 1..10),

@@ -4,7 +4,8 @@
 use heist::{chan, select, select_biased};
 use std::time::Duration;
 
-/// The macros expand to calls that a user must not make by hand; code that forbids `unsafe` may use them.
+/// The macros expand to calls that a user must not make by hand; code that forbids `unsafe` may use
+/// them.
 #[test]
 fn select_is_allowed_where_unsafe_code_is_forbidden() {
     let (tx, rx) = chan::bounded(1);

@@ -1,4 +1,5 @@
-//! Runtimes beside each other, under an allocator that unmaps what is freed: a use of it ends the process.
+//! Runtimes beside each other, under an allocator that unmaps what is freed: a use of it ends the
+//! process.
 
 #[path = "../harness/turns.rs"]
 mod turns;

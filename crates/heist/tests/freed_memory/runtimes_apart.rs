@@ -1,5 +1,5 @@
-//! Runtimes beside each other: what one does to the goroutines, timers and memory of another. Freed memory
-//! is taken away here, so that a use of it ends the process.
+//! Runtimes beside each other: what one does to the goroutines, timers and memory of another. Freed
+//! memory is unmapped here, so that a use of it ends the process.
 
 use crate::turns;
 
@@ -39,8 +39,8 @@ fn thread_names() -> Vec<String> {
     names.flatten().collect()
 }
 
-/// A goroutine that did not end in time is left behind. A later waker finds its scheduler, it goes on,
-/// and the threads of its runtime end with it.
+/// A goroutine that did not end in time is left behind. A later waker finds its scheduler, it goes
+/// on, and the threads of its runtime end with it.
 #[test]
 fn a_goroutine_that_was_left_behind_can_be_woken() {
     let _turn = turns::with_others();
@@ -73,8 +73,8 @@ fn a_goroutine_that_was_left_behind_can_be_woken() {
     });
 }
 
-/// A goroutine that is left behind while it computes, or was stopped in the middle of it, goes on, and is
-/// unwound at its next park.
+/// A goroutine that is left behind while it computes, or was stopped in the middle of it, goes on,
+/// and is unwound at its next park.
 #[test]
 fn goroutines_that_were_left_behind_go_on() {
     let _turn = turns::with_others();
@@ -103,8 +103,8 @@ fn goroutines_that_were_left_behind_go_on() {
     });
 }
 
-/// A timer whose wait is over leaves the goroutines of another runtime alone, though one of them has the
-/// same record and waits until the same moment.
+/// A timer whose wait is over leaves the goroutines of another runtime alone, though one of them
+/// has the same record and waits until the same moment.
 #[test]
 fn a_stale_timer_meets_no_goroutine_of_another_runtime() {
     let _turn = turns::with_others();
@@ -233,8 +233,8 @@ fn a_goroutine_stops_a_function_of_another_runtime() {
     });
 }
 
-/// The last handle of a runtime that has ended may be dropped by a goroutine of another: the memory of the
-/// scheduler goes with it.
+/// The last handle of a runtime that has ended may be dropped by a goroutine of another: the memory
+/// of the scheduler goes with it.
 #[test]
 fn a_goroutine_drops_the_last_handle_of_another_runtime() {
     let _turn = turns::with_others();

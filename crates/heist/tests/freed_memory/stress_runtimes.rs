@@ -1,5 +1,5 @@
-//! Ten runtimes that are made, used from each other's goroutines, timed out and dropped at random, under an
-//! allocator that takes away what is freed.
+//! Ten runtimes that are made, used from each other's goroutines, timed out and dropped at random,
+//! under an allocator that unmaps what is freed.
 //!
 //! The seed is printed; `HEIST_RUNTIMES_SEED` chooses it, `HEIST_STRESS_SECS` how long it takes and
 //! `HEIST_PROCS` how many processors each runtime has.
@@ -43,7 +43,7 @@ impl Dice {
         Duration::from_micros(self.below(3000))
     }
 
-    /// Dice for somebody else.
+    /// Dice for another goroutine.
     fn more(&mut self) -> Self {
         Self(self.roll())
     }
@@ -51,11 +51,11 @@ impl Dice {
 
 /// What all of them share.
 struct World {
-    /// Nobody waits for anything while holding one of these.
+    /// A holder of one of these locks waits for nothing.
     slots: Vec<std::sync::Mutex<Arc<Runtime>>>,
-    /// Handles of goroutines, to be joined or cancelled by anybody.
+    /// Handles of goroutines, to be joined or cancelled by any goroutine.
     handles: std::sync::Mutex<VecDeque<JoinHandle<()>>>,
-    /// Functions that wait for their time, to be stopped by anybody.
+    /// Functions that wait for their time, to be stopped by any goroutine.
     functions: std::sync::Mutex<VecDeque<AfterFunc>>,
     /// A channel that goroutines of all runtimes wait at.
     ticks: Receiver<Instant>,
@@ -260,7 +260,8 @@ impl Role {
         self.done();
     }
 
-    /// Runs something there that it borrows from here: nothing unwinds this one before the end of that.
+    /// Runs something there that it borrows from here: nothing unwinds this one before the end of
+    /// that.
     fn run_there(mut self) {
         let (other, sleep) = (Arc::clone(&self.other), self.dice.short());
         let n = AtomicU64::new(0);

@@ -4,7 +4,7 @@
 
 use heist::chan::{self, Receiver, Sender};
 
-/// Capacities around the corners: none, one, a few, more than a ring of goroutines.
+/// Capacities around the limits: none, one, a few, more than a ring of goroutines.
 pub const CAPACITIES: [usize; 6] = [0, 1, 2, 3, 16, 199];
 
 /// A channel of each capacity, and one without a bound.

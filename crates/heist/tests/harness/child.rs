@@ -99,8 +99,8 @@ fn by_shell(script: &str, command: &Command) -> Command {
     shell
 }
 
-/// A second process for the body of a test: the same test, which finds `value` in `variable`. It may
-/// have as many descriptors as the system allows. Its standard input is a pipe from the caller.
+/// A second process for the body of a test: the same test, which finds `value` in `variable`. It
+/// may have as many descriptors as the system allows. Its standard input is a pipe from the caller.
 pub fn partner(variable: &str, value: &str) -> std::process::Child {
     let script = "ulimit -S -n $(ulimit -H -n) && exec \"$0\" \"$@\"";
     let mut command = by_shell(script, &program(&own_name()));

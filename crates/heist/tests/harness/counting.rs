@@ -1,4 +1,4 @@
-//! An allocator that counts, for tests that use this module.
+//! An allocator that counts, for test programs that use this module.
 
 #![allow(dead_code, reason = "every test program uses its own part of this")]
 

@@ -1,4 +1,7 @@
 //! A test's body in a process of its own, under a limit of the system.
+//!
+//! The allocator of `matrix` ends the child if the scheduler allocates, also when it reports what is
+//! missing.
 
 #![allow(dead_code, reason = "every test program uses its own part of this")]
 
@@ -13,7 +16,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 const ROLE: &str = "HEIST_TEST_LIMITED";
-/// After so many seconds a child counts as hung. It takes a fraction of a second on an idle machine.
+/// After so many seconds a child counts as hung. It takes a fraction of a second on an idle
+/// machine.
 const PATIENCE_SECS: u32 = 60;
 /// The exit code of a child that was refused what it needs, with a reason.
 const REFUSED: i32 = 7;
@@ -68,9 +72,9 @@ impl std::fmt::Display for Ended {
     }
 }
 
-/// Runs the calling test in a child, where `body` is run with `value` instead. In the child this does not
-/// return. No thread watches the child, because threads and address space may be what is limited: an alarm
-/// ends it.
+/// Runs the calling test in a child, where `body` is run with `value` instead. In the child this
+/// does not return. No thread watches the child, because threads and address space may be what is
+/// limited: an alarm ends it.
 pub fn run(value: u64, body: impl FnOnce(u64)) -> Ended {
     run_with(value, |_| (), body)
 }

@@ -1,4 +1,5 @@
-//! Turns: a test that the others of its process would disturb, or that would disturb them, runs alone.
+//! Turns: a test that the others of its process would disturb, or that would disturb them, runs
+//! alone.
 
 #![allow(dead_code, reason = "every test program uses its own part of this")]
 

@@ -1,7 +1,7 @@
-//! An allocator that takes away what is freed: a use after free is a fault.
+//! An allocator that unmaps what is freed: a use after free is a fault.
 //!
-//! Blocks of some size are pages of their own. A freed one cannot be touched any more, and its addresses
-//! are not used again before many others have been freed. It takes no lock.
+//! Blocks of some size are pages of their own. A freed one cannot be touched any more, and its
+//! addresses are not used again before many others have been freed. It takes no lock.
 
 #![allow(dead_code, reason = "every test program uses its own part of this")]
 
@@ -83,7 +83,7 @@ pub fn within<T>(patience: Duration, what: &str, f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(120);
     while !is_so() {

@@ -15,7 +15,8 @@ pub fn pair() -> (TcpStream, TcpStream) {
     (near, far)
 }
 
-/// An address that refuses connections: it is taken, and nobody listens. The socket keeps it so.
+/// An address that refuses connections: it is bound, and has no listener, as long as the socket
+/// lives.
 pub fn refusing() -> (socket2::Socket, SocketAddr) {
     let socket =
         socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");

@@ -105,8 +105,8 @@ fn said(output: &Output) -> String {
     format!("{}\n{}", output.status, String::from_utf8_lossy(&output.stderr))
 }
 
-/// Leaving `main` beside a parked goroutine, cancelling one and shutting down do not end the process: what
-/// cannot be unwound is left where it is. `exit_current` says why it cannot work.
+/// Leaving `main` beside a parked goroutine, cancelling one and shutting down do not end the
+/// process: what cannot be unwound is left where it is. `exit_current` says why it cannot work.
 #[test]
 fn goroutines_that_cannot_be_unwound_are_left() {
     let program = program();
@@ -122,7 +122,7 @@ fn goroutines_that_cannot_be_unwound_are_left() {
     let output = play("shutdown", "");
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "dropped\nshut down\n");
-    // Who asks for a trace is told how many.
+    // With a trace the number is reported.
     let output = play("leave", "schedtrace=3600000");
     assert!(output.status.success(), "{}", said(&output));
     assert!(said(&output).contains("heist: 1 goroutines did not end"), "{}", said(&output));

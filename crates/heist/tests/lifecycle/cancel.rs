@@ -231,7 +231,7 @@ fn cancelling_again_leaves_waiting_destructors_alone() {
 
 /// Plain threads and goroutines of other runtimes may cancel.
 #[test]
-fn anybody_may_cancel() {
+fn threads_and_other_runtimes_may_cancel() {
     matrix::each(|_, rt| {
         let other = matrix::plain(2);
         for from_runtime in [false, true] {
@@ -275,8 +275,8 @@ impl Drop for Waits {
     }
 }
 
-/// The destructors of a goroutine that was cancelled before it began, and of a result that nobody wants, wait as
-/// those of one that is unwound, and that is no panic.
+/// The destructors of a goroutine that was cancelled before it began, and of a result that
+/// is not wanted, wait as those of one that is unwound, and that is no panic.
 #[test]
 fn destructors_of_what_is_dropped_unused_may_wait() {
     for policy in [heist::PanicPolicy::Isolate, heist::PanicPolicy::Abort] {

@@ -1,4 +1,4 @@
-//! Nothing can ever happen again: the process says so and ends.
+//! Deadlocks: nothing can ever happen again, and the process reports that and ends.
 //!
 //! The detector is silent while the process has a thread that is not the runtime's, and a test
 //! harness is one. So each scene plays in a process of its own that never gets as far as the
@@ -63,7 +63,8 @@ const SCENES: &[(&str, fn())] = &[
             // The first record is looked at last.
             go(move || {
                 for i in &asked {
-                    // Somebody wants the P, so that it is taken and rests when the call lasts for long.
+                    // Another goroutine wants the P, so that it is taken and idle when the call
+                    // lasts long.
                     go(|| ());
                     let pause = Duration::from_micros(50_000 + i * 7919 % 20_000);
                     heist::blocking(|| std::thread::sleep(pause));
@@ -340,7 +341,7 @@ const SCENES: &[(&str, fn())] = &[
         let rt = abandoning();
         rt.run(|| {
             assert!(go(|| forever(0)).join().unwrap_err().is_stack_overflow());
-            // Long enough for somebody to ask whether anything can still happen.
+            // Long enough for the detector to run.
             heist::time::sleep(2 * REST);
         });
         drop(rt);
@@ -374,7 +375,7 @@ fn hog_for(time: Duration) {
     }
 }
 
-/// Longer than all Ps must rest until somebody asks whether anything can still happen.
+/// Longer than all Ps must be idle until the detector runs.
 const REST: Duration = Duration::from_millis(80);
 
 fn run(procs: usize, main: impl FnOnce() + Send) {
@@ -431,10 +432,10 @@ fn dies(scene: &str) -> String {
 
 const DEADLOCK: &str = "fatal error: all goroutines are asleep - deadlock!";
 
-/// What an abandoned goroutine borrowed stays borrowed: whoever lent it waits for ever, and that is said. Beside
-/// others it is no deadlock.
+/// What an abandoned goroutine borrowed stays borrowed: the lender waits for ever, and that is
+/// reported. Beside running goroutines it is no deadlock.
 #[test]
-fn lenders_of_an_abandoned_goroutine_wait() {
+fn waiting_for_an_abandoned_goroutine_is_a_deadlock() {
     for (scene, lender) in [
         ("abandoned_in_a_scope", "[scope wait]"),
         ("abandoned_main", "[abandoned: stack overflow]"),
@@ -459,7 +460,7 @@ fn lives(scene: &str) {
 
 /// LT-10: threads that wait with their locked goroutines count as idle.
 #[test]
-fn locked_goroutines_block() {
+fn blocked_locked_goroutines_are_a_deadlock() {
     if none_is_found() {
         return;
     }
@@ -468,7 +469,7 @@ fn locked_goroutines_block() {
 
 /// DL-01: the only goroutine blocks for ever; on one P and on several.
 #[test]
-fn the_only_goroutine_blocks() {
+fn a_blocked_only_goroutine_is_a_deadlock() {
     if none_is_found() {
         return;
     }
@@ -479,9 +480,9 @@ fn the_only_goroutine_blocks() {
     }
 }
 
-/// DL-05: everybody is named with what it waits for.
+/// DL-05: every goroutine is named with what it waits for.
 #[test]
-fn everybody_is_named_with_a_reason() {
+fn the_report_names_every_goroutine_with_a_reason() {
     if none_is_found() {
         return;
     }
@@ -505,7 +506,7 @@ fn everybody_is_named_with_a_reason() {
 
 /// The main goroutine has ended itself, and those it left behind wait for ever.
 #[test]
-fn those_that_main_left_behind_wait() {
+fn goroutines_that_main_left_behind_deadlock() {
     if none_is_found() {
         return;
     }
@@ -513,9 +514,9 @@ fn those_that_main_left_behind_wait() {
     assert_eq!(text.matches("[sync.WaitGroup.Wait]:").count(), 1, "{text}");
 }
 
-/// DL-04: a timer that is pending is hope, until it has fired.
+/// DL-04: a pending timer keeps the detector silent, until it has fired.
 #[test]
-fn a_pending_timer_is_hope() {
+fn a_pending_timer_is_no_deadlock() {
     lives("sleeper");
     lives("pending_function");
     lives("the_longest_sleep");
@@ -533,24 +534,24 @@ fn a_blocking_call_is_not_a_deadlock() {
     lives("announced");
 }
 
-/// DL-14: whatever the runtime's own threads are about when it asks, made, ended, on their way back from
-/// a call or from the network with a locked goroutine, there is no false alarm.
+/// DL-14: whatever the runtime's own threads do when the detector runs (being made, ending,
+/// returning from a call or from the network with a locked goroutine), there is no false alarm.
 #[test]
-fn threads_on_their_way_are_no_deadlock() {
+fn busy_runtime_threads_are_no_deadlock() {
     lives("threads_come_and_go");
     lives("locked_and_woken");
 }
 
-/// DL-14: a goroutine that comes back from a blocking call while the detector looks at the others, wakes one
-/// that was looked at already and then waits itself, is no deadlock.
+/// DL-14: a goroutine that comes back from a blocking call while the detector looks at the others,
+/// wakes one that was looked at already and then waits itself, is no deadlock.
 #[test]
-fn a_goroutine_comes_back_during_the_look() {
+fn a_goroutine_that_returns_during_the_check_is_no_deadlock() {
     lives("comes_back_during_the_look");
 }
 
-/// LT-08: a main goroutine that is run on the first thread of the process stays there, whatever it does
-/// and however often it is preempted; when it has ended, the thread is as before. Waiting there for
-/// ever is a deadlock as anywhere.
+/// LT-08: a main goroutine that is run on the first thread of the process stays there, whatever it
+/// does and however often it is preempted; when it has ended, the thread is as before. Waiting
+/// there for ever is a deadlock as anywhere.
 #[test]
 fn main_stays_on_the_first_thread() {
     lives("first_thread");
@@ -560,7 +561,7 @@ fn main_stays_on_the_first_thread() {
     dies("first_thread_waits_for_ever");
 }
 
-/// DL-15: a fatal error is no panic: nobody catches it, and the exit code is 2.
+/// DL-15: a fatal error is no panic: it cannot be caught, and the exit code is 2.
 #[test]
 fn a_fatal_error_cannot_be_caught() {
     if none_is_found() {
@@ -569,10 +570,10 @@ fn a_fatal_error_cannot_be_caught() {
     dies("caught");
 }
 
-/// PR-20: catching signals does not hide a deadlock once nobody waits for one; while somebody does, it
-/// is none.
+/// PR-20: catching signals does not hide a deadlock once no goroutine waits for a signal; while one
+/// does, there is no deadlock.
 #[test]
-fn signals_and_deadlocks_go_together() {
+fn catching_signals_does_not_hide_a_deadlock() {
     lives("a_signal_may_come");
     if none_is_found() {
         return;
@@ -580,17 +581,17 @@ fn signals_and_deadlocks_go_together() {
     dies("signals_came_and_went");
 }
 
-/// DL-14: whoever else could wake somebody keeps the detector silent.
+/// DL-14: anything else that could wake a goroutine keeps the detector silent.
 #[test]
-fn others_keep_it_silent() {
+fn external_wakers_keep_the_detector_silent() {
     lives("foreign_thread");
     lives("second_runtime");
     lives("late_runner");
 }
 
-/// It can be switched off, and needs somebody who waits.
+/// The detector can be switched off, and needs a goroutine that waits.
 #[test]
-fn it_needs_to_be_on_and_somebody_to_wait() {
+fn the_detector_can_be_off_and_needs_a_waiter() {
     lives("switched_off");
     lives("nobody_waits_for_it");
 }

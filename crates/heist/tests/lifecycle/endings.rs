@@ -7,9 +7,9 @@ use heist::{Runtime, exit_current, go};
 use std::panic::catch_unwind;
 use std::time::Duration;
 
-/// Whoever is handed what another goroutine caught when it was ended may drop it.
+/// A goroutine may drop what another goroutine caught when it was ended.
 #[test]
-fn a_caught_ending_ends_nobody_else() {
+fn a_caught_ending_ends_no_other_goroutine() {
     matrix::run(|| {
         let (results, caught) = std::sync::mpsc::channel();
         let exits = results.clone();
@@ -22,12 +22,13 @@ fn a_caught_ending_ends_nobody_else() {
         began.recv().expect("it is there");
         cancelled.cancel();
         for _ in 0..2 {
-            // Blocks the thread, so that nobody waits in the runtime.
+            // Blocks the thread, so that no goroutine waits in the runtime.
             let result = heist::blocking(|| caught.recv().expect("two come"));
             assert!(result.is_err());
             drop(result);
         }
-        // They cannot live on either: both kept what they caught, and end at their next wait or by themselves.
+        // They cannot live on either: both kept what they caught, and end at their next wait or by
+        // themselves.
         drop((exits.join(), cancelled.join()));
     });
 }
@@ -40,7 +41,8 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// A runtime that ends runs the destructors of its goroutines; those that spawn do so in vain, without harm.
+/// A runtime that ends runs the destructors of its goroutines; those that spawn do so without
+/// effect.
 #[test]
 fn destructors_may_spawn_at_the_end() {
     let ended = child::run(|| {
@@ -67,9 +69,9 @@ fn destructors_may_spawn_at_the_end() {
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
 }
 
-/// One that does nothing but spawn ends with its runtime, silently.
+/// A goroutine that does nothing but spawn ends with its runtime, silently.
 #[test]
-fn who_spawns_at_the_end_just_ends() {
+fn a_goroutine_that_spawns_at_the_end_ends_silently() {
     let ended = child::run(|| {
         for procs in [1, 2, 4] {
             let rt = matrix::start(Runtime::builder().procs(procs));

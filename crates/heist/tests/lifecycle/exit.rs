@@ -34,7 +34,7 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// SP-08: destructors run, inner ones first, and release who waits for them.
+/// SP-08: destructors run, inner ones first, and release their waiters.
 #[test]
 fn destructors_run_and_release_waiters() {
     matrix::run(|| {

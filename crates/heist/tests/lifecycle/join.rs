@@ -1,4 +1,4 @@
-//! What a `JoinHandle` hands over, to whom, and that it does so once.
+//! What a `JoinHandle` hands over, to which caller, and that it does so once.
 
 use crate::matrix;
 
@@ -146,7 +146,7 @@ fn every_order<T: Load>() {
     gate.done();
     assert_eq!(counts(&drops), [1, 1], "dropped while it runs");
 
-    // The handle is dropped before it has run, if nobody else was quick.
+    // The handle is dropped before it has run, if no other processor took it first.
     let (drops, gate) = new();
     drop(carry::<T>(&drops, &gate));
     gate.done();
@@ -226,7 +226,7 @@ fn the_payload_of_a_panic_is_dropped_once() {
     });
 }
 
-/// A result whose destructor panics harms nobody else.
+/// A result whose destructor panics harms no other goroutine.
 #[test]
 fn a_result_that_panics_when_dropped_ends_its_goroutine_alone() {
     struct Bomb;
@@ -242,7 +242,7 @@ fn a_result_that_panics_when_dropped_ends_its_goroutine_alone() {
             waiter.wait();
             Bomb
         }));
-        // Nobody can take the result any more, so the goroutine itself drops it.
+        // The result can no longer be taken, so the goroutine itself drops it.
         gate.done();
         let n: u64 = (0..10).map(|i| go(move || i).join().unwrap()).sum();
         assert_eq!(n, 45);
@@ -252,7 +252,7 @@ fn a_result_that_panics_when_dropped_ends_its_goroutine_alone() {
 
 /// A plain thread, a goroutine and a goroutine of another runtime may join, and pass the handle on.
 #[test]
-fn anybody_may_join() {
+fn threads_and_other_runtimes_may_join() {
     matrix::each(|_, rt| {
         let other = matrix::plain(2);
         let from_thread = rt.handle().spawn(|| 1);
@@ -294,7 +294,7 @@ fn open() -> WaitGroup {
 
 /// `is_finished` turns true at the end and stays true.
 #[test]
-fn is_finished_tells_the_end() {
+fn is_finished_turns_true_at_the_end() {
     matrix::run(|| {
         let gate = open();
         let waiter = gate.clone();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::ThreadId;
 
-/// SP-13: by default a panic is its goroutine's end and nobody else's; the handle has the text.
+/// SP-13: by default a panic ends its goroutine and no other; the handle has the text.
 #[test]
 fn a_panic_is_isolated_in_its_handle() {
     matrix::run(|| {
@@ -57,7 +57,7 @@ fn a_panic_is_reported_with_its_goroutine() {
     ended.said("panics.rs:");
 }
 
-/// A panic is isolated though nobody can be told about it: standard error is a full disk.
+/// A panic is isolated though it cannot be reported: standard error is a full disk.
 #[test]
 fn a_panic_that_cannot_be_reported_is_isolated() {
     let ended = child::run(|| {
@@ -68,7 +68,7 @@ fn a_panic_that_cannot_be_reported_is_isolated() {
         let own = Arc::new(rt);
         let error = own.run(|| go(|| panic!("nobody hears it")).join().unwrap_err());
         assert_eq!(error.panic_message(), Some("nobody hears it"));
-        // Nor can a runtime tell that one of its own goroutines dropped it.
+        // Nor can a runtime report that one of its own goroutines dropped it.
         let handle = own.handle();
         let dropped = handle.spawn(move || drop(own));
         assert!(dropped.join().is_ok());
@@ -76,8 +76,8 @@ fn a_panic_that_cannot_be_reported_is_isolated() {
     ended.succeeded();
 }
 
-/// SP-13, SP-14: with `PanicPolicy::Abort` a panic that nobody caught ends the process as in Go:
-/// `panic: ` and the text, the goroutine, exit code 2. Others do not go on.
+/// SP-13, SP-14: with `PanicPolicy::Abort` an uncaught panic ends the process as in Go: `panic: `
+/// and the text, the goroutine, exit code 2. Other goroutines do not continue.
 #[test]
 fn an_uncaught_panic_ends_the_process_if_so_configured() {
     let ended = child::run(|| {
@@ -302,8 +302,8 @@ fn a_guard_is_done_although_its_goroutine_panics() {
     });
 }
 
-/// SP-19: main ends while another goroutine crashes: the crash is reported, with its text and where the
-/// goroutine was spawned, at least once in ten runs, and the exit code then says so.
+/// SP-19: main ends while another goroutine crashes: the crash is reported, with its text and where
+/// the goroutine was spawned, at least once in ten runs, and the exit code then says so.
 #[test]
 fn a_crash_that_races_with_the_end_of_main_is_reported() {
     struct Done(WaitGroup);

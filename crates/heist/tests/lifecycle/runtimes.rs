@@ -91,7 +91,7 @@ fn a_cancelled_caller_of_run_is_held_until_the_end() {
                     borrowed.len()
                 });
                 after.store(n, Ordering::SeqCst);
-                // Nobody may end the other runtime from its own goroutine.
+                // The other runtime cannot be ended from its own goroutine.
                 drop(other);
                 yield_now();
                 after.store(100, Ordering::SeqCst);
@@ -160,8 +160,8 @@ fn a_handle_refuses_after_the_shutdown() {
     });
 }
 
-/// Threads that spawn while the runtime is being dropped get a goroutine that ends, or an error;
-/// nobody waits for ever.
+/// Threads that spawn while the runtime is being dropped get a goroutine that ends, or an error; no
+/// thread waits for ever.
 #[test]
 fn spawning_races_with_the_shutdown() {
     matrix::each_of(&matrix::cases_with(&[1, 2, 4]), |case, _| {
@@ -196,7 +196,7 @@ fn spawning_races_with_the_shutdown() {
     });
 }
 
-/// A runtime that one of its own goroutines drops is left running, with a word about it.
+/// A runtime that one of its own goroutines drops is left running, with a message.
 #[test]
 fn a_runtime_cannot_be_dropped_by_its_own_goroutine() {
     let ended = child::run(|| {
@@ -288,8 +288,8 @@ fn a_context_keeps_no_runtime() {
     ended.succeeded();
 }
 
-/// The last owner of a runtime may be a thread-local of a thread that was one of its own: its destructor ends
-/// the runtime.
+/// The last owner of a runtime may be a thread-local of a thread that was one of its own: its
+/// destructor ends the runtime.
 #[test]
 fn a_runtime_is_dropped_by_a_thread_local_of_its_own() {
     struct Last {

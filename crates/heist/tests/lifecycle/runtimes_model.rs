@@ -31,7 +31,7 @@ enum Step {
     Replace(Side, Where),
 }
 
-/// Who does it.
+/// Where the operation is done.
 #[derive(Clone, Copy, Debug)]
 enum Where {
     Thread,
@@ -209,8 +209,9 @@ impl World {
     }
 }
 
-/// Whatever is done to two runtimes from threads and from each other's goroutines, a goroutine ends as it was
-/// told to, only its own runtime takes it along, and what a function captured is dropped once.
+/// Whatever is done to two runtimes from threads and from each other's goroutines, a goroutine ends
+/// as it was told to, only its own runtime takes it along, and what a function captured is dropped
+/// once.
 #[test]
 fn two_runtimes_agree_with_a_model() {
     static N_RUN: AtomicUsize = AtomicUsize::new(0);

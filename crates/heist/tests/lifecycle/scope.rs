@@ -53,9 +53,9 @@ impl Drop for Flag<'_> {
     }
 }
 
-/// What a goroutine captured, and its result if nobody took it, are gone when the scope returns.
+/// What a goroutine captured, and its result if it was not taken, are gone when the scope returns.
 #[test]
-fn nothing_borrowed_is_left() {
+fn a_scope_leaves_no_borrow() {
     matrix::run(|| {
         let (captured, result) = (AtomicBool::new(false), AtomicBool::new(false));
         scope(|s| {
@@ -67,7 +67,7 @@ fn nothing_borrowed_is_left() {
             });
         });
         assert!(captured.load(Ordering::SeqCst) && result.load(Ordering::SeqCst));
-        // A handle that is leaked keeps nobody waiting.
+        // A leaked handle does not hold the scope up.
         let ran = AtomicBool::new(false);
         scope(|s| std::mem::forget(s.go(|| Flag(&ran))));
     });
@@ -94,7 +94,7 @@ fn a_panic_of_the_body_waits() {
     });
 }
 
-/// A panic of a goroutine comes out of the scope after all have ended, unless somebody joined it.
+/// A panic of a goroutine comes out of the scope after all have ended, unless it was joined.
 #[test]
 fn panics_of_goroutines_come_out() {
     matrix::run(|| {
@@ -176,9 +176,9 @@ fn a_cancelled_scope_waits() {
     });
 }
 
-/// A handle tells about its goroutine.
+/// A handle reports the state of its goroutine.
 #[test]
-fn handles_tell() {
+fn handles_report_their_goroutine() {
     matrix::run(|| {
         scope(|s| {
             let handle = s.go(|| 5);
@@ -192,7 +192,7 @@ fn handles_tell() {
 
 /// On a plain thread a scope works as long as nothing is spawned.
 #[test]
-fn outside_a_runtime() {
+fn an_empty_scope_works_outside_a_runtime() {
     assert_eq!(scope(|_| 5), 5);
     let error = scope(|s| s.try_go(|| ()).map(|_| ()).unwrap_err());
     assert_eq!(error, heist::goroutine::SpawnError::NoRuntime);
@@ -233,7 +233,8 @@ fn shutdown_ends_scopes() {
     }
 }
 
-/// Names, stacks and threads of their own for goroutines of a scope and for those spawned from outside.
+/// Names, stacks and threads of their own for goroutines of a scope and for those spawned from
+/// outside.
 #[test]
 fn builders_spawn_anywhere() {
     use heist::goroutine::{Builder, SpawnError};

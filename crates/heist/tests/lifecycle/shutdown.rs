@@ -56,8 +56,8 @@ fn waiting_and_running_goroutines_end() {
     });
 }
 
-/// Destructors that run during the shutdown may park. What they spawn never runs: a refusal could end the
-/// process, because they run while their goroutine unwinds.
+/// Destructors that run during the shutdown may park. What they spawn never runs: a refusal could
+/// end the process, because they run while their goroutine unwinds.
 #[test]
 fn destructors_may_park_during_the_shutdown() {
     struct Parks(Arc<AtomicUsize>);
@@ -186,7 +186,7 @@ fn joiners_elsewhere_are_released() {
 }
 
 /// Loops without calls on the only processor and calls that block for ever do not hold the shutdown
-/// up: what is parked is unwound meanwhile, the rest is named and left behind.
+/// up: parked goroutines are unwound meanwhile, the others are named and left behind.
 #[test]
 fn hogs_and_blocked_calls_on_one_processor_are_left_behind() {
     let timeout = Duration::from_secs(1);

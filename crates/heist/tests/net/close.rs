@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Lets whoever is ready run, so that they wait, mostly.
+/// Lets ready goroutines run, so that most of them wait afterwards.
 fn let_others_wait() {
     for _ in 0..3 {
         heist::yield_now();
@@ -87,7 +87,7 @@ fn after_close_every_call_fails() {
 
 /// The number of a closed descriptor is not given to another while the value lives.
 #[test]
-fn a_borrowed_number_stays_taken() {
+fn a_closed_descriptor_keeps_its_number() {
     let (near, _far) = wire::pair();
     let borrowed = near.as_fd();
     near.close().expect("closes");
@@ -98,7 +98,8 @@ fn a_borrowed_number_stays_taken() {
     }
 }
 
-/// NP-16: closing an end of a pipe ends who waits there, reading or writing, goroutine or thread.
+/// NP-16: closing an end of a pipe ends the waits there, reading or writing, of goroutines and of
+/// threads.
 #[test]
 fn close_ends_a_blocked_pipe() {
     fn read(reader: &Arc<PipeReader>) -> impl FnOnce() -> std::io::Error + Send + 'static {
@@ -143,8 +144,8 @@ fn close_ends_a_blocked_pipe() {
     }
 }
 
-/// NP-16: it is the same with pipes that were in blocking mode before we got them, whatever they are
-/// wrapped in.
+/// NP-16: it is the same with pipes that were in blocking mode before we got them, whatever they
+/// are wrapped in.
 #[test]
 fn close_ends_pipes_that_were_blocking() {
     matrix::run(|| {
@@ -172,9 +173,9 @@ fn close_ends_pipes_that_were_blocking() {
     });
 }
 
-/// NP-16: somebody puts a pipe into blocking mode behind our back. Whoever reads or writes then blocks
-/// its thread, and nobody else: closing the end does not wait for it and refuses later uses, and it
-/// ends when the other end does, with what that brings.
+/// NP-16: other code puts a pipe into blocking mode. A goroutine that reads or writes then blocks
+/// its own thread only: closing the end does not wait for it and refuses later uses, and the call
+/// returns when the other end is closed, with the result of that.
 #[test]
 fn close_does_not_wait_for_a_pipe_in_blocking_mode() {
     matrix::each_of(&matrix::cases_with(&[1, 2]), |_, rt| {
@@ -220,8 +221,8 @@ fn close_does_not_wait_for_a_pipe_in_blocking_mode() {
     });
 }
 
-/// NP-17: asking for the number of a descriptor, or for what it is, is safe while others read from it
-/// with deadlines that pass, and after it is closed.
+/// NP-17: asking for the number of a descriptor, or for what it is, is safe while others read from
+/// it with deadlines that pass, and after it is closed.
 #[test]
 fn queries_race_with_reads() {
     matrix::each_of(&matrix::cases_with(&[1, 4]), |_, rt| {
@@ -263,7 +264,7 @@ fn queries_race_with_reads() {
     });
 }
 
-/// NP-17: every write to a pipe that nobody reads is an error, not a signal and not a wait.
+/// NP-17: every write to a pipe without a reader is an error, not a signal and not a wait.
 #[test]
 fn broken_pipes_stay_broken() {
     matrix::run(|| {
@@ -278,7 +279,7 @@ fn broken_pipes_stay_broken() {
 
 /// NP-17: the end of a pipe in both directions.
 #[test]
-fn ends_of_pipes() {
+fn each_end_of_a_pipe_sees_the_other_close() {
     matrix::run(|| {
         let (mut reader, mut writer) = pipe().expect("a pipe");
         // What is written is there at once, not at the end.
@@ -308,9 +309,9 @@ fn ends_of_pipes() {
     });
 }
 
-/// NP-19: several readers take turns; closing wakes the one that waits and those that queue.
+/// NP-19: several readers take turns; closing wakes the reader that waits and those that queue.
 #[test]
-fn close_wakes_all_who_queue() {
+fn close_wakes_all_queued_readers() {
     matrix::each(|_, rt| {
         rt.run(|| {
             let (near, far) = wire::pair();
@@ -416,7 +417,7 @@ fn cancelling_leaves_the_descriptor_in_order() {
     });
 }
 
-/// The end of a runtime unwinds who waits for descriptors.
+/// The end of a runtime unwinds goroutines that wait for descriptors.
 #[test]
 fn shutdown_unwinds_waiting_goroutines() {
     struct Tell(std::sync::mpsc::Sender<()>);
@@ -443,7 +444,7 @@ fn shutdown_unwinds_waiting_goroutines() {
     }
 }
 
-/// Closing and using from all sides at once: nobody hangs, nothing but the known errors.
+/// Closing and using from all sides at once: nothing hangs, and only the known errors occur.
 #[test]
 fn close_races_with_everything() {
     matrix::each_of(&matrix::cases_with(&[2, 4]), |_, rt| {

@@ -223,7 +223,7 @@ fn blocked(
 
 /// NP-06: writes likewise: they fail with nothing written when the time is over.
 #[test]
-fn write_deadlines() {
+fn write_deadlines_are_kept() {
     matrix::each_of(&few(), |_, rt| {
         rt.run(|| {
             let (mut near, _far) = wire::pair();
@@ -437,7 +437,7 @@ fn buffers_are_left_alone_after_a_timeout() {
 }
 
 /// NP-22: a context that is cancelled after 5 ticks of 10 ms ends a connect to a black hole before
-/// tick 100, and leaves nobody waiting.
+/// tick 100, and leaves no waiter.
 #[test]
 fn a_connect_may_be_cancelled() {
     matrix::each_of(&few(), |_, rt| {
@@ -468,8 +468,8 @@ fn a_connect_may_be_cancelled() {
     });
 }
 
-/// NP-22: cancelling a connect that succeeded does not harm the connection, nor does one that comes
-/// just then: it is either made and good, or not made.
+/// NP-22: cancelling a connect that succeeded does not harm the connection, nor does a cancellation
+/// at that very moment: the connection is either made and usable, or not made.
 #[test]
 fn a_connection_survives_a_late_cancel() {
     matrix::each_of(&few(), |_, rt| {

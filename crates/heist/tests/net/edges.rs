@@ -1,4 +1,5 @@
-//! The edges of the network: large and empty transfers, modes, queues that are full, the end of a server.
+//! The edges of the network: large and empty transfers, modes, queues that are full, the end of a
+//! server.
 
 use crate::child;
 use crate::matrix;
@@ -24,7 +25,7 @@ fn few() -> Vec<matrix::Case> {
     matrix::cases_with(&[1, 4]).into_iter().step_by(3).collect()
 }
 
-/// A path for a socket that nobody else uses.
+/// A path for a socket that no other test uses.
 fn path() -> PathBuf {
     static N_PATHS: AtomicU32 = AtomicU32::new(0);
     let name = format!("heist-{}-{}", std::process::id(), N_PATHS.fetch_add(1, Ordering::Relaxed));
@@ -51,10 +52,10 @@ fn attached() -> (TcpStream, TcpStream) {
     (near, far)
 }
 
-/// A call takes 1024 slices; that it moved fewer bytes than all of them hold does not say that it has seen the
-/// end.
+/// A call takes 1024 slices; that it moved fewer bytes than all of them hold does not say that it
+/// has seen the end.
 #[test]
-fn more_slices_than_a_call_takes() {
+fn more_slices_than_a_call_takes_are_transferred() {
     const N: usize = 2000;
     matrix::each_of(&few(), |_, rt| {
         rt.run(|| {
@@ -107,8 +108,8 @@ fn empty_transfers_do_not_wait() {
     });
 }
 
-/// The time of a timeout is that of the operation, with what it queues behind others; and what is there is
-/// taken even if the time is over.
+/// The time of a timeout is that of the operation, with what it queues behind others; and what is
+/// there is taken even if the time is over.
 #[test]
 fn timeouts_count_from_the_call() {
     matrix::each_of(&few(), |_, rt| {
@@ -136,8 +137,8 @@ fn timeouts_count_from_the_call() {
     });
 }
 
-/// The timeout of an operation counts while it queues behind one that has none, for goroutines and for plain
-/// threads; it leaves nothing in the queue.
+/// The timeout of an operation counts while it queues behind one that has none, for goroutines and
+/// for plain threads; it leaves nothing in the queue.
 #[test]
 fn timeouts_count_in_the_queue() {
     matrix::plain(1).run(|| {
@@ -166,10 +167,10 @@ fn timeouts_count_in_the_queue() {
     });
 }
 
-/// Timeouts are those of the socket of std that was taken over, and go back with it; a second handle has
-/// those of the first.
+/// Timeouts are those of the socket of std that was taken over, and go back with it; a second
+/// handle has those of the first.
 #[test]
-fn timeouts_come_along() {
+fn timeouts_survive_conversions() {
     let (stream, _far) = wire::pair();
     let stream = stream.into_std().expect("std's");
     stream.set_read_timeout(Some(300 * MS)).expect("a time");
@@ -219,7 +220,7 @@ fn paths_have_no_zero_bytes() {
 
 /// Addresses without a path.
 #[test]
-fn abstract_addresses() {
+fn abstract_addresses_work() {
     let name = format!("heist-edges-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).expect("a name");
     matrix::plain(2).run(|| {
@@ -248,7 +249,8 @@ fn abstract_addresses() {
     });
 }
 
-/// A receiver whose queue is full is waited for without a circle, and not for longer than a timeout says.
+/// A receiver whose queue is full is waited for without a busy loop, and not for longer than a
+/// timeout says.
 #[test]
 fn a_full_receiver_is_waited_for() {
     let ended = child::run(|| {
@@ -278,7 +280,7 @@ fn a_full_receiver_is_waited_for() {
     ended.succeeded();
 }
 
-/// Who connects to a listener that does not accept can be cancelled.
+/// A connect to a listener that does not accept can be cancelled.
 #[test]
 fn a_full_listener_is_waited_for() {
     matrix::each_of(&few(), |_, rt| {
@@ -310,10 +312,10 @@ fn a_full_listener_is_waited_for() {
     });
 }
 
-/// A plain thread that waits while the kernel tells of an error that no read takes away does not run in a
-/// circle.
+/// A plain thread that waits while the kernel tells of an error that no read takes away does not
+/// spin.
 #[test]
-fn a_thread_rests_while_an_error_is_pending() {
+fn a_thread_sleeps_while_an_error_is_pending() {
     let ended = child::run(|| {
         let socket = heist::net::UdpSocket::bind("127.0.0.1:0").expect("binds");
         let on: libc::c_int = 1;
@@ -337,9 +339,10 @@ fn a_thread_rests_while_an_error_is_pending() {
     ended.succeeded();
 }
 
-/// One close without a descriptor to spare does its work as well as it can, and the next ones do it well.
+/// One close without a descriptor to spare does its work as well as it can, and the next ones do it
+/// well.
 #[test]
-fn closing_without_descriptors() {
+fn closing_works_without_descriptors() {
     let ended = child::run(|| {
         let pairs = [wire::pair(), wire::pair()];
         let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
@@ -360,7 +363,7 @@ fn closing_without_descriptors() {
     ended.succeeded();
 }
 
-/// When `serve` returns, however it came to that, nobody listens any more.
+/// When `serve` returns, for whatever reason, its listener is closed.
 #[test]
 fn a_listener_ends_with_its_server() {
     matrix::each_of(&few(), |_, rt| {
@@ -387,8 +390,8 @@ fn a_listener_ends_with_its_server() {
     });
 }
 
-/// A handler that is cancelled with something left to be written, to a client that does not read, does not
-/// keep the server from ending.
+/// A handler that is cancelled with something left to be written, to a client that does not read,
+/// does not keep the server from ending.
 #[test]
 fn a_flush_on_the_way_out_does_not_wait() {
     matrix::each_of(&few(), |_, rt| {
@@ -424,8 +427,8 @@ fn a_wrapped_error_is_still_closed() {
     assert!(!is_closed(&std::io::Error::other("something else")));
 }
 
-/// A descriptor whose runtime has ended belongs to the next that waits for it: its waits park, and can be
-/// cancelled.
+/// A descriptor whose runtime has ended belongs to the next that waits for it: its waits park, and
+/// can be cancelled.
 #[test]
 fn a_descriptor_outlives_its_runtime() {
     let ended = child::run(|| {
@@ -463,8 +466,8 @@ fn a_descriptor_outlives_its_runtime() {
     assert!(!ended.stderr.contains("left behind"), "{}", ended.stderr);
 }
 
-/// Handlers that end by themselves while they are being cancelled, and whoever asks meanwhile how many there are,
-/// do not keep a server from ending.
+/// Handlers that end by themselves while they are being cancelled, and goroutines that ask
+/// meanwhile how many there are, do not keep a server from ending.
 #[test]
 fn a_crowded_shutdown_ends() {
     matrix::each_of(&few(), |_, rt| {

@@ -159,7 +159,7 @@ fn a_slow_reader_gets_everything() {
                     near.shutdown(Shutdown::Write).expect("half close");
                 })
             };
-            // Until both directions are full and everybody waits.
+            // Until both directions are full and both sides wait.
             for _ in 0..1000 {
                 heist::yield_now();
             }
@@ -228,7 +228,7 @@ fn bad_requests_are_refused() {
 
 /// HEAD, other paths, old versions, `Connection: close`, `Expect: 100-continue`, an early end.
 #[test]
-fn the_rest_of_the_protocol() {
+fn other_methods_versions_and_headers_are_answered() {
     matrix::plain(2).run(|| {
         let (answer, _) = ask(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
         let text = String::from_utf8(answer).expect("text");
@@ -276,8 +276,9 @@ fn the_rest_of_the_protocol() {
     });
 }
 
-/// When the server stops, a connection on which nothing is asked ends at once, and one with a request on the
-/// way is answered with `connection: close`: nobody loses a request, and nobody waits for the grace to end.
+/// When the server stops, a connection on which nothing is asked ends at once, and one with a
+/// request on the way is answered with `connection: close`: no request is lost, and no client waits
+/// for the end of the grace period.
 #[test]
 fn a_stopping_server_loses_no_request() {
     const GRACE: Duration = Duration::from_secs(60);
@@ -359,7 +360,8 @@ impl Write for Script<'_> {
 
 impl http1::Connection for Script<'_> {}
 
-/// What is answered to bytes that come in pieces of these sizes, without the dates, and how it ended.
+/// What is answered to bytes that come in pieces of these sizes, without the dates, and how it
+/// ended.
 fn answers_to(bytes: &[u8], sizes: &[usize]) -> (Vec<String>, Option<io::ErrorKind>) {
     let mut script = Script { left: bytes, sizes: sizes.iter().cycle(), answers: Vec::new() };
     let ended = http1::serve(&mut script, http_server::respond).err().map(|error| error.kind());
@@ -403,7 +405,8 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever comes, the server does not panic, and its answers do not depend on how the bytes are cut.
+    /// Whatever comes, the server does not panic, and its answers do not depend on how the bytes
+    /// are cut.
     #[test]
     fn answers_do_not_depend_on_the_pieces(
         pieces in prop::collection::vec(piece(), 0..30),

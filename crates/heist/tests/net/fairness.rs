@@ -1,4 +1,4 @@
-//! The network beside goroutines that do not let go, and beside the detector of deadlocks.
+//! The network beside goroutines that never yield, and beside the deadlock detector.
 
 use crate::child;
 use crate::matrix;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// NP-29: one processor, one goroutine that never calls anything: an echo takes two slices, at most
 /// 50 ms in the median.
 #[test]
-fn an_echo_beside_a_hog() {
+fn an_echo_beside_a_hog_takes_two_slices() {
     let median = || {
         let rt = matrix::start(Runtime::builder().procs(1));
         rt.run(|| {
@@ -51,8 +51,8 @@ fn an_echo_beside_a_hog() {
     assert!(tries.iter().any(|median| *median <= Duration::from_millis(50)), "{tries:?}");
 }
 
-/// NP-28: whoever waits for the network is not in a deadlock: the main goroutine waits for a
-/// connection that comes late, for one that is refused, for a datagram.
+/// NP-28: a goroutine that waits for the network is not in a deadlock: the main goroutine waits for
+/// a connection that comes late, for one that is refused, for a datagram.
 #[test]
 fn waiting_for_the_network_is_no_deadlock() {
     let ended = child::run(|| {
@@ -99,7 +99,7 @@ fn an_earlier_timer_wakes_the_poller() {
         });
         let sleeper = rt.handle().spawn(|| heist::time::sleep(Duration::from_secs(3600)));
         for round in 0..5 {
-            // Somebody is in the poller, mostly.
+            // A thread is in the poller most of the time.
             matrix::eventually("all rest", || {
                 heist::testing::sample(rt).n_idle as usize == case.procs
             });
@@ -114,8 +114,8 @@ fn an_earlier_timer_wakes_the_poller() {
     });
 }
 
-/// IN-24: goroutines that become ready in one poll are spread over the processors that rest: each
-/// of them keeps its processor until all of them run.
+/// IN-24: goroutines that become ready in one poll are spread over the idle processors: each of
+/// them keeps its processor until all of them run.
 #[test]
 fn ready_goroutines_are_spread() {
     matrix::each_of(&greedy(), |case, rt| {
@@ -149,10 +149,10 @@ fn ready_goroutines_are_spread() {
     });
 }
 
-/// The thread that waited in the poller leaves it to run what it found. If that does not let go, a
-/// timer and another descriptor are served all the same, by a processor that rests.
+/// The thread that waited in the poller leaves it to run what it found. If that never yields, a
+/// timer and another descriptor are served all the same, by an idle processor.
 #[test]
-fn a_hog_out_of_the_poller_leaves_it_attended() {
+fn a_hog_from_the_poller_does_not_stop_polling() {
     matrix::each_of(&greedy(), |case, rt| {
         for _ in 0..5 {
             let stop = Arc::new(AtomicBool::new(false));

@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Datagrams to a socket that waits, from one that does not; and to one that is closed. In a process of
-/// its own: a child of another test, between its fork and its program, would have that one open still.
+/// Datagrams to a socket that waits, from one that does not; and to one that is closed. In a
+/// process of its own: a child of another test, between its fork and its program, would have that
+/// one open still.
 #[test]
 fn datagrams_arrive() {
     child::run(|| matrix::run(exchange_datagrams)).succeeded();
@@ -45,7 +46,7 @@ fn exchange_datagrams() {
     }
     server.close().expect("closes");
     echo.join().expect("ends well");
-    // Nobody is there any more: the system tells at the next call.
+    // The other socket is closed: the system reports it at the next call.
     client.send(b"x").expect("sends");
     let refused = client.recv(&mut buffer).expect_err("refused");
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
@@ -53,7 +54,7 @@ fn exchange_datagrams() {
 
 /// Connections and datagrams within the machine.
 #[test]
-fn unix_sockets() {
+fn unix_sockets_exchange_bytes_and_datagrams() {
     let folder = std::env::temp_dir().join(format!("heist-unix-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let n = AtomicUsize::new(0);
@@ -204,7 +205,7 @@ fn descriptors_do_not_block_and_are_not_inherited() {
     assert_eq!(flags(std.as_raw_fd()) & (NONBLOCK | CLOEXEC), CLOEXEC);
 }
 
-/// NP-26: so are those that a runtime makes for itself.
+/// NP-26: the descriptors that a runtime makes for itself are not inherited either.
 #[test]
 fn internal_descriptors_are_not_inherited() {
     fn inherited() -> usize {

@@ -61,7 +61,7 @@ fn open_descriptors() -> usize {
 
 fn connect_once(address: SocketAddr) {
     let mut stream = TcpStream::connect(address).expect("connects");
-    // Without this every port would rest for a minute after its connection.
+    // Without this every port would be in TIME_WAIT for a minute after its connection.
     stream.set_linger(Some(Duration::ZERO)).expect("an option");
     stream.write_all(b"ping").expect("writes");
     stream.read_exact(&mut [0; 4]).expect("reads");
@@ -89,7 +89,8 @@ fn many_connections_at_once() {
         let (address, server) = rt.run(echo_server);
         let mut clients = child::partner(SERVER, &format!("{address} {n}"));
         matrix::eventually("all are connected at once", || server.connections() == n);
-        // They go on when their input ends: else some would be gone before this thread had looked.
+        // They go on when their input ends: otherwise some would be gone before this thread had
+        // looked.
         drop(clients.stdin.take());
         assert!(clients.wait().expect("waits").success());
         matrix::eventually("all have left", || server.connections() == 0);
@@ -116,7 +117,7 @@ fn connect_many(address: SocketAddr, n: usize) {
                         stream.read_exact(&mut answer).expect("reads");
                         assert_eq!(answer, message);
                         if round == 0 {
-                            // All are connected before anyone goes on.
+                            // All are connected before any of them continues.
                             all.done();
                             all.wait();
                             seen.wait();

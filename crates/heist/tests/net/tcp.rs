@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// NP-21: two connections, many messages each.
 #[test]
-fn echo_of_many_messages() {
+fn many_messages_are_echoed() {
     matrix::run(|| {
         let listener = Arc::new(TcpListener::bind("127.0.0.1:0").expect("listens"));
         let address = listener.local_addr().expect("an address");
@@ -71,7 +71,7 @@ fn large_transfers_arrive_whole() {
 
 /// One goroutine reads while another writes, through shared references.
 #[test]
-fn reading_and_writing_at_the_same_time() {
+fn a_stream_is_read_and_written_at_the_same_time() {
     matrix::run(|| {
         let (near, far) = wire::pair();
         let echo = heist::go(move || wire::echo(far));
@@ -98,7 +98,7 @@ fn reading_and_writing_at_the_same_time() {
 
 /// NP-14: half close in both directions.
 #[test]
-fn half_close() {
+fn half_close_works_in_both_directions() {
     matrix::run(|| {
         let (mut near, mut far) = wire::pair();
         near.write_all(b"last words").expect("writes");
@@ -156,7 +156,7 @@ fn the_end_right_after_data_is_seen() {
 
 /// NP-15: reads of nothing return at once; a reset is an error that stays one.
 #[test]
-fn empty_reads_and_resets() {
+fn empty_reads_return_and_resets_stay() {
     matrix::run(|| {
         let (mut near, mut far) = wire::pair();
         assert_eq!(near.read(&mut []).expect("nothing"), 0);
@@ -171,7 +171,7 @@ fn empty_reads_and_resets() {
     });
 }
 
-/// A reset wakes who waits.
+/// A reset wakes a waiting reader.
 #[test]
 fn a_reset_wakes_a_reader() {
     matrix::run(|| {
@@ -186,7 +186,7 @@ fn a_reset_wakes_a_reader() {
 
 /// Options come back as they were set; vectored calls, peeking, conversions to std and back.
 #[test]
-fn options_and_conversions() {
+fn options_and_conversions_work() {
     matrix::run(|| {
         let (near, mut far) = wire::pair();
         near.set_nodelay(true).expect("an option");
@@ -267,7 +267,7 @@ fn connect_tries_every_address() {
     });
 }
 
-/// NP-27, IN-23: after an echo session and all closes nobody is counted as waiting.
+/// NP-27, IN-23: after an echo session and all closes no waiter is counted.
 #[test]
 fn no_poll_waiter_is_left_over() {
     matrix::each(|_, rt| {
@@ -312,7 +312,7 @@ fn plain_threads_take_part() {
 
 /// A descriptor of one runtime is used by goroutines of another.
 #[test]
-fn another_runtime_may_use_it() {
+fn another_runtime_may_use_a_descriptor() {
     matrix::each_of(&matrix::cases_with(&[1, 2]), |_, rt| {
         let (mut near, far) = rt.run(wire::pair);
         // It waits here, so it belongs here.

@@ -14,7 +14,7 @@ use std::time::Instant;
 type ServerStream = StreamOwned<ServerConnection, TcpStream>;
 type ClientStream = StreamOwned<ClientConnection, TcpStream>;
 
-/// Both ends of a connection. The handshake is made by the first who reads or writes.
+/// Both ends of a connection. The first read or write makes the handshake.
 fn pair() -> (ClientStream, ServerStream) {
     let certificate = CertificateDer::from(&include_bytes!("tls/certificate.der")[..]);
     let key = PrivatePkcs8KeyDer::from(&include_bytes!("tls/key.der")[..]);
@@ -33,7 +33,7 @@ fn pair() -> (ClientStream, ServerStream) {
 }
 
 #[test]
-fn messages_and_large_transfers() {
+fn messages_and_large_transfers_arrive() {
     matrix::each_of(&matrix::cases_with(&[1, 2]), |_, rt| {
         rt.run(|| {
             const LARGE: usize = 1 << 20;
@@ -62,7 +62,7 @@ fn messages_and_large_transfers() {
     });
 }
 
-/// A deadline of the socket ends a handshake that nobody answers.
+/// A deadline of the socket ends a handshake that is not answered.
 #[test]
 fn a_handshake_has_a_deadline() {
     matrix::each_of(&matrix::cases_with(&[1]), |_, rt| {

@@ -1,4 +1,4 @@
-//! The runtime never allocates, and the checker of that rule finds it out if it does.
+//! The runtime never allocates, and the checker of that rule reports an allocation.
 
 #![cfg(debug_assertions)]
 

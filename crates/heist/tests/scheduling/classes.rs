@@ -1,4 +1,5 @@
-//! Classes of goroutines: who goes first, who only runs where nobody else wants to.
+//! Classes of goroutines: the latency class goes first, the idle class runs only where no other
+//! goroutine is runnable.
 
 use crate::matrix;
 
@@ -21,7 +22,7 @@ fn hog(stop: &Arc<AtomicBool>) -> JoinHandle<()> {
 
 /// One P: a latency goroutine that comes last runs first, an idle one that comes first runs last.
 #[test]
-fn the_order_of_classes_on_one_proc() {
+fn one_proc_runs_classes_in_order() {
     let rt = matrix::plain(1);
     let order = rt.run(|| {
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -47,7 +48,7 @@ fn the_order_of_classes_on_one_proc() {
 
 /// Yielding and parking keep the class.
 #[test]
-fn a_class_lasts() {
+fn yielding_and_parking_keep_the_class() {
     let rt = matrix::plain(1);
     rt.run(|| {
         let n_normal = Arc::new(AtomicU32::new(0));
@@ -56,7 +57,7 @@ fn a_class_lasts() {
             for _ in 0..20 {
                 let before = seen.load(Ordering::Relaxed);
                 yield_now();
-                // At most one of the others, now and then, so that they are not starved.
+                // Now and then at most one of the others, so that they are not starved.
                 assert!(seen.load(Ordering::Relaxed) <= before + 1);
             }
         });
@@ -70,7 +71,7 @@ fn a_class_lasts() {
 
 /// Latency goroutines that never stop wanting to run do not starve the others.
 #[test]
-fn the_others_are_not_starved() {
+fn latency_goroutines_do_not_starve_the_others() {
     matrix::each(|_, rt| {
         rt.run(|| {
             let stop = Arc::new(AtomicBool::new(false));
@@ -129,10 +130,10 @@ fn reserved_procs_are_kept_free() {
     }
 }
 
-/// With a processor reserved, loops that never let go do not delay a latency goroutine; without,
-/// they are made to give way.
+/// With a reserved processor, endless loops do not delay a latency goroutine; without one, they are
+/// preempted.
 #[test]
-fn latency_next_to_hogs() {
+fn hogs_do_not_delay_latency_goroutines() {
     for reserved in [0, 1] {
         let rt = matrix::start(Runtime::builder().procs(2).latency_procs(reserved));
         let median = rt.run(|| {
@@ -160,7 +161,8 @@ fn latency_next_to_hogs() {
     }
 }
 
-/// An idle goroutine that computes without end gives way as soon as somebody else wants to run.
+/// A goroutine of the idle class that computes without end gives way as soon as another goroutine
+/// is runnable.
 #[test]
 fn an_idle_hog_gives_way() {
     let rt = matrix::start(Runtime::builder().procs(1).quantum(Duration::from_secs(3600)));
@@ -188,9 +190,9 @@ fn an_idle_hog_gives_way() {
     });
 }
 
-/// Everything at once, in every configuration: all end.
+/// Goroutines of all classes at once, in every configuration: all end.
 #[test]
-fn all_classes_together() {
+fn goroutines_of_all_classes_end() {
     matrix::each(|case, _| {
         for reserved in [0, case.procs / 2] {
             if reserved >= case.procs {
@@ -226,7 +228,7 @@ fn all_classes_together() {
     });
 }
 
-/// Reserving every processor is refused.
+/// Reserving all processors is refused.
 #[test]
 fn reserving_all_procs_is_refused() {
     for (procs, reserved) in [(1, 1), (2, 2), (2, 100)] {
@@ -240,7 +242,7 @@ fn reserving_all_procs_is_refused() {
 
 /// Procs change while all classes are at work; fewer than are reserved is refused.
 #[test]
-fn classes_and_changing_procs() {
+fn classes_work_while_procs_change() {
     let rt = matrix::start(Runtime::builder().procs(4).latency_procs(1));
     rt.run(|| {
         let stop = Arc::new(AtomicBool::new(false));

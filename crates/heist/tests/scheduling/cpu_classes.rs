@@ -54,8 +54,8 @@ fn classes_add_up_and_never_fall() {
     }
 }
 
-/// MT-10: during a sleep of 100 ms the idle time grows by as much for each processor, less half of one,
-/// in one of ten tries.
+/// MT-10: during a sleep of 100 ms the idle time grows by as much for each processor, less half of
+/// one, in one of ten tries.
 #[test]
 fn idle_time_grows_during_a_sleep() {
     const SLEEP: Duration = Duration::from_millis(100);
@@ -74,8 +74,8 @@ fn idle_time_grows_during_a_sleep() {
     }
 }
 
-/// MT-11: ten processors of which one is used for a millisecond: some time is idle, some is not, and
-/// all of it is ten times what has passed.
+/// MT-11: ten processors of which one is used for a millisecond: some time is idle, some is not,
+/// and all of it is ten times what has passed.
 #[test]
 fn most_of_ten_processors_are_idle() {
     let from = Instant::now();
@@ -122,7 +122,7 @@ fn busy_processors_are_not_idle() {
     rt.set_procs(3);
     let (total, idle, took) = passed(&nap);
     assert!((150_000_000..=3 * took).contains(&total), "{total} of {took}");
-    // The others look for work before they rest.
+    // The others look for work before they become idle.
     assert!(idle > 50_000_000 && idle <= 2 * took, "{idle} of {took}");
     stop.store(true, Ordering::Relaxed);
     hog.join().unwrap();

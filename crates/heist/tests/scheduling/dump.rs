@@ -1,4 +1,4 @@
-//! Dumps: every goroutine with its number, what it does, and who made it where.
+//! Dumps: every goroutine with its number, its state, its creator and its spawn site.
 
 use crate::matrix;
 
@@ -144,13 +144,15 @@ fn a_census_counts_by_place_and_reason() {
     });
 }
 
-/// SP-29, SP-31: lists and counts are made while goroutines enter and leave blocking calls, begin and
-/// end, by several at once. Who lives all the time is in each of them, exactly once.
+/// SP-29, SP-31: lists and counts are made while goroutines enter and leave blocking calls, begin
+/// and end, by several at once. A goroutine that lives all the time is in each of them, exactly
+/// once.
 #[test]
-fn overlapping_dumps_bear_goroutines_that_come_and_go() {
+fn overlapping_dumps_tolerate_goroutines_that_come_and_go() {
     let n_dumps = if matrix::stress_time().is_some() { 10_000 } else { 100 };
     for procs in [1, 4, 100] {
-        // With slices that end: two that spawn and join each other would keep everybody else away.
+        // With slices that end: two that spawn and join each other would keep all others from
+        // running.
         matrix::start(heist::Runtime::builder().procs(procs)).run(|| {
             let over = AtomicBool::new(false);
             heist::scope(|scope| {
@@ -190,8 +192,8 @@ fn overlapping_dumps_bear_goroutines_that_come_and_go() {
     }
 }
 
-/// SP-05: the header of a goroutine that user code locked to its thread says so, as long as it is: while
-/// it waits, and not when it was only stopped or has let go.
+/// SP-05: the header of a goroutine that user code locked to its thread says so, as long as it is:
+/// while it waits, and not when it was only stopped or has let go.
 #[test]
 fn a_dump_says_which_goroutines_are_locked_to_a_thread() {
     let header = |dump: &str, id: &str| {

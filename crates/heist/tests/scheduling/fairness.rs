@@ -1,4 +1,4 @@
-//! Goroutines that spin, yield or block still let each other get on.
+//! Goroutines that spin, yield or block still let each other make progress.
 
 use crate::matrix;
 
@@ -39,8 +39,8 @@ fn a_yielding_loop_gets_its_message() {
     });
 }
 
-/// PR-02: two goroutines that hand a token back and forth, spinning with calls in between, get on
-/// with any number of processors.
+/// PR-02: two goroutines that hand a token back and forth, spinning with calls in between, make
+/// progress with any number of processors.
 #[test]
 fn spinning_with_calls_hands_the_token_on() {
     for procs in [1, 2, 4, 16] {
@@ -65,7 +65,7 @@ fn spinning_with_calls_hands_the_token_on() {
 }
 
 /// PR-06: short blocking calls in a loop do not defeat preemption: with two processors and eight
-/// such goroutines, everybody starts and sees the order to stop.
+/// such goroutines, every goroutine starts and sees the order to stop.
 #[test]
 fn short_blocking_calls_do_not_defeat_preemption() {
     for micros in [10, 100, 1000] {
@@ -101,7 +101,7 @@ fn short_blocking_calls_do_not_defeat_preemption() {
 /// PR-11: four goroutines pass a counter on in strict rotation by pure spinning: all of them get a
 /// processor.
 #[test]
-fn spinners_in_strict_rotation_all_get_on() {
+fn spinners_in_strict_rotation_all_make_progress() {
     for procs in [1, 2, 4] {
         // With fewer processors than spinners each step takes a slice.
         let rt = matrix::start(Runtime::builder().procs(procs).quantum(Duration::from_millis(1)));
@@ -185,7 +185,7 @@ fn hogs_take_turns_of_ten_milliseconds() {
 }
 
 /// IN-29: a chain of goroutines that ready each other through `run_next` shares one slice: the tick
-/// stands still.
+/// does not advance.
 #[test]
 fn a_chain_of_run_next_shares_one_slice() {
     matrix::plain(1).run(|| {
@@ -202,7 +202,8 @@ fn a_chain_of_run_next_shares_one_slice() {
     });
 }
 
-/// IN-29: so somebody who waits behind such a chain gets the processor after one slice of all.
+/// IN-29: so a goroutine that waits behind such a chain gets the processor after one slice of the
+/// whole chain.
 #[test]
 fn a_chain_of_run_next_does_not_starve_others() {
     runtime(1).run(|| {
@@ -229,17 +230,17 @@ fn a_chain_of_run_next_does_not_starve_others() {
     });
 }
 
-/// IN-28: the ways back from a blocking call: with its own processor if nobody took it, with one at
-/// rest, or after a wait for its turn, always on the same thread.
+/// IN-28: the ways back from a blocking call: with its own processor if it was not taken, with an
+/// idle one, or after a wait for its turn, always on the same thread.
 #[test]
-fn the_ways_back_from_a_blocking_call() {
+fn each_way_back_from_a_blocking_call_keeps_the_thread() {
     let here = || std::thread::current().id();
     let regained = "/heist/blocking/regained:events";
-    // Nobody else: the processor stays.
+    // No other goroutine: the processor stays.
     let rt = matrix::plain(1);
     rt.run(|| heist::blocking(|| ()));
     assert_eq!(rt.metrics().get(regained), Some(0));
-    // Somebody else, who is done when the call returns: one at rest.
+    // Another goroutine, which is done when the call returns: an idle processor.
     let rt = matrix::plain(1);
     rt.run(|| {
         let before = here();
@@ -248,7 +249,7 @@ fn the_ways_back_from_a_blocking_call() {
         assert_eq!(here(), before);
     });
     assert!(rt.metrics().get(regained) > Some(0));
-    // Somebody else, who has the processor when the call returns: a turn.
+    // Another goroutine, which has the processor when the call returns: a turn.
     let rt = runtime(1);
     rt.run(|| {
         let before = here();

@@ -1,4 +1,4 @@
-//! Programs made of many goroutines that wait for each other: they all come to their end.
+//! Programs made of many goroutines that wait for each other: all of them end.
 
 use crate::matrix;
 
@@ -53,7 +53,7 @@ fn closures_keep_what_they_captured() {
 
 /// RQ-11: one producer feeds all processors.
 #[test]
-fn one_producer_feeds_everybody() {
+fn one_producer_feeds_all_processors() {
     matrix::run(|| {
         let n = Arc::new(AtomicU64::new(0));
         let group = WaitGroup::new();
@@ -140,8 +140,8 @@ fn recursive_fork_join_multiplies_matrices() {
     });
 }
 
-/// RQ-12: recursive halving sets every processor to work: each keeps its first block until all the others have
-/// one, so that one without work is a hang.
+/// RQ-12: recursive halving sets every processor to work: each keeps its first block until all the
+/// others have one, so that a processor without work is a hang.
 #[test]
 fn recursive_fork_join_reaches_every_processor() {
     fn halve(levels: u32, all: u32, seen: &Arc<AtomicU32>) {

@@ -12,7 +12,7 @@ const COUNTS: [u32; 14] = [1, 2, 3, 10, 64, 256, 257, 258, 259, 300, 400, 520, 1
 /// The goroutine that spawns, in the model.
 const MAIN: u32 = u32::MAX;
 
-/// One processor as the rules describe it, written without a look at the scheduler.
+/// One processor as the rules describe it, written independently of the scheduler's code.
 #[derive(Default)]
 struct Model {
     run_next: Option<u32>,
@@ -151,7 +151,8 @@ fn a_chain_through_run_next_leaves_the_tick_alone() {
     });
 }
 
-/// RQ-10: who yields goes behind all local work and is not lost: 5 0 1 2 3 4, then the yielder.
+/// RQ-10: a goroutine that yields goes behind all local work and is not lost: 5 0 1 2 3 4, then the
+/// yielder.
 #[test]
 fn a_yield_lets_the_local_work_go_first() {
     for policy in [StealPolicy::go(), StealPolicy::gentle()] {
@@ -211,7 +212,7 @@ fn yielders_take_turns() {
     assert_eq!(order, [2, 0, 1].repeat(10));
 }
 
-/// IN-12: a new goroutine and one that is made ready take the place in front; who was there goes
+/// IN-12: a new goroutine and one that is made ready take the place in front; the previous one goes
 /// to the tail of the ring.
 #[test]
 fn spawn_and_ready_go_in_front_on_the_acting_processor() {

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// MT-01: every metric has a unique name of the form `/path:unit`, in order, and says what it is.
+/// MT-01: every metric has a unique name of the form `/path:unit`, in order, and a description.
 #[test]
 fn names_are_unique_sorted_and_documented() {
     let rt = matrix::plain(2);
@@ -48,7 +48,7 @@ fn value(metrics: &Metrics, name: &str) -> u64 {
     metrics.get(name).unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// MT-02: the number of processors is the setting, and the states of the living add up.
+/// MT-02: the number of processors is the setting, and the states of live goroutines add up.
 #[test]
 fn values_agree_with_each_other() {
     matrix::each(|case, rt| {
@@ -98,7 +98,7 @@ fn every_metric_is_in_the_manual() {
 
 /// MT-04: on one processor, with a goroutine that looks, exactly one runs and few wait.
 #[test]
-fn one_processor_at_rest_runs_one() {
+fn one_processor_runs_one_goroutine() {
     let rt = matrix::plain(1);
     let metrics = rt.run(|| rt.metrics());
     let state = |name: &str| value(&metrics, &format!("/sched/goroutines/{name}:goroutines"));
@@ -106,7 +106,8 @@ fn one_processor_at_rest_runs_one() {
     assert_eq!(state("not-in-go"), 0);
 }
 
-/// MT-07: on one processor, goroutines that are ready and do not get it are counted as runnable.
+/// MT-07: on one processor, goroutines that are ready and do not get the processor are counted as
+/// runnable.
 #[test]
 fn runnable_goroutines_are_counted() {
     let rt = matrix::plain(1);
@@ -177,7 +178,7 @@ fn events_are_counted() {
     assert_eq!(of("/heist/steal/successes:events"), 0, "one processor");
 }
 
-/// MT-03: whatever only grows never falls, under noise, seen from several threads.
+/// MT-03: a counter never falls, under load, seen from several threads.
 #[test]
 fn counters_never_fall() {
     matrix::each_of(&matrix::cases_with(&[2, 4, 16]), |_, rt| {
@@ -223,7 +224,7 @@ fn counters_never_fall() {
 
 /// MT-01: the Prometheus text has a help, a type and a value for each metric, with legal names.
 #[test]
-fn the_prometheus_text_can_be_parsed() {
+fn the_prometheus_text_is_valid() {
     let rt = matrix::plain(2);
     rt.run(|| go(|| ()).join().unwrap());
     let metrics = rt.metrics();
@@ -372,7 +373,8 @@ fn pauses_are_counted() {
     assert!(of("/sched/pauses/stopping/other:seconds") <= of("/sched/pauses/total/other:seconds"));
 }
 
-/// MT-08: goroutines in blocking calls are not in Go, announced or found out.
+/// MT-08: goroutines in blocking calls count as not in Go, whether the call was announced or
+/// detected.
 #[test]
 fn goroutines_in_blocking_calls_are_counted() {
     use std::io::{Read, Write};
@@ -445,7 +447,7 @@ fn refused_spawns_are_not_counted() {
 
 /// Time spent looking for work is counted.
 #[test]
-fn spinning_takes_time() {
+fn spinning_time_is_counted() {
     let rt = matrix::plain(4);
     matrix::eventually("somebody looked for work", || {
         rt.run(|| go(|| ()).join().unwrap());
@@ -453,7 +455,8 @@ fn spinning_takes_time() {
     });
 }
 
-/// Goroutines that ask for metrics are preempted as others are, but not while they hold a lock of the runtime.
+/// Goroutines that ask for metrics are preempted as others are, but not while they hold a lock of
+/// the runtime.
 #[test]
 fn metrics_are_read_by_goroutines_that_are_preempted() {
     for procs in [1, 2, 4] {

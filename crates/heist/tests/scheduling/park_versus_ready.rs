@@ -1,4 +1,4 @@
-//! The race between a goroutine that parks and whoever wakes it.
+//! The race between a goroutine that parks and its waker.
 
 use crate::matrix;
 
@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Takes a while that differs from call to call, so that both sides meet at every point.
+/// Takes a time that differs from call to call, so that both sides meet at every point.
 fn dawdle(n: u64) {
     for i in 0..n % 97 {
         black_box(i);

@@ -1,7 +1,7 @@
 //! Where a goroutine goes, by what made it runnable.
 //!
-//! One processor, no chaos and no slices that end by themselves: what is in which queue can be counted, and
-//! the order in which goroutines run is exact.
+//! One processor, no chaos and no slices that end by themselves: what is in which queue can be
+//! counted, and the order in which goroutines run is exact.
 
 use crate::matrix;
 
@@ -54,14 +54,15 @@ fn spin_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Lets everybody run who is there.
+/// Lets every runnable goroutine run.
 fn drain(rt: &Runtime) {
     while queued(rt) != (0, 0) {
         yield_now();
     }
 }
 
-/// IN-12: who gets a message takes the place in front; who was there goes to the tail of the ring.
+/// IN-12: the receiver of a message takes the place in front; the goroutine that was there goes to
+/// the tail of the ring.
 #[test]
 fn a_receiver_goes_in_front() {
     let rt = one_processor(LONG, false);
@@ -86,7 +87,8 @@ fn a_receiver_goes_in_front() {
     });
 }
 
-/// IN-12: whom the clock wakes takes the place in front at the processor that looked at the clock.
+/// IN-12: a goroutine that a timer wakes takes the place in front at the processor that ran the
+/// timer.
 #[test]
 fn a_sleeper_goes_in_front() {
     let rt = one_processor(LONG, false);
@@ -101,7 +103,7 @@ fn a_sleeper_goes_in_front() {
             sleeper.add("sleeper");
         });
         yield_now();
-        // Nobody looks at the clock but the scheduler of this processor, which this keeps busy.
+        // Only the scheduler of this processor looks at the clock, and this loop keeps it busy.
         spin_until("it is due", || began.elapsed() > Duration::from_millis(110));
         log.spawn("first");
         log.spawn("second");
@@ -111,7 +113,7 @@ fn a_sleeper_goes_in_front() {
     });
 }
 
-/// What somebody sees who runs because a hog was preempted.
+/// What a goroutine sees that runs because a hog was preempted.
 fn seen_after_preemption(forced: bool) -> (u32, u32) {
     let rt = one_processor(Duration::from_millis(10), forced);
     let looker = Arc::clone(&rt);
@@ -132,16 +134,16 @@ fn seen_after_preemption(forced: bool) -> (u32, u32) {
     })
 }
 
-/// IN-12: a goroutine whose slice is over goes to the global queue, whether it noticed itself or was
-/// stopped.
+/// IN-12: a goroutine whose slice is over goes to the global queue, whether it noticed itself or
+/// was stopped.
 #[test]
 fn a_preempted_goroutine_waits_in_the_global_queue() {
     assert_eq!(seen_after_preemption(false), (0, 1), "asked");
     assert_eq!(seen_after_preemption(true), (0, 1), "forced");
 }
 
-/// IN-12: a stop of the world does not cost a goroutine its turn: it goes on before those that wait at its
-/// processor, whether it noticed itself or was stopped.
+/// IN-12: a stop of the world does not cost a goroutine its turn: it goes on before those that wait
+/// at its processor, whether it noticed itself or was stopped.
 #[test]
 fn a_stopped_goroutine_goes_on_first() {
     for calls in [true, false] {
@@ -172,10 +174,11 @@ fn a_stopped_goroutine_goes_on_first() {
     }
 }
 
-/// IN-12, IN-38: a mutex is handed over to one who starved: that one runs next, and who released it goes to
-/// the tail of its processor's queue, not to the global one. Otherwise nothing is handed over.
+/// IN-12, IN-38: a mutex is handed over to a starved waiter: the waiter runs next, and the
+/// goroutine that released the mutex goes to the tail of its processor's queue, not to the global
+/// one. Otherwise nothing is handed over.
 #[test]
-fn who_hands_a_mutex_over_goes_to_the_local_tail() {
+fn handing_a_mutex_over_requeues_at_the_local_tail() {
     for starved in [true, false] {
         let rt = one_processor(LONG, false);
         rt.run(|| {
@@ -194,8 +197,8 @@ fn who_hands_a_mutex_over_goes_to_the_local_tail() {
                 })
             };
             yield_now();
-            // Starvation begins with a waiter that was woken, did not get the mutex, and had waited for
-            // more than a millisecond.
+            // Starvation begins with a waiter that was woken, did not get the mutex, and had waited
+            // for more than a millisecond.
             let since = Instant::now();
             spin_until("it starves", || !starved || since.elapsed() > Duration::from_millis(5));
             drop(guard);
@@ -218,9 +221,10 @@ fn who_hands_a_mutex_over_goes_to_the_local_tail() {
     }
 }
 
-/// IN-12: who comes back from a blocking call and finds no processor waits in the global queue.
+/// IN-12: a goroutine that comes back from a blocking call and finds no processor waits in the
+/// global queue.
 #[test]
-fn who_returns_without_a_processor_waits_in_the_global_queue() {
+fn a_return_from_a_call_without_a_processor_waits_in_the_global_queue() {
     let rt = one_processor(LONG, false);
     rt.run(|| {
         let (blocked, back) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -244,7 +248,8 @@ fn who_returns_without_a_processor_waits_in_the_global_queue() {
     });
 }
 
-/// IN-12: whoever waits for several, and is the last to be told, goes in front like anybody else.
+/// IN-12: a goroutine that waits for a group goes in front when the last member is done, like any
+/// other.
 #[test]
 fn a_wait_group_wakes_to_the_front() {
     let rt = one_processor(LONG, false);

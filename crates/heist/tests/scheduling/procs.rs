@@ -16,7 +16,7 @@ fn spin_until(stop: &AtomicBool, count: &AtomicU64) {
     }
 }
 
-/// GM-09: asking is a question of its own; setting what is set stops nothing.
+/// GM-09: reading the number is a call of its own; setting the same number does not stop the world.
 #[test]
 fn setting_the_same_number_does_not_stop_the_world() {
     matrix::each(|case, rt| {
@@ -32,9 +32,9 @@ fn setting_the_same_number_does_not_stop_the_world() {
     });
 }
 
-/// GM-09: what makes no sense is refused, in the caller's goroutine, and changes nothing.
+/// GM-09: an invalid number is refused, in the caller's goroutine, and changes nothing.
 #[test]
-fn absurd_numbers_are_refused() {
+fn invalid_numbers_are_refused() {
     let rt = matrix::plain(2);
     rt.run(|| {
         for n in [0, 4097, usize::MAX] {
@@ -52,7 +52,7 @@ fn absurd_numbers_are_refused() {
 
 /// GM-01: a thousand processors start and work.
 #[test]
-fn a_thousand_processors() {
+fn a_thousand_processors_work() {
     let rt = matrix::plain(1024);
     let sum: u64 = rt.run(|| {
         let handles: Vec<_> = (0..200).map(|i| go(move || i)).collect();
@@ -105,7 +105,8 @@ fn shrinking_keeps_the_order() {
         let order = Arc::clone(&order);
         move || order.lock().unwrap().push(what)
     };
-    // Made before, and joined after: a goroutine that waits for a thread, be it for a moment, may lose its P.
+    // Made before, and joined after: a goroutine that waits for a thread, be it for a moment, may
+    // lose its P.
     let (wanted, spawned) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
     let outside = std::thread::spawn({
         let (wanted, spawned) = (Arc::clone(&wanted), Arc::clone(&spawned));
@@ -156,7 +157,8 @@ fn shrinking_keeps_the_order() {
 }
 
 /// GM-11, IN-32: while the world is stopped nothing moves: not loops without calls, not goroutines
-/// that yield or spawn, whoever stops it and however many processors there are.
+/// that yield or spawn, whether a thread or a goroutine stops it, and however many processors there
+/// are.
 #[test]
 fn nothing_moves_while_the_world_is_stopped() {
     matrix::each_of(&matrix::cases_with(&[1, 2, 4, 16]), |_, rt| {
@@ -208,8 +210,8 @@ fn nothing_moves_while_the_world_is_stopped() {
     });
 }
 
-/// PR-04: one processor, and loops without a call in it and waiting for it: the world stops, asked by
-/// a plain thread and by a goroutine, and goes on.
+/// PR-04: one processor, and loops without a call in it and waiting for it: the world stops, asked
+/// by a plain thread and by a goroutine, and goes on.
 #[test]
 fn loops_without_calls_do_not_keep_the_world_from_stopping() {
     let rt = Runtime::builder().procs(1);
@@ -324,7 +326,7 @@ fn blocked_threads_do_not_hold_a_stop_up() {
 
 /// `with_procs` goes back to what it found, nested and after a panic.
 #[test]
-fn with_procs_restores() {
+fn with_procs_restores_the_number() {
     matrix::each(|case, rt| {
         rt.run(|| {
             let seen = heist::with_procs(3, || {
@@ -346,7 +348,7 @@ fn with_procs_restores() {
 /// GM-10: goroutines that sleep wake up on time although the processor that watched their timers is
 /// gone.
 #[test]
-fn timers_move() {
+fn timers_survive_their_processor() {
     matrix::each_of(&matrix::cases_with(&[4, 16]), |case, rt| {
         let sleepers: Vec<_> = (0..40)
             .map(|i| {
@@ -370,7 +372,7 @@ fn timers_move() {
     });
 }
 
-/// What processors counted that are gone still counts, and so does what they lived through.
+/// Counts and times of removed processors are kept.
 #[test]
 fn counters_survive_their_processors() {
     let rt = matrix::plain(8);
@@ -433,8 +435,8 @@ fn load(done: &Arc<AtomicU64>, until: &Arc<AtomicBool>) -> u64 {
     begun
 }
 
-/// GM-10, GM-14, IN-33: the number of processors goes up and down all the time under load, set by
-/// a plain thread and by goroutines, and nothing is lost. A second; longer with `HEIST_STRESS_SECS`.
+/// GM-10, GM-14, IN-33: the number of processors goes up and down all the time under load, set by a
+/// plain thread and by goroutines, and nothing is lost. A second; longer with `HEIST_STRESS_SECS`.
 #[test]
 fn nothing_is_lost_when_the_number_changes_all_the_time() {
     let time = matrix::stress_time().unwrap_or(Duration::from_secs(1));

@@ -112,7 +112,7 @@ fn lines_are_as_go_writes_them() {
     assert!(lines.iter().any(|line| waiting(&line)), "{lines:?}");
 }
 
-/// MT-26: with the trace on sysmon does not go to sleep for good: a program that does nothing is
+/// MT-26: with the trace on sysmon does not sleep without a timeout: a program that does nothing is
 /// traced too.
 #[test]
 fn an_idle_program_is_traced() {
@@ -123,7 +123,7 @@ fn an_idle_program_is_traced() {
         lines.iter().filter(|line| line.starts_with("SCHED ")).map(|line| parse(line)).collect();
     let idle: Vec<_> = lines.iter().filter(|line| line.idle_procs == 3).collect();
     assert!(idle.len() >= 8, "{lines:?}");
-    // Long after all processors have come to rest.
+    // Long after all processors became idle.
     assert!(idle.last().unwrap().ms >= 300, "{lines:?}");
 }
 
@@ -204,7 +204,7 @@ fn the_detail_has_a_line_for_each() {
     assert!(goroutines.iter().any(|(_, rest)| !rest.ends_with("lockedm=nil")));
 }
 
-/// What cannot be understood is said at the start.
+/// A value that cannot be parsed is refused at the start.
 #[test]
 fn nonsense_is_refused() {
     for nonsense in ["schedtrace", "schedtrace=often", "schedtrace=-1", "scheddetail=2"] {

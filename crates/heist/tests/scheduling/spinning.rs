@@ -1,4 +1,4 @@
-//! Threads that look for work: not too many, always one if there is work and a processor at rest.
+//! Threads that look for work: not too many, and always one if there is work and an idle processor.
 
 use crate::matrix;
 
@@ -61,11 +61,11 @@ fn at_most_half_of_the_busy_processors_spin() {
     });
 }
 
-/// IN-17: under load there is never runnable work, a processor at rest and nobody who looks, for
-/// longer than it takes to wake a thread. With the gentle policy a lone goroutine waits for its
+/// IN-17: under load there is never runnable work and an idle processor without a spinning thread,
+/// for longer than it takes to wake a thread. With the gentle policy a lone goroutine waits for its
 /// own processor, so only Go's policy promises it.
 #[test]
-fn work_does_not_wait_beside_a_processor_at_rest() {
+fn work_does_not_wait_beside_an_idle_processor() {
     for case in matrix::cases().into_iter().filter(|c| c.policy == Policy::Go) {
         matrix::each_of(&[case], |case, rt| {
             let mut since: Option<Instant> = None;
@@ -81,10 +81,10 @@ fn work_does_not_wait_beside_a_processor_at_rest() {
     }
 }
 
-/// IN-17, IN-20: when all is done, every processor comes to rest with empty queues and nobody
+/// IN-17, IN-20: when all is done, every processor becomes idle with empty queues and no thread
 /// looks for work any more.
 #[test]
-fn everything_comes_to_rest() {
+fn all_processors_become_idle() {
     matrix::each(|case, rt| {
         for _ in 0..5 {
             rt.run(|| load(50));
@@ -120,10 +120,11 @@ fn meet(procs: usize) -> HashSet<u32> {
     handles.into_iter().map(|h| h.join().unwrap()).collect()
 }
 
-/// IN-13, IN-15, IN-16, IN-18: one submitter is enough to get all processors going: who finds work
-/// wakes the next. They wait for each other without parking, so one that is missing is a hang.
+/// IN-13, IN-15, IN-16, IN-18: one submitter is enough to get all processors to work: a thread that
+/// finds work wakes the next. The goroutines wait for each other without parking, so a missing one
+/// is a hang.
 #[test]
-fn one_submitter_sets_all_processors_going() {
+fn one_submitter_gets_all_processors_to_work() {
     let cases =
         matrix::cases().into_iter().filter(|case| case.policy == Policy::Go).collect::<Vec<_>>();
     // A goroutine whose slice ends may go on elsewhere.
@@ -135,9 +136,9 @@ fn one_submitter_sets_all_processors_going() {
     });
 }
 
-/// IN-13: a processor that has nothing robs the one that has, whatever the policy.
+/// IN-13: a processor without work steals from one that has some, whatever the policy.
 #[test]
-fn idle_processors_rob_busy_ones() {
+fn idle_processors_steal_from_busy_ones() {
     for policy in [Policy::Go, Policy::Gentle] {
         let case = Case { procs: 2, policy, chaos: None };
         matrix::each_of(&[case], |_, rt| {
@@ -160,9 +161,9 @@ fn idle_processors_rob_busy_ones() {
     }
 }
 
-/// IN-19: a runtime at rest does nothing: no thread looks for work or is woken.
+/// IN-19: an idle runtime does nothing: no thread looks for work or is woken.
 #[test]
-fn a_runtime_at_rest_stays_at_rest() {
+fn an_idle_runtime_stays_idle() {
     let rt = matrix::plain(4);
     rt.run(|| load(100));
     matrix::eventually("all processors at rest", || {

@@ -1,4 +1,4 @@
-//! Who is woken for a goroutine that its own P most likely runs next, and who is not.
+//! A watching thread in place of a wake-up, for a goroutine that its own P most likely runs next.
 
 use heist::Runtime;
 use heist::chan;
@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Nobody is preempted: what a busy goroutine leaves behind runs elsewhere, or not at all.
+/// No goroutine is preempted: what a busy goroutine leaves in its queue runs elsewhere, or not at
+/// all.
 fn runtime(procs: usize) -> Runtime {
     let builder = Runtime::builder().procs(procs).quantum(Duration::from_secs(3600));
     // SAFETY: nothing here is bound to a thread.
@@ -17,7 +18,7 @@ fn runtime(procs: usize) -> Runtime {
 /// A goroutine that is woken by one which then computes is taken over by another P, however many
 /// were run by their own P right before: it is never left to the watcher for good.
 #[test]
-fn one_that_stays_behind_is_fetched() {
+fn a_goroutine_woken_behind_a_busy_one_moves_to_another_p() {
     for procs in [2, 4, 16] {
         runtime(procs).run(|| {
             let answers = Arc::new(AtomicU32::new(0));
@@ -54,7 +55,7 @@ fn one_that_stays_behind_is_fetched() {
     }
 }
 
-/// A watcher may be woken with a reserved processor, with which nobody looks for work.
+/// A watcher may be woken with a reserved processor, with which no thread looks for work.
 #[test]
 fn a_watcher_serves_the_latency_class() {
     let builder = Runtime::builder().procs(3).latency_procs(1).quantum(Duration::from_secs(3600));

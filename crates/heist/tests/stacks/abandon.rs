@@ -1,4 +1,5 @@
-//! A goroutine that runs out of stack under `OverflowPolicy::Abandon`: it stays where it is, the others go on.
+//! A goroutine that runs out of stack under `OverflowPolicy::Abandon`: it stays where it is, the
+//! others continue.
 
 use crate::child;
 use crate::matrix;
@@ -24,10 +25,11 @@ fn builder(procs: usize) -> heist::Builder {
 
 const ABANDONED: &str = "[abandoned: stack overflow]";
 
-/// A goroutine that recurses for ever is abandoned, again and again, while others work: its handle says so, and
-/// the runtime ends as if it had never been. `deadlock.rs` is about those that lent it something.
+/// A goroutine that recurses for ever is abandoned, again and again, while others work: its handle
+/// says so, and the runtime ends as if it had never been. `deadlock.rs` is about those that lent it
+/// something.
 #[test]
-fn the_others_go_on() {
+fn other_goroutines_continue() {
     const N: u64 = 10;
     let ended = child::run(|| {
         for case in matrix::cases_with(&[1, 2, 4]) {
@@ -110,10 +112,10 @@ fn every_stack_has_its_guard() {
     }
 }
 
-/// Nothing is unwound: no destructor runs, a lock stays taken. It does not matter who has the handle, or whether
-/// anybody has it.
+/// Nothing is unwound: no destructor runs, a lock stays taken. It does not matter where the handle
+/// is, or whether it still exists.
 #[test]
-fn nothing_is_unwound() {
+fn an_abandoned_goroutine_is_not_unwound() {
     struct Counted(Arc<AtomicUsize>);
     impl Drop for Counted {
         fn drop(&mut self) {
@@ -132,7 +134,8 @@ fn nothing_is_unwound() {
                     drop(std::panic::catch_unwind(|| black_box(forever(0))));
                 }
             };
-            // Joined by a plain thread, by a goroutine, by nobody, and of an own thread.
+            // Joined by a plain thread, by a goroutine, not joined, and of a goroutine with its own
+            // thread.
             assert!(rt.handle().spawn(dig(counted())).join().unwrap_err().is_stack_overflow());
             let own = Builder::new().os_thread();
             let own = own.spawn_on(&rt.handle(), dig(counted())).unwrap();
@@ -156,9 +159,10 @@ fn nothing_is_unwound() {
     ended.succeeded();
 }
 
-/// A foreign function on the stack may hold a lock that everybody needs, and so may a panic: the process ends.
+/// A foreign function on the stack may hold a lock that all threads need, and so may a panic: the
+/// process ends.
 #[test]
-fn what_may_hold_a_lock_of_all_is_not_abandoned() {
+fn an_overflow_that_may_hold_a_global_lock_ends_the_process() {
     extern "C" fn compare(_: *const libc::c_void, _: *const libc::c_void) -> libc::c_int {
         black_box(forever(0)) as libc::c_int
     }
@@ -171,7 +175,7 @@ fn what_may_hold_a_lock_of_all_is_not_abandoned() {
     let overflows: [(&str, fn()); 2] = [
         ("inside a foreign library", || {
             let mut numbers = [2_i32, 1];
-            // SAFETY: two numbers of four bytes, which nobody looks at.
+            // SAFETY: two numbers of four bytes, which are not read.
             unsafe { libc::qsort(numbers.as_mut_ptr().cast(), 2, 4, Some(compare)) };
         }),
         ("while it panics", || {
@@ -194,10 +198,10 @@ fn what_may_hold_a_lock_of_all_is_not_abandoned() {
     }
 }
 
-/// A recursion that calls into the runtime, or allocates, at every level: it is abandoned, or the process ends and
-/// says why it could not be.
+/// A recursion that calls into the runtime, or allocates, at every level: it is abandoned, or the
+/// process ends and says why it could not be.
 #[test]
-fn anywhere_it_is_abandoned_or_ends_the_process() {
+fn an_overflow_anywhere_abandons_or_ends_the_process() {
     fn yields(n: u64) -> u64 {
         let frame = black_box([n; 3]);
         yield_now();

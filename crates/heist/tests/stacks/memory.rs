@@ -54,8 +54,8 @@ fn deep_recursion_on_a_locked_thread_keeps_every_frame() {
     });
 }
 
-/// SP-02: the same in functions that the runtime calls: when their time has come, and when a context is
-/// cancelled.
+/// SP-02: the same in functions that the runtime calls: when their time has come, and when a
+/// context is cancelled.
 #[test]
 fn deep_recursion_in_callbacks_keeps_every_frame() {
     for case in matrix::cases_with(&[1, 4]) {
@@ -181,12 +181,12 @@ fn stack_memory_is_bounded_over_batches() {
     ended.succeeded();
 }
 
-/// Goroutines that come near the end of their stacks get larger ones after a while, those of other kinds and those
-/// whose size was chosen do not.
+/// Goroutines that come near the end of their stacks get larger ones after a while, those of other
+/// kinds and those whose size was chosen do not.
 #[test]
-fn kinds_that_need_more_get_more() {
-    /// The bytes between the first frame and the end of the stack are not asked for: it recurses until so many
-    /// bytes are used.
+fn kinds_with_deep_recursion_get_larger_stacks() {
+    /// The bytes between the first frame and the end of the stack are not asked for: it recurses
+    /// until so many bytes are used.
     #[inline(never)]
     fn use_up(from: usize, bytes: usize) -> u64 {
         let frame = black_box([from as u64 | 1; 16]);
@@ -275,10 +275,10 @@ fn use_up_mappings(left: usize) {
     }
 }
 
-/// Where guards take mappings and there are no more, goroutines that have not begun wait, one message says which
-/// limit it is, and everything goes on when stacks come back.
+/// Where guards take mappings and there are no more, goroutines that have not begun wait, one
+/// message says which limit it is, and everything goes on when stacks come back.
 #[test]
-fn without_a_guard_goroutines_wait() {
+fn goroutines_wait_for_guarded_stacks() {
     if matrix::emulator::cannot_show("it needs mappings of its own when there are no more") {
         return;
     }

@@ -9,8 +9,8 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Recurses for ever. The compiler knows that it does not unwind, so there are no landing pads around a call
-/// of it.
+/// Recurses for ever. The compiler knows that it does not unwind, so there are no landing pads
+/// around a call of it.
 #[inline(never)]
 fn forever(n: u64) -> u64 {
     let frame = black_box([n; 16]);
@@ -29,10 +29,10 @@ fn ended_with_the_report(ended: &child::Ended) {
     ended.said("frames, the innermost first:");
 }
 
-/// DL-08: the report names the goroutine, its name, where it was spawned and how large its stack is, the frames
-/// of both ends, and what to do.
+/// DL-08: the report names the goroutine, its name, where it was spawned and how large its stack
+/// is, the frames of both ends, and what to do.
 #[test]
-fn the_report_says_who_where_and_what_to_do() {
+fn the_report_names_the_goroutine_the_place_and_a_remedy() {
     let ended = child::run(|| {
         matrix::plain(1).run(|| {
             let builder = Builder::new().name("digger").stack_size(128 << 10);
@@ -51,13 +51,13 @@ fn the_report_says_who_where_and_what_to_do() {
         ended.said(text);
     }
     ended.said("heist::sched::body::goroutine_main");
-    // The line of the report, and one line for each of some tens of frames.
+    // The line of the report, and one line for each of a few dozen frames.
     assert!(ended.stderr.lines().count() < 60, "{}", ended.stderr);
 }
 
-/// Whatever happens to panics, an overflow is none.
+/// An overflow is no panic, whatever the policy for panics is.
 #[test]
-fn no_policy_of_panics_matters() {
+fn panic_policies_do_not_affect_an_overflow() {
     for policy in [PanicPolicy::Isolate, PanicPolicy::Abort] {
         let ended = child::run(|| {
             let rt = matrix::start(Runtime::builder().procs(2).panic_policy(policy));
@@ -80,8 +80,8 @@ fn reports_do_not_mix() {
     assert_eq!(ended.stderr.matches("overflowed its stack").count(), 1, "{}", ended.stderr);
 }
 
-/// A sort moves what it sorts in and out of its slice; unwinding from a comparison that the compiler knows not
-/// to unwind would leave values there twice.
+/// A sort moves what it sorts in and out of its slice; unwinding from a comparison that the
+/// compiler knows not to unwind would leave values there twice.
 #[test]
 fn overflowing_in_a_comparison_drops_nothing_twice() {
     #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -155,9 +155,9 @@ fn overflowing_in_a_scope_of_threads_leaves_no_borrower() {
     assert!(!ended.stderr.contains("dangling"), "{}", ended.stderr);
 }
 
-/// Those that wait for a goroutine that overflows do not wait for ever.
+/// Waiters for a goroutine that overflows do not wait for ever.
 #[test]
-fn overflowing_hangs_nobody() {
+fn an_overflow_leaves_no_waiter_hanging() {
     static LOCK: heist::sync::Mutex<u64> = heist::sync::Mutex::new(0);
     let waits: [fn(); 5] = [
         || {
@@ -223,8 +223,8 @@ const ENDINGS: [(&str, fn()); 6] = [
     ("sleep", || time::sleep(Duration::from_micros(10))),
 ];
 
-/// Wherever near the end of its stack a goroutine calls what takes locks: it works, or the process ends with the
-/// report. Nothing is left behind half done.
+/// Wherever near the end of its stack a goroutine calls what takes locks: it works, or the process
+/// ends with the report. Nothing is left behind half done.
 #[test]
 fn near_the_end_everything_works_or_is_reported() {
     for (i, (name, _)) in ENDINGS.into_iter().enumerate() {
@@ -262,8 +262,8 @@ fn near_the_end_everything_works_or_is_reported() {
     }
 }
 
-/// A panic, with and without a backtrace, works at every depth at which it works on a thread with a stack of the same
-/// size, also on the smallest; so does a cancellation.
+/// A panic, with and without a backtrace, works at every depth at which it works on a thread with a
+/// stack of the same size, also on the smallest; so does a cancellation.
 #[test]
 fn a_panic_works_as_deep_as_on_a_thread() {
     const SIZES: [usize; 2] = [32 << 10, 256 << 10];
@@ -394,8 +394,8 @@ fn overflow_of_a_plain_thread_is_reported_by_std() {
     ended.said("has overflowed its stack");
 }
 
-/// SP-23: the scheduler's own stack has a guard too: running over it is reported, once, with the thread's
-/// name, and ends the process.
+/// SP-23: the scheduler's own stack has a guard too: running over it is reported, once, with the
+/// thread's name, and ends the process.
 #[test]
 fn overflow_of_a_scheduler_stack_is_reported() {
     let ended = child::run(|| {

@@ -91,7 +91,8 @@ fn stacks_are_reused_over_rounds() {
             rt.run(|| park(n, || ()));
             rt.run(|| park(n, || ()));
             let (_, resident) = usage();
-            // Their own with their guards, what processors keep at hand, and the rest of a slab: 64 MiB, or a 32nd.
+            // Their own with their guards, what processors keep at hand, and the rest of a slab: 64
+            // MiB, or a 32nd.
             let needed = (n + 1 + 33 * procs as u64) * ((256 + 16) << 10);
             let most = needed + (needed / 32).max(64 << 20);
             for round in 2..10 {
@@ -107,8 +108,8 @@ fn stacks_are_reused_over_rounds() {
     ended.succeeded();
 }
 
-/// The memory of stacks that nobody needs goes back to the system, all but what processors keep, and
-/// the stacks serve again.
+/// The memory of unused stacks goes back to the system, all but what processors keep, and the
+/// stacks serve again.
 #[test]
 fn idle_stacks_are_given_back() {
     if matrix::emulator::cannot_show("what it uses itself is counted as the program's memory") {

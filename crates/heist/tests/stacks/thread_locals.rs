@@ -1,4 +1,5 @@
-//! Thread-locals of goroutines that change threads. `checks/` has more kinds of them, and other builds.
+//! Thread-locals of goroutines that change threads. `checks/` has more kinds of them, and other
+//! builds.
 
 use crate::child;
 use crate::matrix;
@@ -31,8 +32,8 @@ fn truth() -> usize {
     used()
 }
 
-/// An address of a variable, kept on the stack across the park as the compiler keeps it: this is what the
-/// runtime moves. User code must not do this.
+/// An address of a variable, kept on the stack across the park as the compiler keeps it: this is
+/// what the runtime moves. User code must not do this.
 #[inline(never)]
 fn keeps_an_address(park: impl FnOnce()) -> bool {
     let kept = black_box(COUNT.with(|count| std::ptr::from_ref(count).addr()));
@@ -40,8 +41,9 @@ fn keeps_an_address(park: impl FnOnce()) -> bool {
     black_box(kept) == COUNT.with(|count| std::ptr::from_ref(count).addr())
 }
 
-/// A word on the stack that held an address of a variable, of which the lower half is in use again for something
-/// else: a number which, with what is left of the address, looks like an address of another variable.
+/// A word on the stack that held an address of a variable, of which the lower half is in use again
+/// for something else: a number which, with what is left of the address, looks like an address of
+/// another variable.
 #[inline(never)]
 fn keeps_a_number_beside_what_is_left_of_an_address(park: impl FnOnce()) -> bool {
     let address = COUNT.with(|count| std::ptr::from_ref(count).addr());
@@ -55,8 +57,8 @@ fn keeps_a_number_beside_what_is_left_of_an_address(park: impl FnOnce()) -> bool
     kept == black_box(number)
 }
 
-/// What is left of an address of a thread-local on a stack, with a live number of up to four bytes at its low
-/// end, may be taken for an address: the number stays as it is all the same.
+/// What is left of an address of a thread-local on a stack, with a live number of up to four bytes
+/// at its low end, may be taken for an address: the number stays as it is all the same.
 #[test]
 fn a_number_in_the_place_of_an_old_address_stays_as_it_is() {
     if matrix::emulator::cannot_show("its address space may be too small") {
@@ -80,7 +82,8 @@ fn a_number_in_the_place_of_an_old_address_stays_as_it_is() {
     });
 }
 
-/// However often a goroutine changes threads, the variable it uses is the one of the thread it is on.
+/// However often a goroutine changes threads, the variable it uses is the one of the thread it is
+/// on.
 #[test]
 fn a_goroutine_that_moves_uses_the_variables_of_its_new_thread() {
     matrix::run(|| {
@@ -102,8 +105,8 @@ fn a_goroutine_that_moves_uses_the_variables_of_its_new_thread() {
     });
 }
 
-/// A goroutine may wait for longer than the thread lives that ran it: many threads end, which gives their
-/// memory back, and it goes on on another one.
+/// A goroutine may wait for longer than the thread lives that ran it: many threads end, which gives
+/// their memory back, and it goes on on another one.
 #[test]
 fn a_goroutine_outlives_the_thread_that_ran_it() {
     matrix::run(|| {
@@ -151,7 +154,8 @@ fn testing_until(mut done: impl FnMut() -> bool) {
     while !done() {}
 }
 
-/// `HEIST_DEBUG=tlsreport` names the function that had an address, and where the goroutine was spawned.
+/// `HEIST_DEBUG=tlsreport` names the function that had an address, and where the goroutine was
+/// spawned.
 #[test]
 fn the_report_names_the_function_and_the_spawn_site() {
     let ended = child::run_with(

@@ -39,7 +39,8 @@ fn forever(n: u64) -> u64 {
     forever(n + 1).wrapping_add(black_box(frame[5]))
 }
 
-/// The same goroutine on the same thread, deeper than its own stack would bear, also with parks on the way.
+/// The same goroutine on the same thread, deeper than its own stack would allow, also with parks on
+/// the way.
 #[test]
 fn deep_recursion_has_room_and_may_park() {
     matrix::run(|| {
@@ -66,9 +67,10 @@ fn deep_recursion_has_room_and_may_park() {
     });
 }
 
-/// Where there is room `f` runs in place, and a recursion that asks at every level moves when it must.
+/// Where there is room `f` runs in place, and a recursion that asks at every level moves when it
+/// must.
 #[test]
-fn it_moves_only_when_it_must() {
+fn the_stack_is_switched_only_when_needed() {
     fn address() -> usize {
         let local = 0_u8;
         black_box(&raw const local).addr()
@@ -92,8 +94,8 @@ fn it_moves_only_when_it_must() {
     });
 }
 
-/// What `f` has on the stack needs no room on the smaller one, though an optimised build could put the frames of
-/// `f` and of its caller together.
+/// What `f` has on the stack needs no room on the smaller one, though an optimised build could put
+/// the frames of `f` and of its caller together.
 #[test]
 fn the_frame_of_the_call_is_not_in_that_of_its_caller() {
     matrix::run(|| {
@@ -107,7 +109,7 @@ fn the_frame_of_the_call_is_not_in_that_of_its_caller() {
 
 /// A panic, an exit and a cancellation go through it and run the destructors on both stacks.
 #[test]
-fn unwinding_goes_through_it() {
+fn unwinding_passes_through_both_stacks() {
     struct Counted(Arc<AtomicUsize>);
     impl Drop for Counted {
         fn drop(&mut self) {
@@ -140,7 +142,8 @@ fn unwinding_goes_through_it() {
     });
 }
 
-/// Goroutines that compute without a call, each on a larger stack, are stopped by force for each other.
+/// Goroutines that compute without a call, each on a larger stack, are stopped by force for each
+/// other.
 #[test]
 fn a_hog_inside_is_preempted() {
     for procs in [1, 2] {
@@ -153,7 +156,7 @@ fn a_hog_inside_is_preempted() {
                     let turn = Arc::clone(&turn);
                     go(move || {
                         with_stack(LARGE, || {
-                            // Nobody gets further unless all get on.
+                            // No goroutine continues unless all make progress.
                             for round in 0..3 {
                                 while turn.load(Ordering::SeqCst) != round * 4 + i {}
                                 turn.fetch_add(1, Ordering::SeqCst);
@@ -168,9 +171,9 @@ fn a_hog_inside_is_preempted() {
     }
 }
 
-/// Goroutines that are locked to a thread, or lock themselves inside and stay so.
+/// Goroutines that are locked to a thread, or lock themselves inside and stay locked.
 #[test]
-fn it_goes_together_with_locked_threads() {
+fn locked_threads_may_use_a_larger_stack() {
     matrix::run(|| {
         let own = Builder::new().os_thread();
         let deep = own.spawn(|| with_stack(LARGE, || intact(1000, 100))).unwrap();
@@ -185,7 +188,7 @@ fn it_goes_together_with_locked_threads() {
 
 /// Channels, timers, joins and another runtime inside.
 #[test]
-fn everything_that_waits_works_inside() {
+fn all_waits_work_on_a_larger_stack() {
     let other = matrix::plain(1);
     matrix::run(|| {
         let (tx, rx) = chan::bounded::<u64>(0);
@@ -204,7 +207,7 @@ fn everything_that_waits_works_inside() {
 
 /// It works on plain threads, also on one that becomes a goroutine's inside.
 #[test]
-fn plain_threads_have_it_too() {
+fn plain_threads_may_use_a_larger_stack() {
     assert_eq!(with_stack(LARGE, || intact(DEEP, u64::MAX)), DEEP);
     let caught = catch_unwind(|| with_stack(LARGE, || std::panic::resume_unwind(Box::new(1))));
     assert!(caught.is_err());

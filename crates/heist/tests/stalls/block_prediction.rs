@@ -14,10 +14,10 @@ fn count(rt: &Runtime, what: &str) -> u64 {
     rt.metrics().get(&format!("/heist/blocking/{what}:events")).unwrap()
 }
 
-/// After two of a kind were found out, the others do not wait to be: all but a few give their P away by
-/// themselves, and none is lost.
+/// After sysmon has found two of a kind blocked, the others do not wait for it: all but a few give
+/// their P away by themselves, and none is lost.
 #[test]
-fn a_kind_that_blocks_is_known_after_two() {
+fn blocking_is_predicted_after_two_of_a_kind() {
     for procs in [1, 2, 4] {
         let rt = matrix::plain(procs);
         let woke = Arc::new(AtomicU64::new(0));
@@ -34,16 +34,17 @@ fn a_kind_that_blocks_is_known_after_two() {
         });
         assert_eq!(woke.load(Ordering::Relaxed), 200);
         let (foreseen, found_out) = (count(&rt, "foreseen"), count(&rt, "unannounced"));
-        // Nobody waits for the P of the last ones; and with several Ps, others may be free to begin with.
+        // No goroutine waits for the P of the last ones, and with several Ps others may be free
+        // from the start.
         let (at_least, at_most) = if procs == 1 { (150, 50) } else { (1, 199) };
         assert!(foreseen >= at_least, "{procs}: {foreseen} foreseen, {found_out} found out");
         assert!(found_out <= at_most, "{procs}: {foreseen} foreseen, {found_out} found out");
     }
 }
 
-/// A goroutine that was found out once is expected to block whenever it goes on.
+/// A goroutine that was found blocked once is expected to block whenever it continues.
 #[test]
-fn one_that_blocks_again_and_again_is_known() {
+fn a_goroutine_that_blocks_again_is_predicted() {
     let rt = matrix::plain(1);
     let stop = Arc::new(AtomicBool::new(false));
     rt.run(|| {
@@ -66,10 +67,10 @@ fn one_that_blocks_again_and_again_is_known() {
     assert!(foreseen >= 10, "{foreseen} foreseen, {found_out} found out");
 }
 
-/// A kind that has stopped blocking is not suspected for long: whoever comes back from the first wrong guess
-/// ends them.
+/// A kind that has stopped blocking is not suspected for long: the first goroutine back from a
+/// wrong guess ends the guesses.
 #[test]
-fn wrong_guesses_end_soon() {
+fn wrong_predictions_end_soon() {
     let rt = matrix::plain(1);
     let blocks = Arc::new(AtomicBool::new(true));
     rt.run(|| {
@@ -103,10 +104,10 @@ fn count_here(what: &str) -> u64 {
     here.metrics().get(&format!("/heist/blocking/{what}:events")).unwrap()
 }
 
-/// One that is expected to block and computes instead is stopped like any other that lost its P, at one P
-/// that another loop needs as well.
+/// One that is expected to block and computes instead is stopped like any other that lost its P,
+/// with one P that another loop needs as well.
 #[test]
-fn one_that_computes_instead_gives_way() {
+fn a_wrongly_predicted_goroutine_is_preempted() {
     let rt = matrix::start(Runtime::builder().procs(1));
     let blocks = Arc::new(AtomicBool::new(true));
     let stop = Arc::new(AtomicBool::new(false));

@@ -24,9 +24,9 @@ fn arithmetic_without_end(mut n: u32) -> ! {
     }
 }
 
-/// PR-04: one processor, an empty infinite loop and one that does nothing but arithmetic, neither of
-/// which ever ends: the world stops and goes on, asked for by a thread and by a goroutine, the number
-/// of processors changes, others run, and the program ends.
+/// PR-04: one processor, an empty infinite loop and one that does nothing but arithmetic, neither
+/// of which ever ends: the world stops and goes on, asked for by a thread and by a goroutine, the
+/// number of processors changes, others run, and the program ends.
 #[test]
 fn the_world_stops_for_loops_that_never_end() {
     let ended = child::run(|| {
@@ -59,7 +59,8 @@ fn the_world_stops_for_loops_that_never_end() {
     ended.said("hogs.rs");
 }
 
-/// PR-04, of a process that was started with signals blocked, the one for preemption among them.
+/// PR-04: the same in a process that was started with signals blocked, the one for preemption among
+/// them.
 #[test]
 fn loops_are_stopped_where_signals_were_blocked_before() {
     let ended = child::run(|| {
@@ -128,7 +129,7 @@ fn a_request_in_a_long_stretch_is_not_lost() {
 /// PR-08: two goroutines that play ping-pong next to a hog on one processor share slices with each
 /// other: they wait for the hog once in a slice, not in every turn.
 #[test]
-fn ping_pong_next_to_a_hog_costs_a_slice_once_in_a_while() {
+fn ping_pong_next_to_a_hog_waits_once_per_slice() {
     const TURNS: u64 = 20_000;
     let rt = runtime(1);
     let stop = Arc::new(AtomicBool::new(false));
@@ -164,7 +165,7 @@ fn ping_pong_next_to_a_hog_costs_a_slice_once_in_a_while() {
 /// PR-10: one processor, three goroutines that allocate for ever: each has run after 30 ms, or at
 /// least after another second.
 #[test]
-fn those_that_allocate_for_ever_take_turns() {
+fn goroutines_that_allocate_for_ever_take_turns() {
     let rt = runtime(1);
     rt.run(|| {
         let stop = Arc::new(AtomicBool::new(false));
@@ -186,7 +187,7 @@ fn those_that_allocate_for_ever_take_turns() {
             heist::time::sleep(Duration::from_secs(1));
         }
         assert!(all(), "{counts:?}");
-        // And again and again.
+        // Each of them runs again and again.
         let before: Vec<_> = counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         matrix::yield_until("another turn of each", || {
             counts.iter().zip(&before).all(|(now, before)| now.load(Ordering::Relaxed) > *before)

@@ -1,4 +1,4 @@
-//! What forced preemption must not break, and how to keep it away.
+//! What forced preemption must not break, and how to prevent it.
 
 use crate::child;
 use crate::matrix;
@@ -26,8 +26,8 @@ fn compute(time: Duration) {
     }
 }
 
-/// While the guard lives nobody else runs on the only processor, although somebody waits; once it
-/// is gone, the goroutine is stopped again. Guards nest, in any order.
+/// While the guard lives no other goroutine runs on the only processor, although one waits; once it
+/// is dropped, the goroutine is preempted again. Guards nest, in any order.
 #[test]
 fn a_guard_keeps_the_signal_away() {
     let rt = runtime(1);
@@ -68,7 +68,7 @@ fn a_guard_keeps_the_signal_away() {
     assert!(forced(&rt) > 0);
 }
 
-/// The guard belongs to its goroutine, which may park with it; others are stopped as ever. On a
+/// The guard belongs to its goroutine, which may park with it; others are preempted as before. On a
 /// plain thread it does nothing.
 #[test]
 fn a_guard_belongs_to_its_goroutine() {
@@ -185,7 +185,7 @@ fn child_processes_work() {
     }
 }
 
-/// A fork without exec: the child has one thread, its goroutine's, and ends in peace.
+/// A fork without exec: the child has one thread, that of its goroutine, and ends normally.
 #[test]
 fn a_fork_inside_a_goroutine_works() {
     let rt = runtime(2);
@@ -206,8 +206,7 @@ fn a_fork_inside_a_goroutine_works() {
     });
 }
 
-/// Changing the user of a process needs an answer from every thread of it, those that are stopped
-/// included.
+/// Changing the user of a process needs an answer from every thread of it, preempted ones included.
 #[test]
 fn setuid_reaches_stopped_threads() {
     let ended = child::run(|| {
@@ -233,8 +232,8 @@ fn setuid_reaches_stopped_threads() {
     ended.succeeded();
 }
 
-/// A guard that was left in a thread-local means nothing to a goroutine of another runtime, though that may have
-/// the same record and the same number.
+/// A guard that was left in a thread-local means nothing to a goroutine of another runtime, though
+/// that may have the same record and the same number.
 #[test]
 fn a_guard_of_another_runtime_counts_nothing() {
     thread_local! {

@@ -113,10 +113,10 @@ fn locks_nest() {
     });
 }
 
-/// LT-10: locked goroutines wait and are woken by others, and run on their own threads only; nobody
-/// else ever runs there.
+/// LT-10: locked goroutines wait and are woken by others, and run on their own threads only; no
+/// other goroutine ever runs there.
 #[test]
-fn nobody_else_runs_on_a_locked_thread() {
+fn no_other_goroutine_runs_on_a_locked_thread() {
     thread_local!(static OWNER: Cell<u64> = const { Cell::new(0) });
     matrix::run(|| {
         let locked: Vec<_> = (1..=4u64)
@@ -150,7 +150,7 @@ fn nobody_else_runs_on_a_locked_thread() {
 }
 
 /// `Builder::os_thread` locks from the start, and the thread ends with the goroutine: destructors
-/// of thread-locals run, and nobody else gets the thread.
+/// of thread-locals run, and no other goroutine gets the thread.
 #[test]
 fn a_thread_of_its_own_ends_with_its_goroutine() {
     struct Tells(Arc<AtomicUsize>);
@@ -268,7 +268,7 @@ fn locking_a_plain_thread_does_nothing() {
     drop(guard);
 }
 
-/// A guard that user code hid in a thread-local outlives its goroutine and does no harm.
+/// A guard that user code keeps in a thread-local may outlive its goroutine, without effect.
 #[test]
 fn a_guard_may_outlive_its_goroutine() {
     thread_local!(static HIDDEN: RefCell<Vec<heist::OsThreadGuard>> = const { RefCell::new(vec![]) });
@@ -351,7 +351,7 @@ fn too_many_locked_goroutines_exhaust_the_threads() {
     ended.said("heist: program exceeds 10-thread limit\nfatal error: thread exhaustion\n");
 }
 
-/// DL-07: a limit beyond all bounds is none.
+/// DL-07: a limit beyond all bounds is no limit.
 #[test]
 fn a_huge_thread_limit_saturates() {
     for most in [u32::MAX as usize, u32::MAX as usize + 1, usize::MAX] {
@@ -360,10 +360,10 @@ fn a_huge_thread_limit_saturates() {
     }
 }
 
-/// A goroutine on the calling thread: its result, its panic, its cancellation and what it
-/// borrows are those of any other, in every configuration, and the thread serves again and again.
+/// `run_here`: the result, panic, cancellation and borrows of a goroutine on the calling thread are
+/// those of any other, in every configuration, and the thread can be used again and again.
 #[test]
-fn a_goroutine_on_the_calling_thread() {
+fn run_here_works_on_the_calling_thread() {
     matrix::each(|_, rt| {
         let own = std::thread::current().id();
         let is_here = || std::thread::current().id() == own;
@@ -389,9 +389,9 @@ fn a_goroutine_on_the_calling_thread() {
     });
 }
 
-/// Several threads at once do, next to each other and to plain ones.
+/// Several threads do so at once, next to each other and to plain goroutines.
 #[test]
-fn goroutines_on_several_calling_threads() {
+fn run_here_works_on_several_threads_at_once() {
     let rt = matrix::plain(2);
     std::thread::scope(|threads| {
         for n in 0..4_u64 {
@@ -413,10 +413,11 @@ fn goroutines_on_several_calling_threads() {
     });
 }
 
-/// LT-01: a guard that was left in a thread-local belongs to a lock that is over. Dropping it frees no other
-/// goroutine of that thread, though it has the same number and the same record, in another runtime.
+/// LT-01: a guard that was left in a thread-local belongs to a lock that is over. Dropping it frees
+/// no other goroutine of that thread, though it has the same number and the same record, in another
+/// runtime.
 #[test]
-fn a_stale_guard_frees_nobody() {
+fn a_stale_guard_unlocks_no_other_goroutine() {
     thread_local! {
         static KEPT: std::cell::RefCell<Vec<heist::goroutine::OsThreadGuard>> =
             const { std::cell::RefCell::new(Vec::new()) };

@@ -1,4 +1,4 @@
-//! Nobody stalls: CPU loops without calls, blocking calls announced or not.
+//! CPU loops without calls and blocking calls, announced or not, do not stall other goroutines.
 
 use crate::matrix;
 
@@ -69,7 +69,7 @@ fn hogs_share_one_processor() {
                 })
             })
             .collect();
-        // The main goroutine gets its turns too, and ends it when all have moved.
+        // The main goroutine gets its turns too, and ends the test when all have made progress.
         while counts.iter().any(|count| count.load(Ordering::Relaxed) == 0) {
             heist::yield_now();
         }
@@ -166,7 +166,7 @@ fn a_panic_leaves_a_blocking_call() {
 
 /// On a plain thread an announced blocking call just runs.
 #[test]
-fn blocking_outside_a_runtime_just_runs() {
+fn blocking_works_outside_a_runtime() {
     assert_eq!(heist::blocking(|| 7), 7);
 }
 
@@ -235,7 +235,7 @@ fn a_hog_without_a_processor_is_stopped() {
         let hog = {
             let (stop, awake) = (Arc::clone(&stop), Arc::clone(&awake));
             go(move || {
-                // Not announced: it loses the processor to the one who waits.
+                // Not announced: it loses the processor to the goroutine that waits.
                 std::thread::sleep(Duration::from_millis(20));
                 awake.store(true, Ordering::Relaxed);
                 spin_until(&stop)
@@ -243,7 +243,7 @@ fn a_hog_without_a_processor_is_stopped() {
         };
         let line = format!("goroutine {} [runnable]:", hog.id());
         heist::yield_now();
-        // Nobody takes the processor from here.
+        // From here on the processor is not taken away.
         let _guard = heist::no_preempt();
         while !awake.load(Ordering::Relaxed) {
             std::hint::spin_loop();
@@ -254,7 +254,7 @@ fn a_hog_without_a_processor_is_stopped() {
     });
 }
 
-/// Threads that were needed once and are not any more end after some seconds.
+/// Threads that are no longer needed end after a few seconds.
 #[test]
 fn idle_threads_end() {
     let rt = runtime(2);
@@ -267,7 +267,7 @@ fn idle_threads_end() {
     });
     assert!(threads() > 20, "{}", threads());
     matrix::eventually("the ends of the surplus", || threads() <= 4);
-    // And they are made again when they are needed.
+    // They are made again when they are needed.
     rt.run(|| {
         let many: Vec<_> = (0..10)
             .map(|_| go(|| heist::blocking(|| std::thread::sleep(Duration::from_millis(50)))))

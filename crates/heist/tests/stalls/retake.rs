@@ -1,4 +1,5 @@
-//! Who loses its P, when, and to whom: sysmon's rules, seen from outside.
+//! Retaking a P: which goroutine loses it, when, and to which, by sysmon's rules, seen from
+//! outside.
 
 use crate::child;
 use crate::matrix;
@@ -35,8 +36,9 @@ fn sleeps() -> BTreeMap<String, u64> {
     sleeps
 }
 
-/// IN-26: when every P rests sysmon sleeps for good: no thread of an idle process wakes up at all.
-/// What ends the rest, here a spawn from outside, ends that sleep, and the naps begin at 20 us again.
+/// IN-26: when every P is idle sysmon sleeps without a timeout: no thread of an idle process wakes
+/// up at all. Work, here a spawn from outside, ends that sleep, and sysmon's naps begin at 20 us
+/// again.
 #[test]
 fn an_idle_process_makes_no_wake_ups() {
     if matrix::emulator::cannot_show("it has a thread of its own that wakes up") {
@@ -46,7 +48,7 @@ fn an_idle_process_makes_no_wake_ups() {
         let rt = runtime(2);
         rt.run(|| (0..10).for_each(|_| go(|| ()).join().unwrap()));
         for _ in 0..3 {
-            // It takes a while until everybody sleeps for good.
+            // It takes a while until every thread sleeps without a timeout.
             let mut before = sleeps();
             matrix::eventually("a rest", || {
                 thread::sleep(Duration::from_millis(500));
@@ -77,10 +79,10 @@ fn blocked_until_the_p_is_taken(announced: bool) -> Duration {
     took
 }
 
-/// PR-18: one processor, a goroutine in a blocking read whose writer needs the processor, first to set
-/// a timer of 3 ms and then to write: thirty of thirty come through, and the processor is taken in
-/// well under a millisecond, whether the program has just rested or not. The quickest of them shows
-/// it; the others also show how busy the machine is.
+/// PR-18: one processor, a goroutine in a blocking read whose writer needs the processor, first to
+/// set a timer of 3 ms and then to write: thirty of thirty come through, and the processor is taken
+/// in well under a millisecond, whether the program was just idle or not. The quickest of them
+/// shows it; the others also show how busy the machine is.
 #[test]
 fn the_p_of_a_blocked_read_is_retaken_at_once() {
     const TIMER: Duration = Duration::from_millis(3);
@@ -112,14 +114,15 @@ fn the_p_of_a_blocked_read_is_retaken_at_once() {
     assert!(rt.metrics().get("/heist/blocking/handoffs:events").unwrap() >= 60);
 }
 
-/// IN-27: a blocking call whose P nobody needs keeps it for 10 ms, and no longer.
+/// IN-27: a blocking call whose P is not needed keeps it for 10 ms, and no longer.
 #[test]
-fn a_long_call_loses_its_p_although_nobody_waits() {
+fn a_long_call_loses_its_p_without_a_waiter() {
     let rt = runtime(2);
     let handoffs = || rt.metrics().get("/heist/blocking/handoffs:events").unwrap();
     let before = handoffs();
     rt.run(|| {
-        // Watched by another thread: who asks for metrics is in the runtime, and blocks no more.
+        // Watched by another thread: a goroutine that asks for metrics is in the runtime, and no
+        // longer blocked.
         let watch = || matrix::eventually("it is taken", || handoffs() != before);
         heist::blocking(|| std::thread::scope(|scope| scope.spawn(watch).join().unwrap()));
     });
@@ -127,11 +130,11 @@ fn a_long_call_loses_its_p_although_nobody_waits() {
     matrix::eventually("both rest", || idle() == 2);
 }
 
-/// IN-25: a P that is handed off although nobody needs it, by a goroutine that is locked to its thread
-/// and waits for the network, leaves somebody in the poller: there is no other P in use, and whoever
-/// slept before did not know of the wait.
+/// IN-25: a P that is handed off although it is not needed, by a goroutine that is locked to its
+/// thread and waits for the network, leaves a thread in the poller: there is no other P in use, and
+/// the threads that slept before did not know of the wait.
 #[test]
-fn the_last_p_leaves_somebody_in_the_poller() {
+fn handing_off_the_last_p_keeps_a_thread_in_the_poller() {
     for procs in [1, 2, 4] {
         let rt = runtime(procs);
         // Both have slept already, with nothing to wait for.
@@ -153,7 +156,7 @@ fn the_last_p_leaves_somebody_in_the_poller() {
             matrix::eventually("it waits", || {
                 parked.load(Ordering::Relaxed) && testing::poll_waiters(&rt) == 1
             });
-            // Everybody has gone to rest, sysmon too.
+            // Every thread sleeps, sysmon too.
             thread::sleep(Duration::from_millis(200));
             other.write_all(&[9]).unwrap();
             assert_eq!(reads.join().unwrap(), 9);
@@ -161,10 +164,10 @@ fn the_last_p_leaves_somebody_in_the_poller() {
     }
 }
 
-/// IN-25: a P that is handed off runs what a search with it would find: its own queue, its timers, the
-/// global queue, and goroutines of the idle class.
+/// IN-25: a P that is handed off runs what a search with it would find: its own queue, its timers,
+/// the global queue, and goroutines of the idle class.
 #[test]
-fn a_p_that_is_handed_off_runs_what_it_would_find() {
+fn a_handed_off_p_runs_the_work_it_finds() {
     for procs in [1, 2] {
         let rt = runtime(procs);
         rt.run(|| {
@@ -197,9 +200,9 @@ fn a_p_that_is_handed_off_runs_what_it_would_find() {
 }
 
 /// PR-19: one processor; the main goroutine wakes up from a sleep of two slices and runs for a
-/// fraction of one while others wait: the time at rest is not held against it.
+/// fraction of one while others wait: the time asleep does not count against its slice.
 #[test]
-fn a_slice_does_not_begin_before_a_rest() {
+fn time_asleep_does_not_count_against_the_slice() {
     const SLICE: Duration = Duration::from_millis(50);
     let rt = matrix::start(Runtime::builder().procs(1).exact_quantum(SLICE));
     let asked = || rt.metrics().get("/heist/preempt/asked:events").unwrap();
@@ -220,7 +223,7 @@ fn a_slice_does_not_begin_before_a_rest() {
                 std::hint::black_box(heist::num_goroutines());
             }
             let after = (asked(), forced());
-            // On a machine with too much to do it may have run for longer than it thinks.
+            // On a busy machine it may have run for longer than it measured.
             if from.elapsed() < SLICE / 2 {
                 assert_eq!(before, after, "preempted after {:?}", from.elapsed());
                 valid += 1;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long the count of steps may stand still.
+/// How long the count of steps may stay the same.
 const STALL: Duration = Duration::from_secs(30);
 
 /// A small generator, so that a failure can be repeated from its seed.
@@ -71,7 +71,7 @@ fn work(seed: u64, depth: u32, steps: &Arc<AtomicU64>) -> u64 {
     n
 }
 
-/// Calls `body` and ends the process with the scheduler's state if `steps` stands still.
+/// Calls `body` and ends the process with the scheduler's state if `steps` stops growing.
 fn watched(rt: &Runtime, what: &str, steps: &AtomicU64, body: impl FnOnce() + Send) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -141,7 +141,7 @@ fn submitting_to_a_runtime_that_falls_asleep_loses_nothing() {
         for i in 0..n {
             let counted = Arc::clone(steps);
             let goroutine = handle.spawn(move || counted.fetch_add(1, Ordering::Relaxed));
-            // Now and then it is waited for, so that the runtime goes to rest in between.
+            // Now and then it is waited for, so that the runtime becomes idle in between.
             if i.is_multiple_of(2) {
                 goroutine.join().unwrap();
             }

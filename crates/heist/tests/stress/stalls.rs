@@ -2,8 +2,8 @@
 
 use crate::{stall_load, turns};
 
-/// Nobody is lost and nothing hangs, at one, two and four procs. It sends signals to every thread of the
-/// process, so no other test runs beside it.
+/// No goroutine is lost and nothing hangs, at one, two and four procs. It sends signals to every
+/// thread of the process, so no other test runs beside it.
 #[test]
 fn everything_at_once_on_the_systems_allocator() {
     let _turn = turns::alone();

@@ -9,7 +9,7 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: CheckedAllocator<MiMalloc> = CheckedAllocator::new(MiMalloc);
 
-/// Nobody is lost and nothing hangs, at one, two and four procs.
+/// No goroutine is lost and nothing hangs, at one, two and four procs.
 #[test]
 fn everything_at_once_on_mimalloc() {
     for procs in [1, 2, 4] {

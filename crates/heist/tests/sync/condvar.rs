@@ -47,7 +47,7 @@ fn each_notification_wakes_one() {
             }
             assert_eq!((*shared.mutex.lock(), finished()), (n, n));
         }
-        // Nobody waits: nothing happens, and nothing is remembered.
+        // Without a waiter nothing happens, and nothing is remembered.
         shared.condvar.notify_one();
         shared.condvar.notify_all();
     });
@@ -98,7 +98,8 @@ fn no_notification_is_missed() {
             .collect();
         let mut served = 0;
         while served < n {
-            // Who is counted under the mutex has drawn a ticket when the mutex is free again.
+            // A waiter that was counted under the mutex has drawn a ticket when the mutex is free
+            // again.
             let came = *shared.mutex.lock();
             while served < came {
                 shared.condvar.notify_one();
@@ -113,7 +114,7 @@ fn no_notification_is_missed() {
 
 /// SY-20: `notify_all` wakes each of 200 waiters once a round.
 #[test]
-fn everybody_wakes_once_a_round() {
+fn notify_all_wakes_each_waiter_once() {
     matrix::each(|case, rt| {
         let rounds = if case.chaos.is_some() { 20 } else { 200 };
         rt.run(move || {
@@ -157,7 +158,7 @@ fn is_parked<T>(handle: &heist::JoinHandle<T>) -> bool {
 /// SY-30: on one P, six waiters that are all woken run in Go's order: the last one readied first,
 /// because it is in `run_next`, then the others as they came.
 #[test]
-fn broadcast_order_is_gos() {
+fn notify_all_wakes_in_the_order_of_go() {
     let rt = matrix::plain(1);
     rt.run(|| {
         let shared = pair(false);
@@ -305,7 +306,7 @@ fn waits_time_out() {
         let (guard, result) = shared.condvar.wait_timeout_while(guard, timeout, |_| false);
         assert!(!result.timed_out());
         drop(guard);
-        // Nobody is left in the list.
+        // The list of waiters is empty.
         assert_eq!(format!("{:?}", shared.condvar), "Condvar { waiting: 0 }");
     };
     wait();
@@ -329,7 +330,7 @@ fn waits_time_out() {
 }
 
 /// Timeouts race with notifications: every notification is taken by one waiter that did not time
-/// out, or by nobody because nobody was left.
+/// out, or lost because no waiter was left.
 #[test]
 fn timeouts_race_with_notifications() {
     matrix::each(|_, rt| {

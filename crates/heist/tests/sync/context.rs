@@ -62,7 +62,7 @@ fn cancelling_a_parent_cancels_below() {
     });
 }
 
-/// CX-01: a child that is cancelled, or that nobody uses any more, leaves its parent, which goes on.
+/// CX-01: a child that is cancelled, or that is no longer used, leaves its parent, which continues.
 #[test]
 fn finished_children_leave() {
     matrix::run(|| {
@@ -88,7 +88,7 @@ fn finished_children_leave() {
 /// CX-02: deadlines fire, not before their time; the earlier one wins; one that has passed is done
 /// at once; cancelling comes first if it does.
 #[test]
-fn deadlines() {
+fn deadlines_fire_in_time() {
     let deadlines = || {
         let start = Instant::now();
         let (ctx, _) = context::background().with_timeout(Duration::from_millis(2));
@@ -124,9 +124,9 @@ fn deadlines() {
     deadlines();
 }
 
-/// CX-04: whoever waits for one context and cancels another from there does not deadlock.
+/// CX-04: a goroutine that waits for one context and then cancels another does not deadlock.
 #[test]
-fn interlocked_cancels() {
+fn interlocked_cancels_do_not_deadlock() {
     matrix::run(|| {
         let (parent, cancel_parent) = context::background().with_cancel();
         let (child, cancel_child) = parent.with_cancel();
@@ -236,7 +236,7 @@ fn many_layers_react() {
 
 /// CX-06: the cause is what was given first, or else the error itself; contexts below share it.
 #[test]
-fn causes() {
+fn the_first_cause_is_kept() {
     matrix::run(|| {
         let (parent, canceller) = context::background().with_cancel_cause();
         let (child, cancel_child) = parent.with_cancel();
@@ -262,8 +262,8 @@ fn causes() {
     });
 }
 
-/// CX-06: whoever sees that a context is done sees its error and its cause, and whoever sees the
-/// error sees it done.
+/// CX-06: a goroutine that sees a context done sees its error and its cause, and one that sees the
+/// error sees the context done.
 #[test]
 fn error_cause_and_channel_are_seen_together() {
     matrix::each(|_, rt| {
@@ -314,7 +314,7 @@ fn without_cancel_keeps_values() {
 
 /// Values are found by their key, the nearest first, and each key has its own type.
 #[test]
-fn values() {
+fn values_are_found_by_their_key() {
     let ctx = context::background().with_value::<Number>(1).with_value::<Text>("one".into());
     let nearer = ctx.with_value::<Number>(2);
     assert_eq!((ctx.value::<Number>(), nearer.value::<Number>()), (Some(&1), Some(&2)));
@@ -388,7 +388,7 @@ fn stopped_functions_do_not_run() {
 
 /// CX-07: functions work on plain threads as well, on a thread of their own.
 #[test]
-fn functions_on_plain_threads() {
+fn functions_run_on_plain_threads() {
     let (ctx, canceller) = context::background().with_cancel();
     let done = WaitGroup::new();
     done.add(1);
@@ -420,7 +420,7 @@ fn functions_on_plain_threads() {
 
 /// Goroutines and plain threads wait for one context.
 #[test]
-fn everybody_sees_the_end() {
+fn goroutines_and_threads_see_the_end() {
     matrix::each(|_, rt| {
         let (ctx, canceller) = context::background().with_cancel();
         let wait = || {
@@ -441,7 +441,7 @@ fn everybody_sees_the_end() {
 
 /// A context is one of the cases of a select.
 #[test]
-fn a_context_in_a_select() {
+fn a_select_waits_for_a_context() {
     matrix::run(|| {
         let (ctx, canceller) = context::background().with_cancel();
         let (tx, rx) = heist::chan::bounded(1);
@@ -506,8 +506,8 @@ impl WaitForEver for Context {
     }
 }
 
-/// LK-10: a tree of contexts starts no goroutine: not to watch the parents, not for deadlines, and not to
-/// tell the children.
+/// LK-10: a tree of contexts starts no goroutine: not to watch the parents, not for deadlines, and
+/// not to tell the children.
 #[test]
 fn cancel_trees_start_no_goroutine() {
     matrix::each(|_, rt| {
@@ -534,7 +534,8 @@ fn cancel_trees_start_no_goroutine() {
     });
 }
 
-/// A deadline holds though the runtime it was set on is gone: for who asks, who waits, and in a select.
+/// A deadline holds though the runtime it was set on is gone: for a query, for a wait, and in a
+/// select.
 #[test]
 fn a_deadline_outlives_its_runtime() {
     const SOON: Duration = Duration::from_millis(20);
@@ -565,8 +566,8 @@ fn a_deadline_outlives_its_runtime() {
     });
 }
 
-/// A function that cannot run any more is dropped. If that panics, the others run all the same, and the panic is
-/// passed on.
+/// A function that cannot run any more is dropped. If that panics, the others run all the same, and
+/// the panic is passed on.
 #[test]
 fn functions_run_although_the_drop_of_another_panics() {
     struct Bad;
@@ -598,7 +599,7 @@ fn functions_run_although_the_drop_of_another_panics() {
 
 /// A deadline that is set while the runtime shuts down holds too.
 #[test]
-fn a_deadline_that_is_set_at_the_end() {
+fn a_deadline_set_during_shutdown_holds() {
     struct SetsOne(Sender<Context>);
 
     impl Drop for SetsOne {
@@ -624,7 +625,7 @@ fn a_deadline_that_is_set_at_the_end() {
 
 /// Many deadlines on plain threads: they come in order, those that are cancelled do not come.
 #[test]
-fn deadlines_on_plain_threads() {
+fn deadlines_work_on_plain_threads() {
     let start = Instant::now();
     let at = |ms| context::background().with_deadline(start + Duration::from_millis(ms));
     let contexts: Vec<_> = (0..50).map(|i| at(2 * (i * 7 % 50) + 5)).collect();
@@ -673,7 +674,7 @@ fn long_chains_are_dropped() {
 
 /// The channel of a context is the context's to close.
 #[test]
-fn nobody_else_closes_the_channel() {
+fn users_cannot_close_the_channel() {
     matrix::run(|| {
         let (ctx, canceller) = context::background().with_cancel();
         assert!(!ctx.done().close());

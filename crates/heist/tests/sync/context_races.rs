@@ -1,4 +1,4 @@
-//! Cancelling a tree of contexts from several places at once: who returns when.
+//! Cancelling a tree of contexts from several places at once: when each call returns.
 
 use crate::matrix;
 
@@ -21,7 +21,7 @@ fn all_ended(tree: &[(Context, Canceller)]) -> bool {
     tree.iter().all(|(context, _)| context.err().is_some())
 }
 
-/// When `cancel` returns everything below has ended, though another one had begun to cancel.
+/// When `cancel` returns everything below has ended, though another call had begun to cancel.
 #[test]
 fn cancel_returns_when_everything_below_has_ended() {
     for procs in [2, 4] {
@@ -52,7 +52,7 @@ fn cancel_returns_when_everything_below_has_ended() {
     }
 }
 
-/// The same if it is a deadline that has begun, or one who cancels a part of the tree.
+/// The same if it is a deadline that has begun, or a call that cancels a part of the tree.
 #[test]
 fn cancel_waits_for_a_deadline_and_for_those_below() {
     matrix::each_of(&matrix::cases_with(&[2])[..2], |_, rt| {
@@ -76,7 +76,8 @@ fn cancel_waits_for_a_deadline_and_for_those_below() {
     });
 }
 
-/// Functions that cancel the tree that started them, and destructors that do, do not wait for themselves.
+/// Functions that cancel the tree that started them, and destructors that do, do not wait for
+/// themselves.
 #[test]
 fn functions_and_destructors_may_cancel_the_same_tree() {
     struct CancelOnDrop(Canceller, Arc<AtomicUsize>);
@@ -113,7 +114,8 @@ fn functions_and_destructors_may_cancel_the_same_tree() {
     });
 }
 
-/// A function cannot be stopped any more once `cancel` has returned, whoever began to cancel.
+/// A function cannot be stopped any more once `cancel` has returned, whichever call began to
+/// cancel.
 #[test]
 fn functions_cannot_be_stopped_after_cancel() {
     matrix::each_of(&matrix::cases_with(&[4])[..2], |_, rt| {

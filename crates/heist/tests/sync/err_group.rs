@@ -124,8 +124,8 @@ fn the_limit_is_never_exceeded() {
     });
 }
 
-/// A goroutine that panics cancels the context, and `wait` panics when all have ended; one that ends
-/// itself does not.
+/// A goroutine that panics cancels the context, and `wait` panics when all have ended; one that
+/// ends itself does not.
 #[test]
 fn panics_come_out_of_wait() {
     matrix::run(|| {
@@ -153,7 +153,7 @@ fn panics_come_out_of_wait() {
 
 /// A group that is in use cannot be limited; one outside a runtime refuses, and counts nothing.
 #[test]
-fn misuse() {
+fn misuse_is_refused() {
     matrix::run(|| {
         let group = ErrGroup::<String>::new();
         let (stop, stopped) = chan::bounded::<()>(0);
@@ -169,7 +169,7 @@ fn misuse() {
     group.wait().unwrap();
 }
 
-/// A limit that comes late forgets nothing, and looks at who runs, not at who still has a share.
+/// A limit that comes late forgets nothing, and counts running goroutines, not remaining handles.
 #[test]
 fn a_late_limit_forgets_nothing() {
     matrix::run(|| {
@@ -182,7 +182,7 @@ fn a_late_limit_forgets_nothing() {
             Err("before the limit")
         });
         ended.wait();
-        // It has failed, or will at once; then nobody runs.
+        // It has failed, or will at once; then no goroutine runs.
         let group = loop {
             match catch_unwind(|| group.clone().limit(2)) {
                 Ok(limited) => break limited,
@@ -236,8 +236,8 @@ impl std::fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// The cause is the text of the error, or the error itself if it can be cloned. Without a context an
-/// error need not be printable.
+/// The cause is the text of the error, or the error itself if it can be cloned. Without a context
+/// an error need not be printable.
 #[test]
 fn causes_are_errors() {
     matrix::run(|| {

@@ -45,7 +45,7 @@ fn lock_and_try_lock_by_ten_goroutines() {
     });
 }
 
-/// SY-02: nobody is inside together with somebody else, goroutines and plain threads mixed.
+/// SY-02: the critical section has one owner at a time, goroutines and plain threads mixed.
 #[test]
 fn goroutines_and_threads_exclude_each_other() {
     matrix::each(|_, rt| {
@@ -141,7 +141,7 @@ fn leak<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
-/// SY-30, SY-05: who waits gets the mutex in the order of coming.
+/// SY-30, SY-05: waiters get the mutex in the order of their arrival.
 #[test]
 fn waiters_are_served_in_order() {
     matrix::each(|case, rt| {
@@ -160,7 +160,7 @@ fn waiters_are_served_in_order() {
 
 /// SY-05, IN-37, IN-38: a goroutine that has waited for more than a millisecond and is overtaken
 /// gets the mutex handed, and so do those behind it, in order: each goes to `run_next` and its
-/// predecessor gives way. When nobody waits any more the mutex is as before.
+/// predecessor gives way. When no waiter is left the mutex is as before.
 #[test]
 fn starving_waiters_are_handed_the_mutex() {
     let rt = matrix::plain(1);
@@ -176,7 +176,7 @@ fn starving_waiters_are_handed_the_mutex() {
         assert!(guard.is_empty());
         let bystander = go(|| mutex.lock().push(9));
         drop(guard);
-        // All of them have had their turn meanwhile, and nobody overtook another.
+        // All of them have had their turn meanwhile, and none overtook another.
         assert_eq!(mutex.try_lock().expect("normal again")[..3], [0, 1, 2]);
         bystander.join().unwrap();
         assert_eq!(*mutex.lock(), [0, 1, 2, 9]);
@@ -213,10 +213,10 @@ fn a_starving_mutex_refuses_newcomers() {
     });
 }
 
-/// SY-05: a goroutine that keeps taking the mutex, and holds it most of the time, cannot keep others
-/// from it.
+/// SY-05: a goroutine that keeps taking the mutex, and holds it most of the time, cannot keep
+/// others from it.
 #[test]
-fn a_greedy_goroutine_starves_nobody() {
+fn a_greedy_goroutine_starves_no_other() {
     for case in matrix::cases() {
         // With one P the greedy one has to be stopped for the others to run at all.
         let rt = matrix::start(case.builder().quantum(Duration::from_millis(10)));
@@ -292,8 +292,8 @@ fn cancelled_goroutines_leave_the_mutex_usable() {
     });
 }
 
-/// Waiters that are cancelled while others are served lose nothing: whoever was handed the mutex
-/// has it or passes it on.
+/// Waiters that are cancelled while others are served lose nothing: a waiter that was handed the
+/// mutex has it or passes it on.
 #[test]
 fn cancelling_while_serving_loses_nothing() {
     matrix::each(|_, rt| {
@@ -377,10 +377,10 @@ fn timeouts_race_with_releases() {
     });
 }
 
-/// SY-08: thousands of waiters of one mutex come and go one by one, without quadratic work: twice as
-/// many take about twice as long.
+/// SY-08: thousands of waiters of one mutex come and go one by one, without quadratic work: twice
+/// as many take about twice as long.
 #[test]
-fn thousands_of_waiters() {
+fn thousands_of_waiters_take_linear_time() {
     let rt = matrix::plain(2);
     let time = |n: usize| {
         rt.run(|| {
@@ -403,8 +403,8 @@ fn thousands_of_waiters() {
             start.elapsed()
         })
     };
-    // The best of some, because the machine does other things too. Quadratic work would make the many take
-    // 64 times as long in the best of any number.
+    // The best of several, because the machine does other things too. Quadratic work would make the
+    // many take 64 times as long in the best of any number.
     let few = (0..5).map(|_| time(1000)).min().unwrap();
     let many: Vec<_> =
         (0..50).map(|_| time(8000)).take_while(|&many| many >= few * 8 * 4).collect();
@@ -429,7 +429,7 @@ fn waiting_time_is_counted() {
     assert!(waited(&rt) - before >= 20_000_000);
 }
 
-/// The text of a mutex shows its value, or that somebody has it.
+/// The text of a mutex shows its value, or that it is locked.
 #[test]
 fn debug_does_not_wait() {
     let mutex = Mutex::from(5);

@@ -8,9 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// SY-23: the body runs once, and everybody sees it finished.
+/// SY-23: the body runs once, and every caller sees it finished.
 #[test]
-fn the_body_runs_once_and_everybody_sees_it() {
+fn the_body_runs_once_and_every_caller_sees_it() {
     matrix::each(|_, rt| {
         let once = Arc::new(Once::new());
         let runs = Arc::new(AtomicUsize::new(0));
@@ -69,7 +69,7 @@ fn a_body_that_does_not_return_counts_as_done() {
     });
 }
 
-/// The value is made once; whoever asks meanwhile waits for it.
+/// The value is made once; a caller that asks meanwhile waits for it.
 #[test]
 fn a_value_is_made_once() {
     matrix::each(|_, rt| {
@@ -94,7 +94,7 @@ fn a_value_is_made_once() {
     });
 }
 
-/// A value that could not be made is made by the next; values are dropped once.
+/// After a failed attempt the next caller makes the value; values are dropped once.
 #[test]
 fn a_cell_that_is_empty_stays_usable() {
     let cell = OnceLock::new();
@@ -113,7 +113,7 @@ fn a_cell_that_is_empty_stays_usable() {
     assert_eq!(Arc::strong_count(&value), 1);
 }
 
-/// SY-24: a function runs once, whoever calls it, and its value is kept.
+/// SY-24: a function runs once, however many call it, and its value is kept.
 #[test]
 fn once_functions_keep_their_value() {
     matrix::run(|| {
@@ -169,7 +169,7 @@ fn once_functions_that_exit_have_run() {
     });
 }
 
-/// SY-24: a lazy value is made at the first use and kept; a panic is repeated to everybody.
+/// SY-24: a lazy value is made at the first use and kept; a panic is repeated to every caller.
 #[test]
 fn a_lazy_value_is_made_at_first_use() {
     static MADE: AtomicUsize = AtomicUsize::new(0);
@@ -187,7 +187,7 @@ fn a_lazy_value_is_made_at_first_use() {
 
 /// Cells can be cloned, compared, and be parts of what has a default.
 #[test]
-fn cells_are_values() {
+fn cells_can_be_cloned_and_compared() {
     let (empty, full) = (OnceLock::new(), OnceLock::from(5));
     assert!(empty.clone() == empty && full.clone() == full && empty != full);
     empty.set(5).unwrap();

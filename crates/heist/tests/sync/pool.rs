@@ -1,4 +1,4 @@
-//! The pool: where values come from, how they age, and that nobody gets one that another has.
+//! The pool: where values come from, how they age, and that a value has one owner at a time.
 
 use crate::matrix;
 
@@ -8,9 +8,10 @@ use std::hint::spin_loop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// SY-25: the private place first, then the own shelf from its young end, then what has aged, then a new one.
+/// SY-25: the private place first, then the own shelf from its young end, then what has aged, then
+/// a new one.
 #[test]
-fn values_come_from_near_to_far() {
+fn values_come_from_the_nearest_place() {
     matrix::plain(1).run(|| {
         let pool = Pool::new(|| "new");
         assert_eq!(pool.get(), "new");
@@ -23,10 +24,10 @@ fn values_come_from_near_to_far() {
     });
 }
 
-/// SY-25: a processor that has nothing takes from the shelf of another, from its old end, and leaves its
-/// private place alone.
+/// SY-25: a processor that has nothing takes from the shelf of another, from its old end, and
+/// leaves its private place alone.
 #[test]
-fn shelves_of_others_are_robbed() {
+fn an_empty_shelf_steals_from_another() {
     matrix::whole_slices(2).run(|| {
         let pool = Arc::new(Pool::new(|| "new"));
         ["private", "older", "younger"].into_iter().for_each(|value| pool.put(value));
@@ -75,10 +76,10 @@ fn values_outlive_one_ageing() {
     });
 }
 
-/// SY-25: ten goroutines put and get: nobody gets a value that another has, or that was not
+/// SY-25: ten goroutines put and get: no goroutine gets a value that another has, or that was not
 /// put.
 #[test]
-fn nobody_gets_what_another_has() {
+fn a_value_has_one_owner() {
     struct Value {
         number: usize,
         in_use: AtomicBool,

@@ -94,7 +94,7 @@ fn hammer(rt: &heist::Runtime, readers: usize, rounds: usize) {
 
 /// SY-10: a writer never sees others and readers never see a writer, at many sizes.
 #[test]
-fn writers_exclude_everybody() {
+fn writers_exclude_all_others() {
     let sizes =
         [(1, 1), (1, 3), (1, 10), (4, 1), (4, 3), (4, 10), (10, 1), (10, 3), (10, 10), (10, 5)];
     for (procs, readers) in sizes {
@@ -160,8 +160,8 @@ fn a_waiting_writer_holds_back_readers() {
     });
 }
 
-/// SY-12: readers that waited go in before the next writer, and that one before readers who come
-/// later: they take turns.
+/// SY-12: readers that waited go in before the next writer, and that writer before later readers:
+/// they take turns.
 #[test]
 fn readers_and_writers_take_turns() {
     matrix::run(|| {
@@ -230,7 +230,7 @@ fn neither_side_starves() {
 /// A writer that is cancelled while it waits lets the readers behind it in; a reader that is
 /// cancelled leaves nothing behind.
 #[test]
-fn cancelled_waiters_hold_nobody_back() {
+fn cancelled_waiters_hold_no_other_back() {
     matrix::run(|| {
         let lock = Arc::new(RwLock::new(0));
         let reader = lock.read();
@@ -256,7 +256,7 @@ fn cancelled_waiters_hold_nobody_back() {
     });
 }
 
-/// Timeouts end waits of both sides not before their time, and hold nobody back.
+/// Timeouts end waits of both sides not before their time, and hold no other back.
 #[test]
 fn waits_time_out() {
     let wait = || {
@@ -363,7 +363,7 @@ fn waiting_time_is_counted() {
 
 /// Waiting until a moment is waiting for as long, and guards show their value.
 #[test]
-fn moments_and_guards() {
+fn deadlines_hold_and_guards_show_their_value() {
     matrix::run(|| {
         let lock = RwLock::new(7);
         let soon = || Instant::now() + Duration::from_millis(1);

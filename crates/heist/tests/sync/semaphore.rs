@@ -18,7 +18,7 @@ fn is_parked<T>(handle: &heist::JoinHandle<T>, reason: &str) -> bool {
 /// SY-01: a semaphore of one under ten goroutines, a thousand rounds each; two plain threads take
 /// part.
 #[test]
-fn a_semaphore_of_one_under_ten_goroutines() {
+fn a_semaphore_of_one_excludes_ten_goroutines() {
     matrix::each(|_, rt| {
         let semaphore = Arc::new(Semaphore::new(1));
         let inside = Arc::new(AtomicUsize::new(0));
@@ -42,8 +42,8 @@ fn a_semaphore_of_one_under_ten_goroutines() {
     });
 }
 
-/// Whatever is asked for at random, never more is in use than there is, and all of it is free in the
-/// end: also if some give up or are cancelled.
+/// Whatever is asked for at random, never more is in use than there is, and all of it is free in
+/// the end: also if some give up or are cancelled.
 #[test]
 fn no_more_is_in_use_than_there_is() {
     matrix::each(|case, rt| {
@@ -115,7 +115,7 @@ fn large_requests_do_not_starve() {
         };
         let large = ask(8);
         let small = ask(1);
-        // Five are free, but nobody overtakes.
+        // Five are free, but no request overtakes.
         assert!(semaphore.try_acquire(1).is_none());
         drop(held);
         large.join().unwrap();
@@ -207,9 +207,9 @@ fn owned_permits_and_timeouts() {
     });
 }
 
-/// Nobody passes a barrier before all have come, over many rounds; one of them is the leader.
+/// No goroutine passes a barrier before all have come, over many rounds; one of them is the leader.
 #[test]
-fn a_barrier_keeps_everybody_together() {
+fn a_barrier_keeps_goroutines_together() {
     matrix::each(|_, rt| {
         let n = 8;
         let barrier = Arc::new(Barrier::new(n + 1));
@@ -238,7 +238,7 @@ fn a_barrier_keeps_everybody_together() {
 
 /// A goroutine that is cancelled at a barrier has not come.
 #[test]
-fn cancelled_at_a_barrier() {
+fn a_cancelled_goroutine_does_not_count_at_a_barrier() {
     matrix::run(|| {
         let barrier = Arc::new(Barrier::new(2));
         let wait = || {
@@ -258,7 +258,7 @@ fn cancelled_at_a_barrier() {
 
 /// Waiting until a moment, and owned permits that are forgotten.
 #[test]
-fn moments_and_forgotten_permits() {
+fn deadlines_hold_and_permits_can_be_forgotten() {
     matrix::run(|| {
         let semaphore = Arc::new(Semaphore::new(2));
         let held = semaphore.acquire_owned_timeout(2, Duration::ZERO).unwrap();
@@ -273,9 +273,10 @@ fn moments_and_forgotten_permits() {
     });
 }
 
-/// Who asks for more than there is waits until its time is over, or for ever, and holds up nobody.
+/// A request for more permits than there are waits until its time is over, or for ever, and delays
+/// no other request.
 #[test]
-fn requests_beyond_the_size_hold_up_nobody() {
+fn oversized_requests_delay_no_other() {
     matrix::run(|| {
         let semaphore = Arc::new(Semaphore::new(2));
         let doomed = {

@@ -1,4 +1,4 @@
-//! What the types can be used for: who may share them, and who may catch a panic with them.
+//! What the types can be used for: sharing between threads, and catching a panic across them.
 
 use crate::matrix;
 
@@ -14,7 +14,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 
 /// Whatever holds these may be used across a caught panic, whatever is in them.
 #[test]
-fn a_panic_may_be_caught() {
+fn types_are_unwind_safe() {
     fn both<T: UnwindSafe + RefUnwindSafe>() {}
     type Any = RefCell<Box<dyn FnMut()>>;
     both::<JoinHandle<Any>>();
@@ -40,7 +40,7 @@ fn a_panic_may_be_caught() {
 
 /// They can be shared, as far as their contents can.
 #[test]
-fn they_can_be_shared() {
+fn types_can_be_shared() {
     fn shared<T: Send + Sync>() {}
     shared::<JoinHandle<Cell<u8>>>();
     shared::<JoinError>();
@@ -55,7 +55,7 @@ fn they_can_be_shared() {
 
 /// The error of a join goes along with all others, and keeps what it holds.
 #[test]
-fn a_failed_join_is_an_error_like_others() {
+fn a_join_error_converts_to_a_boxed_error() {
     fn fails() -> Result<(), Box<dyn Error + Send + Sync>> {
         go(|| panic!("no luck")).join()?;
         Ok(())

@@ -21,7 +21,7 @@ fn an_empty_group_does_not_wait() {
 
 /// Everything done before `done` is seen after `wait`.
 #[test]
-fn what_was_done_is_seen() {
+fn wait_sees_what_came_before_done() {
     matrix::run(|| {
         let sum = Arc::new(AtomicUsize::new(0));
         let group = WaitGroup::new();
@@ -81,7 +81,7 @@ fn plain_threads_and_goroutines_mix() {
 
 /// Many waiters of both kinds are woken by one `done`.
 #[test]
-fn one_done_wakes_everybody() {
+fn one_done_wakes_all_waiters() {
     matrix::each(|_, rt| {
         let gate = WaitGroup::new();
         gate.add(1);
@@ -103,7 +103,7 @@ fn one_done_wakes_everybody() {
     });
 }
 
-/// SY-14: more `done` than `add` panics in the one who did it.
+/// SY-14: more `done` than `add` panics in the goroutine that did it.
 #[test]
 fn a_negative_count_panics() {
     let text = std::panic::catch_unwind(|| WaitGroup::new().done()).unwrap_err();
@@ -132,10 +132,10 @@ fn a_count_that_many_would_make_negative_stays_zero() {
     assert_eq!(format!("{group:?}"), "WaitGroup { count: 0 }");
 }
 
-/// SY-13: nobody passes the second of two groups before the last of sixteen is done, over eight
+/// SY-13: no waiter passes the second of two groups before the last of sixteen is done, over eight
 /// rounds with the same groups.
 #[test]
-fn nobody_passes_early() {
+fn no_waiter_passes_early() {
     matrix::run(|| {
         let (first, second) = (WaitGroup::new(), WaitGroup::new());
         for _ in 0..8 {
@@ -191,10 +191,10 @@ fn the_spawning_form_counts_itself() {
     group.wait();
 }
 
-/// SY-17: a group that is used again while the last round's waiters leave, or that is added to while
-/// somebody waits, loses nobody: here that is no misuse, each waiter has its round.
+/// SY-17: a group that is used again while the last round's waiters leave, or that is added to
+/// while a goroutine waits, loses no waiter: here that is no misuse, each waiter has its round.
 #[test]
-fn reuse_while_waiters_leave() {
+fn reuse_while_waiters_leave_loses_no_waiter() {
     matrix::run(|| {
         let group = WaitGroup::new();
         for _ in 0..50 {

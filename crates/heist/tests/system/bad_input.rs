@@ -1,4 +1,4 @@
-//! Input that makes no sense gets an error that says what to do.
+//! Invalid input gets an error that says what to do.
 
 use crate::child;
 use crate::matrix;
@@ -17,9 +17,9 @@ fn refusal(builder: Builder) -> String {
     }
 }
 
-/// Options without sense are refused, by name and with the limit.
+/// Invalid options are refused, by name and with the limit.
 #[test]
-fn options_without_sense_are_refused() {
+fn invalid_options_are_refused() {
     let builder = Runtime::builder;
     assert!(refusal(builder().procs(0)).starts_with("procs: 0 processors can run nothing"));
     let text = refusal(builder().procs(1 << 20));
@@ -42,9 +42,9 @@ fn options_without_sense_are_refused() {
     assert!(refusal(builder().steal_policy(policy)).starts_with("steal_policy: "));
 }
 
-/// The extremes that make sense are accepted.
+/// Valid extremes are accepted.
 #[test]
-fn extremes_with_sense_are_accepted() {
+fn valid_extremes_are_accepted() {
     let many = matrix::start(Runtime::builder().procs(4096).name(""));
     assert_eq!(many.run(|| heist::go(|| 1).join().unwrap() + many.procs()), 4097);
     let small = matrix::start(Runtime::builder().procs(1).stack_size(32 << 10));
@@ -84,9 +84,9 @@ fn with_variable(variable: &str, value: &str) -> String {
     said.expect("an answer").to_owned()
 }
 
-/// Environment variables without sense are refused, with their value and what is expected.
+/// Invalid environment variables are refused, with their value and what is expected.
 #[test]
-fn environment_without_sense_is_refused() {
+fn invalid_environment_is_refused() {
     let refused = [
         ("HEIST_PROCS", "abc"),
         ("HEIST_PROCS", "0"),
@@ -126,9 +126,9 @@ fn environment_without_sense_is_refused() {
     }
 }
 
-/// Environment variables win over the program; empty ones count as not set.
+/// Environment variables override the program; empty ones count as not set.
 #[test]
-fn environment_wins_over_the_program() {
+fn the_environment_overrides_the_program() {
     for (variable, value, said) in [
         ("HEIST_PROCS", "7", "7 procs"),
         ("HEIST_PROCS", " 2 ", "2 procs"),

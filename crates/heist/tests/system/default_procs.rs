@@ -1,4 +1,4 @@
-//! How many processors there are if nobody says: CPUs, affinity, quotas of control groups.
+//! The default number of processors: CPUs, affinity, quotas of control groups.
 
 use crate::child;
 use crate::matrix;
@@ -59,7 +59,7 @@ impl Drop for Machine {
 /// GM-04, GM-05, IN-42: version 2: three CPUs of eight, rounded up, at least two, never more than
 /// there are CPUs; no limit without a quota.
 #[test]
-fn a_quota_of_version_two() {
+fn a_quota_of_cgroup_v2_sets_procs() {
     let machine = Machine::v2();
     assert_eq!(machine.procs(8), 8, "no file at all");
     for (quota, procs) in [
@@ -105,7 +105,7 @@ fn the_tightest_ancestor_counts() {
 /// GM-04: version 1, where the quota and the period are in two files, and -1 is no limit; also when
 /// both versions are mounted.
 #[test]
-fn a_quota_of_version_one_and_of_both() {
+fn a_quota_of_cgroup_v1_sets_procs() {
     let machine = Machine::new(
         "5:memory:/m\n4:cpu,cpuacct:/docker/x\n1:name=systemd:/s\n0::/u\n",
         "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
@@ -144,9 +144,9 @@ fn a_part_of_the_hierarchy_is_mounted() {
     assert_eq!(inside.procs(8), 5);
 }
 
-/// What makes no sense is no limit, and not an error.
+/// An invalid value is no limit, and not an error.
 #[test]
-fn garbage_is_no_limit() {
+fn invalid_quotas_are_no_limit() {
     for garbage in
         ["", "\n", "max", "-5 100000", "0 100000", "300000 0", "many 100000", "\0\u{fffd}"]
     {
@@ -217,7 +217,7 @@ fn stays(rt: &Runtime, procs: usize) {
 }
 
 /// GM-07: the quota is followed while goroutines run; an explicit number, even the same one, ends
-/// that, and the way back to the default begins it again at once. Within `with_procs` it rests.
+/// that, and the way back to the default begins it again at once. Within `with_procs` it is paused.
 #[test]
 fn a_quota_is_followed() {
     let machine = Machine::v2();
@@ -271,10 +271,10 @@ fn an_idle_program_does_not_look() {
     drop(busy);
 }
 
-/// GM-06, GM-08: the environment wins and nothing changes it but the way back to the default; the
-/// switches of Go's names work.
+/// GM-06, GM-08: the environment overrides the program, and only the return to the default changes
+/// that; the switches of Go's names work.
 #[test]
-fn the_environment_wins() {
+fn the_environment_overrides_the_default() {
     for (variable, value) in [("HEIST_PROCS", "5"), ("HEIST_DEBUG", "updatemaxprocs=0")] {
         let ended = child::run_with(
             |command| {

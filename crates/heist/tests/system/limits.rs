@@ -9,7 +9,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// With all descriptors in use, after the start, goroutines are stopped and blocked threads are found out.
+/// With all descriptors in use, after the start, goroutines are preempted and blocked threads are
+/// detected.
 #[test]
 fn goroutines_are_stopped_without_a_free_descriptor() {
     let ended = limited::run(80, |n| {
@@ -54,7 +55,7 @@ fn a_runtime_works_or_is_refused_with_few_descriptors() {
         if !works {
             ended.said("descriptors");
         }
-        // With that many there is no excuse.
+        // With so many there is no reason to refuse.
         assert!(works || n < 12, "{ended}");
         worked += u32::from(works);
     }
@@ -117,7 +118,7 @@ fn hide_proc() {
     assert!(!Path::new("/proc/self/stat").exists());
 }
 
-/// Where `/proc` is not mounted, CPU clocks tell what threads do. It is said once, and counted.
+/// Where `/proc` is not mounted, CPU clocks tell what threads do. It is reported once, and counted.
 #[test]
 fn a_runtime_works_without_proc() {
     let ended = limited::run(0, |_| {
@@ -140,8 +141,8 @@ fn a_runtime_works_without_proc() {
 #[test]
 fn a_runtime_works_with_the_proc_of_another_namespace() {
     let ended = limited::run(0, |_| {
-        // SAFETY: the child of the fork is the first process of a new namespace; this test has no other
-        // thread, so it may do anything; the parent waits for it and passes its end on.
+        // SAFETY: the child of the fork is the first process of a new namespace; this test has no
+        // other thread, so it may do anything; the parent waits for it and passes its end on.
         unsafe {
             if libc::unshare(libc::CLONE_NEWPID) != 0
                 && libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWPID) != 0
@@ -196,8 +197,8 @@ fn refuse_calls(calls: &[libc::c_long]) {
     }
 }
 
-/// Blocking calls whose processor is taken, goroutines that are cancelled while they begin to wait, and a
-/// world that stops.
+/// Blocking calls whose processor is taken, goroutines that are cancelled while they begin to wait,
+/// and a world that stops.
 fn take_and_cancel() {
     for _ in 0..200 {
         let blocked = heist::go(|| heist::blocking(std::thread::yield_now));
@@ -271,12 +272,14 @@ fn hello() {
     }
 }
 
-/// Sizes of address space besides what the process has, in KiB, from nothing to enough for everything.
+/// Sizes of address space besides what the process has, in KiB, from nothing to enough for
+/// everything.
 fn sizes() -> impl Iterator<Item = u64> {
     (0..20_000).step_by(400).chain((20_000..=300_000).step_by(20_000))
 }
 
-/// Whatever the address space is: everything works, or the runtime or a spawn is refused with a reason.
+/// Whatever the address space is: everything works, or the runtime or a spawn is refused with a
+/// reason.
 #[test]
 fn a_runtime_works_or_is_refused_with_little_address_space() {
     let mut worked = 0;
@@ -303,7 +306,8 @@ impl Drop for SetWhenDropped {
     }
 }
 
-/// A goroutine whose stack can never come ends with an error, and the one that waits for it goes on.
+/// A goroutine whose stack can never come ends with an error, and the one that waits for it goes
+/// on.
 #[test]
 fn a_goroutine_without_hope_for_a_stack_ends_with_an_error() {
     let ended = limited::run(0, |_| {
@@ -339,7 +343,7 @@ fn a_goroutine_without_hope_for_a_stack_ends_with_an_error() {
     }
 }
 
-/// A user who has no other threads, so that a limit on them is one for this process. Root is exempt.
+/// A user without other threads, so that a limit on them is one for this process. Root is exempt.
 fn become_a_user(limit: u64) {
     limited::set_limit(libc::RLIMIT_NPROC, limit);
     let number = 61_000 + u32::try_from(limit).expect("a small number");
@@ -351,7 +355,8 @@ fn become_a_user(limit: u64) {
     }
 }
 
-/// However many threads the process may have: everything works, or the runtime is refused with a reason.
+/// However many threads the process may have: everything works, or the runtime is refused with a
+/// reason.
 #[test]
 fn a_runtime_works_or_is_refused_with_few_threads() {
     for n in 1..=20 {
@@ -361,7 +366,7 @@ fn a_runtime_works_or_is_refused_with_few_threads() {
                 let rt = limited::build(Runtime::builder().procs(procs));
                 rt.run(limited::everything_works);
                 rt.run(|| {
-                    // More than there may be threads, for a moment.
+                    // For a moment, more than there may be threads.
                     let sleep = || std::thread::sleep(std::time::Duration::from_millis(1));
                     let sleepers: Vec<_> = (0..30).map(|_| heist::go(sleep)).collect();
                     sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("it ends"));

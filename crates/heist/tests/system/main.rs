@@ -1,4 +1,5 @@
-//! What the operating system gives, refuses and reports: environment, limits, programs, signals, files.
+//! What the operating system gives, refuses and reports: environment, limits, programs, signals,
+//! files.
 
 #[path = "../harness/child.rs"]
 mod child;

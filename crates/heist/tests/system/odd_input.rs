@@ -1,4 +1,5 @@
-//! Random environment variables and control group files: a runtime starts as they say, or says why not.
+//! Random environment variables and control group files: a runtime starts as they say, or says why
+//! not.
 //!
 //! The environment belongs to the process, so all of it is one test, in a process of its own.
 
@@ -23,7 +24,8 @@ fn start(root: &Path) -> Result<usize, BuildError> {
 
 /// Runs a body with an environment variable.
 fn with<T>(variable: &str, value: OsString, body: impl FnOnce() -> T) -> T {
-    // SAFETY: no other thread reads the environment: this is the only test of its process, and no runtime lives.
+    // SAFETY: no other thread reads the environment: this is the only test of its process, and no
+    // runtime lives.
     unsafe { std::env::set_var(variable, value) };
     let result = body();
     // SAFETY: as above.
@@ -31,8 +33,8 @@ fn with<T>(variable: &str, value: OsString, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Pieces of what is understood, in any order, and bytes that are not text. No zero byte, which an environment
-/// cannot have.
+/// Pieces of what is understood, in any order, and bytes that are not text. No zero byte, which an
+/// environment cannot have.
 fn odd_value() -> impl Strategy<Value = OsString> {
     let piece = prop_oneof![
         Just(b"chaos=7".to_vec()),
@@ -91,7 +93,7 @@ fn write(root: &Path, group: &[Vec<u8>; 4]) {
 }
 
 #[test]
-fn a_runtime_starts_or_says_why_not() {
+fn a_runtime_starts_or_gives_a_reason() {
     child::run(start_with_odd_input).succeeded();
 }
 

@@ -44,7 +44,8 @@ fn output_keeps_what_was_set() {
         let output = counts.output().expect("starts");
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "3");
         feeds.wait().expect("ends");
-        // More than a pipe holds: were it one still, nobody would read it.
+        // More than a pipe holds: if it were still a pipe, the write would block, because nothing
+        // reads it.
         let mut writes = sh("head -c 200000 /dev/zero >&2; head -c 200000 /dev/zero");
         let devnull = || std::fs::File::options().write(true).open("/dev/null").expect("opens");
         assert_eq!(writes.output().expect("starts").stdout.len(), 200_000);
@@ -56,7 +57,7 @@ fn output_keeps_what_was_set() {
     });
 }
 
-/// Who is cancelled while it collects leaves nobody behind.
+/// A goroutine that is cancelled while it collects leaves no other behind.
 #[test]
 fn a_cancelled_output_leaves_no_goroutine() {
     matrix::plain(2).run(|| {
@@ -135,7 +136,7 @@ fn a_wait_may_be_cancelled() {
     });
 }
 
-/// Of a program whose only waiter was cancelled nothing is left when it has ended.
+/// A program whose only waiter was cancelled leaves no zombie when it has ended.
 #[test]
 fn cancelled_waits_leave_no_zombies() {
     fn ended_children() -> usize {
@@ -149,7 +150,7 @@ fn cancelled_waits_leave_no_zombies() {
     matrix::each_of(&matrix::cases_with(&[2]), |_, rt| {
         rt.run(|| {
             let (mut reads, writes) = std::io::pipe().expect("a pipe");
-            // They live until they are told: cat ends with its input.
+            // They live until their input ends, as cat does.
             let waiters: Vec<_> = (0..20)
                 .map(|i| {
                     let mut cat = Command::new("cat");

@@ -24,7 +24,7 @@ fn set_limit(resource: libc::__rlimit_resource_t, soft: u64) -> u64 {
 }
 
 /// From here on the system creates no thread for this process. Root is exempt from the limit, so
-/// it becomes nobody first. Returns the limit that was.
+/// the process changes to the user nobody first. Returns the previous limit.
 fn refuse_threads() -> u64 {
     let before = set_limit(libc::RLIMIT_NPROC, 1);
     // SAFETY: changes the user of this process and nothing else.
@@ -71,8 +71,8 @@ fn load() {
     assert_eq!(sum, 499_500);
 }
 
-/// Threads that cannot be made are done without: all work is done by those that there are. When
-/// the system is in a better mood, the missing ones are made.
+/// When threads cannot be made, the existing ones do all the work. The missing ones are made when
+/// the system allows it again.
 #[test]
 fn work_goes_on_without_more_threads() {
     let ended = child::run(|| {
@@ -140,8 +140,8 @@ fn fill(gate: &WaitGroup, handles: &mut Vec<heist::JoinHandle<u64>>) -> SpawnErr
     }
 }
 
-/// Without memory for stacks `try_go` is an error and `go` a panic with a clear text; who was
-/// spawned before still runs, and when those have ended there is room again.
+/// Without memory for stacks `try_go` is an error and `go` a panic with a clear text; goroutines
+/// spawned before still run, and when they have ended there is room again.
 #[test]
 fn spawning_without_memory_is_an_error() {
     if matrix::emulator::cannot_show("it does not limit address space") {
@@ -164,7 +164,7 @@ fn spawning_without_memory_is_an_error() {
                 rt.run(move || {
                     assert_eq!(fill(&inner, list), SpawnError::NoMemory);
                     assert!(list.len() > 100, "only {}", list.len());
-                    // Those who wait try again now and then: for a moment nobody waits.
+                    // Waiting goroutines try again now and then: for a moment none waits.
                     let text = loop {
                         match catch_unwind(|| drop(go(|| ()))) {
                             Err(text) => break text,
@@ -232,8 +232,7 @@ fn goroutines_without_a_stack_get_one_in_the_end() {
 }
 
 /// Threads that are tied up count: a program that needs more than the limit ends with a clear
-/// text, as in Go.
-/// DL-15: the exit code of fatal errors is 2.
+/// message, as in Go. DL-15: the exit code of fatal errors is 2.
 #[test]
 fn too_many_threads_end_the_process() {
     struct Waits(WaitGroup);

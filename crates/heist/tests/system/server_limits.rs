@@ -1,4 +1,4 @@
-//! A server at the limits of the system: it refuses what it cannot serve, and lives.
+//! A server at the limits of the system: it refuses what it cannot serve, and continues.
 
 use crate::limited;
 
@@ -36,7 +36,7 @@ fn end(server: &Server, serving: Serving) {
     serving.join().expect("it does not panic").expect("it ends without an error");
 }
 
-/// One that is too many is closed at once; when another has ended, there is room again.
+/// A connection beyond the limit is closed at once; when another has ended, there is room again.
 #[test]
 fn a_connection_beyond_the_limit_is_refused() {
     let rt = limited::build(Runtime::builder().procs(2));
@@ -68,7 +68,8 @@ fn a_connection_beyond_the_limit_is_refused() {
     assert_eq!(rt.metrics().get("/heist/net/refused:connections"), Some(5));
 }
 
-/// While there is no memory for another goroutine, connections are refused; afterwards they are served.
+/// While there is no memory for another goroutine, connections are refused; afterwards they are
+/// served.
 #[test]
 fn a_connection_without_memory_is_refused() {
     let ended = limited::run(0, |_| {

@@ -1,4 +1,5 @@
-//! Signals as messages. Each test is a process of its own: signals are the process's.
+//! Signals as messages. Each test runs in a process of its own, because signals belong to the
+//! process.
 
 use crate::child;
 use crate::matrix;
@@ -13,7 +14,7 @@ fn send(signal: &str) {
 }
 
 #[test]
-fn signals_are_messages_to_all_who_asked() {
+fn signals_reach_every_subscriber() {
     let ended = child::run(|| {
         let both = signal::notify(&[signal::USER1, signal::USER2]).expect("asks");
         let rt = matrix::plain(2);
@@ -44,16 +45,16 @@ fn ctrl_c_is_waited_for() {
             });
             waiting.join().expect("ends well").expect("it came");
             assert_eq!(first.recv(), Ok(signal::INTERRUPT));
-            // One of those that were sent too many may still be on its way.
+            // A surplus signal may still be on its way.
             std::mem::forget(first);
         });
     });
     ended.succeeded();
 }
 
-/// Who does not ask any more lets the signal do what it did before.
+/// When the last subscription is dropped, the signal does what it did before.
 #[test]
-fn dropping_restores_what_was() {
+fn dropping_restores_the_previous_action() {
     let ended = child::run(|| {
         let signals = signal::notify(&[signal::TERMINATE]).expect("asks");
         send("-TERM");
@@ -68,7 +69,7 @@ fn dropping_restores_what_was() {
 }
 
 #[test]
-fn some_signals_cannot_be_asked_for() {
+fn some_signals_are_refused() {
     for number in [9, 11, 19, 23, 0, -1, 65] {
         let error = signal::notify(&[Signal::from_raw(number)]).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{number}");
@@ -129,8 +130,8 @@ fn an_ignored_signal_stays_ignored() {
     ended.succeeded();
 }
 
-/// SP-22: a signal that is sent to one thread arrives on that thread, next to preemptions of the same
-/// thread by the runtime's own signal.
+/// SP-22: a signal that is sent to one thread arrives on that thread, next to preemptions of the
+/// same thread by the runtime's own signal.
 #[test]
 fn a_signal_to_a_thread_arrives_there() {
     use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};

@@ -116,7 +116,7 @@ fn files_do_what_those_of_std_do() {
 }
 
 #[test]
-fn folders_and_links() {
+fn folders_and_links_work_as_in_std() {
     matrix::plain(2).run(|| {
         let folder = Folder::new("folders");
         let (inner, file, link) = (folder.at("inner"), folder.at("inner/file"), folder.at("link"));
@@ -249,7 +249,7 @@ fn programs_are_chained_by_pipes() {
 }
 
 #[test]
-fn a_closed_pipe_is_nothing_to_a_program() {
+fn a_program_gets_nothing_from_a_closed_pipe() {
     matrix::plain(2).run(|| {
         let (reader, writer) = pipe().expect("a pipe");
         reader.close().expect("closes");
@@ -296,7 +296,8 @@ fn poll_fd_shows_what_it_holds_and_its_limits() {
     });
 }
 
-/// Of two that wait for one descriptor the second fails, whatever the first is; a duplicate does not.
+/// Of two values that wait for one descriptor the second fails, whatever the first is; a duplicate
+/// does not.
 #[test]
 fn a_descriptor_is_waited_for_by_one_value() {
     matrix::plain(2).run(|| {
@@ -335,7 +336,7 @@ fn signals_have_names() {
     }
 }
 
-/// In a process of its own: signals are the process's.
+/// In a process of its own, because signals belong to the process.
 #[test]
 fn signals_come_one_after_the_other() {
     fn send(signal: &str) {

@@ -1,4 +1,4 @@
-//! Sleeping, doing something later, and who wakes up for it.
+//! Sleeping, functions that run later, and the threads that wake up for them.
 
 use crate::child;
 use crate::matrix;
@@ -61,7 +61,7 @@ fn a_short_sleep_among_long_ones_ends_soon() {
     });
 }
 
-/// Some round of many takes less than this: the machine may have other things to do.
+/// At least one of many rounds takes less than this: the machine may be busy.
 fn ends_within(time: Duration, round: impl Fn()) {
     let mut took = Vec::new();
     for _ in 0..40 {
@@ -227,7 +227,7 @@ fn what_is_stopped_does_not_run() {
 
 /// TM-09: stops from many goroutines at once.
 #[test]
-fn concurrent_stops() {
+fn concurrent_stops_all_succeed() {
     matrix::run(|| {
         let ran = Arc::new(AtomicU32::new(0));
         let stoppers: Vec<_> = (0..100)
@@ -246,9 +246,9 @@ fn concurrent_stops() {
     });
 }
 
-/// A function that races with its stop runs, or is stopped: not both, not neither.
+/// A function that races with its stop either runs or is stopped.
 #[test]
-fn a_stop_and_the_clock_agree() {
+fn a_racing_function_runs_or_is_stopped() {
     matrix::run(|| {
         for us in (0..200).step_by(5) {
             let ran = Arc::new(AtomicBool::new(false));
@@ -266,7 +266,7 @@ fn a_stop_and_the_clock_agree() {
     });
 }
 
-/// SP-15: what waits for its time is not a goroutine yet.
+/// SP-15: a pending function is not a goroutine yet.
 #[test]
 fn a_pending_function_is_not_counted() {
     let rt = matrix::plain(2);
@@ -331,8 +331,8 @@ fn shutdown_does_not_wait_for_timers() {
     });
 }
 
-/// TM-32, IN-22: a timer is on time while every thread sleeps, also if it is earlier than the one they
-/// wait for.
+/// TM-32, IN-22: a timer is on time while every thread sleeps, also if it is earlier than the one
+/// they wait for.
 #[test]
 fn an_earlier_timer_wakes_the_sleepers() {
     matrix::each(|_, rt| {
@@ -348,9 +348,9 @@ fn an_earlier_timer_wakes_the_sleepers() {
     });
 }
 
-/// TM-33: next to a goroutine that never lets go, a sleep of 1 ms ends within 25 ms, on one P.
+/// TM-33: next to a goroutine that never yields, a sleep of 1 ms ends within 25 ms, on one P.
 #[test]
-fn a_sleeper_next_to_a_hog() {
+fn a_sleep_next_to_a_hog_ends_in_time() {
     let rt = matrix::start(heist::Runtime::builder().procs(1));
     rt.run(|| {
         let stop = Arc::new(AtomicBool::new(false));
@@ -375,7 +375,7 @@ fn a_sleeper_next_to_a_hog() {
 
 /// A process whose goroutines sleep uses no CPU time to speak of.
 #[test]
-fn sleeping_costs_nothing() {
+fn sleeping_goroutines_use_no_cpu() {
     let ended = child::run(|| {
         let rt = matrix::plain(2);
         rt.run(|| {
@@ -431,7 +431,7 @@ fn signals_do_not_end_a_sleep() {
 
 /// TM-10: stops of the world against sleeps of nothing and channels: no deadlock.
 #[test]
-fn sleeps_of_nothing_and_stops_of_the_world() {
+fn sleeps_of_nothing_survive_stops_of_the_world() {
     for procs in [1, 2, 4, 16] {
         let rt = matrix::plain(procs);
         let handle = rt.handle();
@@ -457,7 +457,7 @@ fn sleeps_of_nothing_and_stops_of_the_world() {
 
 /// TM-04: tickers of a nanosecond tick while the world is stopped again and again.
 #[test]
-fn fast_tickers_and_stops_of_the_world() {
+fn fast_tickers_tick_across_stops_of_the_world() {
     for procs in [1, 2, 4, 16] {
         let rt = matrix::plain(procs);
         let handle = rt.handle();
@@ -520,7 +520,7 @@ fn short_system_calls_do_not_starve_timers() {
             let fired = watch.join().unwrap();
             assert!(fired < until + Duration::from_secs(5), "{:?} late", fired - until);
             for handle in loops {
-                // Those whose turn came only when the time was over made none.
+                // A goroutine whose turn came only after the end made no call.
                 handle.join().unwrap();
             }
         });

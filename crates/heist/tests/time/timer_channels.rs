@@ -118,9 +118,9 @@ fn durations_saturate() {
     });
 }
 
-/// TM-15: a timer that is moved earlier, while somebody waits for it, comes at its new time.
+/// TM-15: a timer that is moved earlier, while a goroutine waits for it, fires at its new time.
 #[test]
-fn moving_earlier_wakes_who_waits() {
+fn moving_a_timer_earlier_wakes_its_waiter() {
     matrix::each_of(&matrix::cases_with(&[1, 2, 4]), |_, rt| {
         rt.run(|| {
             for _ in 0..20 {
@@ -207,8 +207,8 @@ fn periods_are_checked() {
     assert!(catch_unwind(|| chan::tick(Duration::ZERO)).is_err());
 }
 
-/// TM-22, TM-31: what nobody waits for is in no queue of the scheduler, so dropping it frees it; and who
-/// waited and gave up leaves nothing either.
+/// TM-22, TM-31: a timer without a waiter is in no queue of the scheduler, so dropping it frees it;
+/// a waiter that gave up leaves nothing either.
 #[test]
 fn dropped_timers_free_their_memory() {
     let ended = child::run(|| {
@@ -239,8 +239,8 @@ fn dropped_timers_free_their_memory() {
     ended.succeeded();
 }
 
-/// TM-23: the channel of a timer has no length and no capacity; a due timer is seen without waiting, and
-/// by two waiters once; a stop between expiry and receive is true and leaves nothing.
+/// TM-23: the channel of a timer has no length and no capacity; a due timer is seen without
+/// waiting, and by two waiters once; a stop between expiry and receive is true and leaves nothing.
 #[test]
 fn timer_channels_hold_nothing() {
     matrix::run(|| {
@@ -301,7 +301,8 @@ fn missed_ticks_do_not_pile_up() {
     });
 }
 
-/// SE-17: a select sees a timer that is due though nobody has run it, and prefers nothing else to it.
+/// SE-17: a select sees a timer that is due though no processor has run it, and prefers nothing
+/// else to it.
 #[test]
 fn a_select_sees_a_due_timer() {
     matrix::run(|| {
@@ -358,7 +359,7 @@ fn waiting_for_a_timer_is_cancelled() {
 
 /// A moment comes as the message, exactly, even if it is over; and a timer can be moved to one.
 #[test]
-fn moments_are_exact() {
+fn messages_carry_the_exact_moment() {
     matrix::run(|| {
         let now = Instant::now();
         assert_eq!(chan::at(now + MS).recv(), Ok(now + MS));
@@ -373,8 +374,8 @@ fn moments_are_exact() {
     });
 }
 
-/// TM-12: the farthest moment is a moment: a timer that waits for it is set, stopping it says so, and it can
-/// be set to an earlier one.
+/// TM-12: the farthest moment is a moment: a timer that waits for it is set, stopping it says so,
+/// and it can be set to an earlier one.
 #[test]
 fn the_farthest_timer_is_set() {
     matrix::run(|| {
@@ -388,8 +389,8 @@ fn the_farthest_timer_is_set() {
     });
 }
 
-/// A timer has one clock. The goroutine that makes it may lose its CPU at any moment, between two looks at
-/// the clock too: what the timer says of the time is right afterwards.
+/// A timer has one clock. The goroutine that makes it may lose its CPU at any moment, between two
+/// looks at the clock too: what the timer says of the time is right afterwards.
 #[test]
 fn timers_of_preempted_goroutines_tell_the_right_time() {
     const SLACK: Duration = Duration::from_micros(1);

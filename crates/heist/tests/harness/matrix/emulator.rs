@@ -1,7 +1,8 @@
 //! Tests of another processor's program, run by an emulator such as qemu-user (`ci/aarch64`).
 //!
-//! `HEIST_TEST_EMULATOR` is its command line. The kernel does not start such a program by itself, so a test
-//! that starts itself again names the emulator. What an emulator cannot show is skipped, and it is said so.
+//! `HEIST_TEST_EMULATOR` is its command line. The kernel does not start such a program by itself,
+//! so a test that starts itself again names the emulator. What an emulator cannot show is skipped,
+//! with a message.
 
 use std::io::Write;
 use std::process::Command;
@@ -28,13 +29,14 @@ pub fn own_program() -> Command {
     command
 }
 
-/// Whether the rest of a test is to be skipped, because an emulator cannot show it for the `reason` given.
+/// Whether the rest of a test is to be skipped, because an emulator cannot show it for the `reason`
+/// given.
 #[track_caller]
 pub fn cannot_show(reason: &str) -> bool {
     let skipped = emulator().is_some();
     if skipped {
         let place = std::panic::Location::caller();
-        // Past the capture of the test harness: somebody should see it.
+        // Past the capture of the test harness, so that it is seen.
         let _ = writeln!(std::io::stderr(), "SKIPPED under the emulator: {place}: {reason}");
     }
     skipped

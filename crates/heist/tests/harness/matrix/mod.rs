@@ -16,8 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Ends the test with the caller's name if the scheduler allocates. In every test that uses this
-/// module.
+/// Ends the test with the caller's name if the scheduler allocates. In every test program that uses
+/// this module.
 #[global_allocator]
 static ALLOCATOR: testing::CheckedAllocator = testing::CheckedAllocator::new(std::alloc::System);
 
@@ -59,7 +59,7 @@ impl Case {
             Policy::Gentle => StealPolicy::gentle(),
         };
         // A slice that ends would move a goroutine to the global queue in the middle of what a test
-        // puts in order; tests/stalls.rs is about that.
+        // puts in order; the tests in tests/stalls are about that.
         let builder =
             Runtime::builder().procs(self.procs).steal_policy(policy).quantum(LONG_QUANTUM);
         match self.chaos {
@@ -90,8 +90,8 @@ pub fn plain(procs: usize) -> Runtime {
     start(Runtime::builder().procs(procs).quantum(LONG_QUANTUM))
 }
 
-/// A runtime without chaos in which no slice ends, whatever the environment says: for tests that would
-/// see it.
+/// A runtime without chaos in which no slice ends, whatever the environment says: for tests that
+/// would see it.
 pub fn whole_slices(procs: usize) -> Runtime {
     start(Runtime::builder().procs(procs).exact_quantum(LONG_QUANTUM))
 }
@@ -205,7 +205,7 @@ impl Drop for Watchdog {
 
 /// Ends the process with a message that the test harness does not hold back.
 pub fn give_up(message: &str) -> ! {
-    // Nobody is left to hear about an error.
+    // An error cannot be reported any more.
     let _ = writeln!(std::io::stderr(), "{}{message}", panics::take());
     std::process::abort();
 }
@@ -250,8 +250,8 @@ pub fn until_parked(n: usize, reason: &str) {
     yield_until(reason, || heist::dump_goroutines().matches(&header).count() == n);
 }
 
-/// Waits, as a goroutine, until `condition` holds. Gives up before the watchdog does, and says what all the
-/// others wait for.
+/// Waits, as a goroutine, until `condition` holds. Gives up before the watchdog does, and says what
+/// all the others wait for.
 #[track_caller]
 pub fn yield_until(what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + patience() / 2;

@@ -1,7 +1,7 @@
 //! What goroutines say when they panic, kept back until a test fails.
 //!
-//! The test harness captures the output of threads that std has started. The threads of a runtime are
-//! not among them, so the log would be full of panics that tests expect.
+//! The test harness captures the output of threads that std has started. The threads of a runtime
+//! are not among them, so the log would be full of panics that tests expect.
 
 use std::backtrace::Backtrace;
 use std::panic::PanicHookInfo;
@@ -13,8 +13,8 @@ const KEPT_MAX: usize = 8;
 
 static KEPT: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// From now on, panics of goroutines are shown only when a thread of the harness panics. A runtime was started
-/// before: its own hook, which names goroutines, then comes after this one.
+/// From now on, panics of goroutines are shown only when a thread of the harness panics. A runtime
+/// was started before: its own hook, which names goroutines, then comes after this one.
 pub fn keep_back() {
     static ONCE: Once = Once::new();
     // A child has no captured output, and its parent reads all of it.

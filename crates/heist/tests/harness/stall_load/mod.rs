@@ -2,7 +2,8 @@
 //! stray signals at every thread of the process.
 //!
 //! Two test programs share it: the same load on two allocators. A second each by default, longer
-//! with `HEIST_STRESS_SECS`. The seed is printed; the threads do what they like all the same.
+//! with `HEIST_STRESS_SECS`. The seed is printed; the interleaving of the threads is random all the
+//! same.
 
 mod talk;
 
@@ -239,7 +240,7 @@ fn use_thread_locals(n: u64) {
     });
 }
 
-/// Both ends are blocked by turns.
+/// Both ends block in turn.
 fn talk_through_a_pipe(n: u8) {
     let (mut reader, mut writer) = std::io::pipe().unwrap();
     let listens = go(move || {
@@ -299,7 +300,7 @@ fn send_stray_signals(shared: &Shared, seed: u32) {
     }
 }
 
-/// Ends the process with everything that is known if nobody gets anywhere.
+/// Ends the process with everything that is known if no goroutine makes progress.
 fn watch(rt: &Runtime, shared: &Shared) {
     let (mut seen, mut since) = (0, Instant::now());
     while !shared.is_over() {

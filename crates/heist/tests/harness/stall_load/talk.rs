@@ -100,7 +100,7 @@ pub fn with_timers(n: u64) {
     assert!(from.elapsed() >= 2 * short);
 }
 
-/// Sends to somebody who sends it back, through one kind of connection or another.
+/// Sends to an echo server, through one kind of connection or another.
 pub fn over_a_socket(n: u64, echo: SocketAddr) {
     let text = vec![n as u8; 1 + (n % 30_000) as usize];
     match n % 4 {
@@ -124,7 +124,7 @@ pub fn over_a_socket(n: u64, echo: SocketAddr) {
             writes.join().unwrap();
             assert!(got == expected, "{} bytes of {}", got.len(), expected.len());
         }
-        // The system's: the thread blocks, and nobody announced it.
+        // The system's: the thread blocks, without an announcement.
         _ => {
             let mut stream = std::net::TcpStream::connect(echo).unwrap();
             stream.write_all(&text[..1]).unwrap();
@@ -149,13 +149,13 @@ fn echo_all(mut stream: impl Read + Write) {
     loop {
         match stream.read(&mut buffer) {
             Ok(0) | Err(_) => return,
-            // Who has left does not read the rest.
+            // A reader that has left does not read the rest.
             Ok(n) => drop(stream.write_all(&buffer[..n])),
         }
     }
 }
 
-/// Somebody who sends everything back, until he is cancelled.
+/// A server that echoes everything until it is cancelled.
 pub fn start_echo() -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
