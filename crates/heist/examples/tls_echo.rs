@@ -14,8 +14,8 @@ use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
 use std::sync::Arc;
 
-static CERTIFICATE: &[u8] = include_bytes!("../tests/tls/certificate.der");
-static KEY: &[u8] = include_bytes!("../tests/tls/key.der");
+static CERTIFICATE: &[u8] = include_bytes!("../tests/net/tls/certificate.der");
+static KEY: &[u8] = include_bytes!("../tests/net/tls/key.der");
 
 type AnyError = Box<dyn Error + Send + Sync>;
 

@@ -1,0 +1,52 @@
+//! What goroutines say when they panic, kept back until a test fails.
+//!
+//! The test harness captures the output of threads that std has started. The threads of a runtime
+//! are not among them, so the log would be full of panics that tests expect.
+
+use std::backtrace::Backtrace;
+use std::panic::PanicHookInfo;
+use std::sync::{Mutex, Once, PoisonError};
+use std::thread;
+
+/// The last ones: a test that fails is most likely about those.
+const KEPT_MAX: usize = 8;
+
+static KEPT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// From now on, panics of goroutines are shown only when a thread of the harness panics. A runtime
+/// was started before: its own hook, which names goroutines, then comes after this one.
+pub fn keep_back() {
+    static ONCE: Once = Once::new();
+    // A child has no captured output, and its parent reads all of it.
+    let is_child = std::env::var_os("HEIST_TEST_CHILD").is_some();
+    let shows_all = std::env::args().any(|argument| argument == "--nocapture");
+    if is_child || shows_all {
+        return;
+    }
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| report(info, &*before)));
+    });
+}
+
+fn report(info: &PanicHookInfo<'_>, before: &(dyn Fn(&PanicHookInfo<'_>) + Send + Sync)) {
+    if thread::current().name().is_some() {
+        eprint!("{}", take());
+        return before(info);
+    }
+    let text = format!("{info}\n{}\n", Backtrace::capture());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if kept.len() == KEPT_MAX {
+        kept.remove(0);
+    }
+    kept.push(text);
+}
+
+/// What was kept back, and nothing from now on.
+pub fn take() -> String {
+    let kept = std::mem::take(&mut *KEPT.lock().unwrap_or_else(PoisonError::into_inner));
+    if kept.is_empty() {
+        return String::new();
+    }
+    format!("the last panics of goroutines in this process:\n{}", kept.concat())
+}

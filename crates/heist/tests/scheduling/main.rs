@@ -1,0 +1,22 @@
+//! Which goroutine runs where and when, and what the runtime tells about it.
+
+#[path = "../harness/child.rs"]
+mod child;
+#[path = "../harness/matrix/mod.rs"]
+mod matrix;
+
+mod allocation_rule;
+mod classes;
+mod cpu_classes;
+mod dump;
+mod fairness;
+mod fork_join;
+mod golden_order;
+mod metrics;
+mod park_versus_ready;
+mod placement;
+mod procs;
+mod records;
+mod schedtrace;
+mod spinning;
+mod watch;

@@ -1,0 +1,13 @@
+//! Stacks: their memory, their guards, and the thread-locals that are seen from them.
+
+#[path = "../harness/child.rs"]
+mod child;
+#[path = "../harness/matrix/mod.rs"]
+mod matrix;
+
+mod abandon;
+mod memory;
+mod overflow;
+mod parked;
+mod thread_locals;
+mod with_stack;

@@ -1,0 +1,19 @@
+//! What the operating system gives, refuses and reports: environment, limits, programs, signals,
+//! files.
+
+#[path = "../harness/child.rs"]
+mod child;
+#[path = "../harness/limited.rs"]
+mod limited;
+#[path = "../harness/matrix/mod.rs"]
+mod matrix;
+
+mod bad_input;
+mod default_procs;
+mod limits;
+mod odd_input;
+mod process;
+mod refused;
+mod server_limits;
+mod signals;
+mod std_like;

@@ -1,0 +1,9 @@
+//! Sleeping, timers and tickers.
+
+#[path = "../harness/child.rs"]
+mod child;
+#[path = "../harness/matrix/mod.rs"]
+mod matrix;
+
+mod sleep;
+mod timer_channels;
