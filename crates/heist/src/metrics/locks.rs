@@ -19,6 +19,7 @@ const NAMES: [(Rank, &str); Rank::COUNT] = [
     (Rank::Timer, "/heist/locks/wait/timer:nanoseconds"),
     (Rank::PollDesc, "/heist/locks/wait/poll-desc:nanoseconds"),
     (Rank::Yielded, "/heist/locks/wait/yielded:nanoseconds"),
+    (Rank::Condvar, "/heist/locks/wait/condvar:nanoseconds"),
 ];
 
 /// The name and the time of each kind of lock, and of all of them.

@@ -45,7 +45,6 @@ mod raw_rw_lock;
 mod rw_lock;
 mod semaphore;
 mod wait_group;
-mod wait_list;
 
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};

@@ -225,7 +225,7 @@ pub(crate) fn leave_holding(rt: Option<InRuntime>, give_back: impl FnMut()) {
 /// Whether the caller is a goroutine that was cancelled and can be unwound.
 pub(crate) fn is_cancelled(rt: Option<&InRuntime>) -> bool {
     let goroutine = rt.map(InRuntime::goroutine);
-    goroutine.is_some_and(|gp| gp.is_cancelled() && !cancel::is_spared(gp))
+    goroutine.is_some_and(|gp| cancel::forbids_waiting(gp) && !cancel::is_spared(gp))
 }
 
 /// Whether the caller was cancelled and is not unwound: it runs destructors because it ends, or is
