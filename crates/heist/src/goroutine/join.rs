@@ -2,13 +2,11 @@
 
 use super::GoroutineId;
 use super::payload;
-use crate::current::{self, InRuntime};
-use crate::gmp::g::{self, Extras, Outcome, WaitReason, Woken};
-use crate::gmp::m::Seal;
+use crate::current;
+use crate::gmp::g::{self, Extras, Outcome, Woken};
 use crate::gmp::{G, pool};
-use crate::sched::cancel::{self, Shield, Why};
-use crate::sched::waiter::{ThreadWaiter, Waiter};
-use crate::sched::{body, park, schedule};
+use crate::sched::{body, cancel, park, schedule};
+use crate::wait::{Terms, WaitReason, published};
 use heist_core::join::Dropped;
 use heist_core::status::Ticket;
 use std::any::Any;
@@ -74,24 +72,14 @@ impl<T> JoinHandle<T> {
     /// # });
     /// ```
     pub fn join(self) -> Result<T, JoinError> {
-        self.wait();
+        self.wait(Terms::new(WaitReason::Join));
         self.take()
     }
 
     /// Joins without being a park point: the caller is not unwound before the goroutine has ended,
     /// even if it is cancelled meanwhile.
     pub(crate) fn join_shielded(self) -> Result<T, JoinError> {
-        match current::goroutine() {
-            None => self.wait(),
-            Some(me) => {
-                let _shield = Shield::raise(me);
-                while !self.is_finished() {
-                    if let Some(rt) = current::enter() {
-                        self.park(rt);
-                    }
-                }
-            }
-        }
+        self.wait(Terms::new(WaitReason::Join).shielded());
         self.take()
     }
 
@@ -146,41 +134,9 @@ impl<T> JoinHandle<T> {
     }
 
     /// Waits until the outcome is there.
-    fn wait(&self) {
-        if self.g().join.is_finished() {
-            return;
-        }
-        match current::enter() {
-            Some(rt) => self.park(cancel::check(park::chaos_point(rt))),
-            None => {
-                let waiter = ThreadWaiter::new();
-                if self.g().join.register(waiter.address()) {
-                    waiter.sleep();
-                }
-            }
-        }
-    }
-
-    fn park(&self, rt: InRuntime) {
-        /// Leaves the waiter's address in the word of the goroutine it waits for.
-        unsafe fn commit(me: NonNull<G>, arg: *mut ()) -> bool {
-            // SAFETY: `arg` is the record of a goroutine whose handle waits; records are never
-            // unmapped.
-            let (me, target) = unsafe { (me.as_ref(), &*arg.cast::<G>()) };
-            target.join.register(Waiter::address_of(me))
-        }
-        let me = rt.goroutine();
-        self.g().joiner.set(me.status.next_ticket());
-        // SAFETY: `commit` uses records only, and the wait is sealed while it does.
-        let (rt, woken) = unsafe {
-            park::park(rt, WaitReason::Join, Seal::Sealed, commit, self.gp.as_ptr().cast())
-        };
-        drop(rt);
-        if woken == Woken::Cancelled {
-            // If the word is taken by the finishing goroutine, its wake-up carries the ticket of a
-            // wait that is over and does nothing.
-            let _ = self.g().join.unregister(Waiter::address_of(me));
-            cancel::unwind(Why::Cancelled);
+    fn wait(&self, terms: Terms) {
+        if !self.is_finished() {
+            published::wait_for_end(terms.enter(), self.g(), terms);
         }
     }
 
