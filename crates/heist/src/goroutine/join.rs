@@ -6,7 +6,7 @@ use crate::current;
 use crate::gmp::g::{self, Extras, Outcome, Woken};
 use crate::gmp::{G, pool};
 use crate::sched::{body, cancel, park, schedule};
-use crate::wait::{Terms, WaitReason, published};
+use crate::wait::{self, Terms, WaitReason};
 use heist_core::join::Dropped;
 use heist_core::status::Ticket;
 use std::any::Any;
@@ -136,7 +136,7 @@ impl<T> JoinHandle<T> {
     /// Waits until the outcome is there.
     fn wait(&self, terms: Terms) {
         if !self.is_finished() {
-            published::wait_for_end(terms.enter(), self.g(), terms);
+            wait::wait_for_end(terms.enter(), self.g(), terms);
         }
     }
 

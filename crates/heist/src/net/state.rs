@@ -23,7 +23,7 @@ use crate::sys::clock;
 use crate::sys::lock::Lock;
 use crate::sys::poll::{self, For, Polled};
 use crate::time::deadline_at;
-use crate::wait::{self, Waiter, published};
+use crate::wait::{self, Waiter};
 use heist_core::fd_lock::{FdLock, Taken, Unlocked, Way};
 use heist_core::readiness::{Edge, Look};
 use std::io;
@@ -218,7 +218,7 @@ impl State {
         let mut former = None;
         match self.attach(&rt, &mut former) {
             Ok(Some(home)) => {
-                published::wait_for_event(rt, self.half(way), look, home, until);
+                wait::wait_for_event(rt, self.half(way), look, home, until);
                 Ok(())
             }
             Ok(None) => {

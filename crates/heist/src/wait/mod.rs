@@ -30,7 +30,7 @@
 //! `heist_core::wait_queue` is the queue, `loom_select_claim` runs it against several wakers.
 //!
 //! # The protocol of a published wait
-//! A join and a descriptor have no queue: one waiter at most, published in a word ([`published`]).
+//! A join and a descriptor have no queue: one waiter at most, published in a word (`published.rs`).
 //! The wait is sealed until the word is written: nobody but the reader of the word can wake the
 //! goroutine before that.
 //!
@@ -40,16 +40,16 @@
 //!
 //! GO: proc.go gopark; sema.go; runtime2.go sudog.
 
-pub(crate) mod published;
+mod published;
 mod record;
 
 pub(crate) use crate::gmp::g::WaitReason;
 pub(crate) use crate::sched::waiter::Waiter;
-pub(crate) use record::{AllClaimed, Claimed, Entry, Locked, Wait, WaitQueue, Wake, idle_entry};
+pub(crate) use published::{wait_for_end, wait_for_event};
+pub(crate) use record::{AllClaimed, Claimed, Entry, Release, Wait, WaitQueue, Wake, idle_entry};
 
 use crate::current::InRuntime;
-use crate::gmp::g;
-use crate::sched::cancel::{self, Why};
+use crate::sched::cancel::{self, Shield, Why};
 use crate::sched::park;
 use crate::sys::lock::Guard;
 use heist_core::timer_heap::NEVER;
@@ -78,28 +78,21 @@ impl Ended {
     }
 }
 
-/// Whether a wait may be ended by cancellation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shield {
-    Down,
-    /// The caller cannot be unwound here.
-    Up,
-}
-
 /// What a wait is for, as reports name it, and until when.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms {
     reason: WaitReason,
     /// In the time of `sys::clock`; `NEVER`: without end.
     deadline_ns: u64,
-    shield: Shield,
+    /// The caller cannot be unwound here: cancellation does not end the wait.
+    shielded: bool,
 }
 
 impl Terms {
     /// Without end.
     #[inline]
     pub(crate) const fn new(reason: WaitReason) -> Self {
-        Self { reason, deadline_ns: NEVER, shield: Shield::Down }
+        Self { reason, deadline_ns: NEVER, shielded: false }
     }
 
     /// At the latest until then.
@@ -118,13 +111,13 @@ impl Terms {
 
     /// Not ended by cancellation.
     pub(crate) const fn shielded(self) -> Self {
-        Self { shield: Shield::Up, ..self }
+        Self { shielded: true, ..self }
     }
 
     /// The point at which the caller of such a wait enters the runtime.
     pub(crate) fn enter(self) -> Option<InRuntime> {
         let rt = crate::current::enter();
-        if self.shield == Shield::Up { rt } else { park_point(rt) }
+        if self.shielded { rt } else { park_point(rt) }
     }
 }
 
@@ -237,14 +230,6 @@ pub(crate) fn is_cancelled_but_spared(rt: &InRuntime) -> bool {
 /// Parks with the shield that the terms ask for.
 #[inline(always)]
 fn under_shield<R>(rt: InRuntime, terms: Terms, parks: impl FnOnce(InRuntime) -> R) -> R {
-    let gp = rt.goroutine();
-    let raise = terms.shield == Shield::Up && !gp.has_flag(g::UNCANCELLABLE);
-    if raise {
-        gp.set_flag(g::UNCANCELLABLE);
-    }
-    let parked = parks(rt);
-    if raise {
-        gp.clear_flag(g::UNCANCELLABLE);
-    }
-    parked
+    let _shield = terms.shielded.then(|| Shield::raise(rt.goroutine()));
+    parks(rt)
 }

@@ -97,7 +97,7 @@ impl Wait {
     /// The wait was made with this `rt`. This thread holds the locks, has forgotten their guards, and
     /// they outlive the call.
     #[inline(always)]
-    pub(crate) unsafe fn sleep<L: Locked>(
+    pub(crate) unsafe fn sleep<L: Release>(
         &self,
         rt: Option<InRuntime>,
         terms: Terms,
@@ -150,7 +150,7 @@ impl Wait {
 }
 
 /// The waiter is off its stack: wakers may find it.
-unsafe fn release<L: Locked>(_: NonNull<G>, locks: *mut ()) -> bool {
+unsafe fn release<L: Release>(_: NonNull<G>, locks: *mut ()) -> bool {
     // SAFETY: the goroutine that parks holds the locks on this thread and forgot the guards; it keeps
     // them alive until it is awake.
     unsafe { L::release(locks.cast_const().cast()) };
@@ -162,7 +162,7 @@ unsafe fn release<L: Locked>(_: NonNull<G>, locks: *mut ()) -> bool {
 /// # Safety
 /// `release` uses nothing behind its argument once the last lock is released: the waiter may be
 /// awake, and its frame gone.
-pub(crate) unsafe trait Locked {
+pub(crate) unsafe trait Release {
     /// Releases it.
     ///
     /// # Safety
@@ -171,7 +171,7 @@ pub(crate) unsafe trait Locked {
 }
 
 // SAFETY: a lock is not used by `unlock_forgotten` after it is free.
-unsafe impl<T> Locked for Lock<T> {
+unsafe impl<T> Release for Lock<T> {
     #[inline]
     unsafe fn release(this: *const Self) {
         // SAFETY: passed on.
@@ -181,7 +181,7 @@ unsafe impl<T> Locked for Lock<T> {
 
 /// Nothing is held.
 // SAFETY: nothing is used.
-unsafe impl Locked for () {
+unsafe impl Release for () {
     unsafe fn release(_: *const Self) {}
 }
 
