@@ -251,23 +251,20 @@ impl<W: Claim> WaitQueue<W> {
     }
 
     /// Takes out the first entry. `Some(None)` if something else has ended its wait.
-    #[inline]
     pub fn take_first(&mut self) -> Option<Option<Claimed<W>>> {
-        let entry = self.pop()?;
-        // SAFETY: it was queued until now and the lock is held; the wait lives as long as its entries.
-        let claimed = unsafe { &*entry.as_ref().look(|fields| fields.wait) }.claim();
-        Some(claimed.then_some(Claimed { entry }))
+        self.pop().map(claim)
     }
 
     /// Takes out the first whose wait can be claimed. Those before it are out too: somebody else ended
     /// their wait.
     #[inline]
     pub fn claim_first(&mut self) -> Option<Claimed<W>> {
-        loop {
-            if let Some(claimed) = self.take_first()? {
+        while let Some(entry) = self.pop() {
+            if let Some(claimed) = claim(entry) {
                 return Some(claimed);
             }
         }
+        None
     }
 
     /// Takes everybody out, to be woken once the lock is released.
@@ -278,6 +275,14 @@ impl<W: Claim> WaitQueue<W> {
         }
         all
     }
+}
+
+/// Claims the wait of an entry that was just taken out, with the lock held.
+#[inline]
+fn claim<W: Claim>(entry: NonNull<Entry<W>>) -> Option<Claimed<W>> {
+    // SAFETY: it was queued until now and the lock is held; the wait lives as long as its entries.
+    let is_claimed = unsafe { &*entry.as_ref().look(|fields| fields.wait) }.claim();
+    is_claimed.then_some(Claimed { entry })
 }
 
 impl<W> Default for WaitQueue<W> {

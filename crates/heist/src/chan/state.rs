@@ -109,92 +109,89 @@ impl<T, B: Buffer<T>> Chan<T, B> {
     /// Sends the message, which is there, or leaves it there.
     #[inline(always)]
     pub(super) fn send(&self, message: &mut Option<T>, patience: Patience) -> Result<(), Refused> {
-        self.send_in(&mut current::enter(), message, patience)
+        let mut spare = B::Spare::default();
+        let (rt, sent) = self.send_in(current::enter(), message, &mut spare, patience);
+        drop(rt);
+        sent
     }
 
     /// Receives a message into `parcel`, which is empty.
     #[inline(always)]
     pub(super) fn recv(&self, parcel: &mut Parcel<T>, patience: Patience) -> Result<(), Refused> {
-        self.recv_in(&mut current::enter(), parcel, patience)
+        let mut spent = B::Spare::default();
+        let (rt, received) = self.recv_in(current::enter(), parcel, &mut spent, patience);
+        drop(rt);
+        received
     }
 
-    /// Sends from within the runtime. It is left, unless the channel is not ready.
+    /// Sends from within the runtime. `spare` is dropped when that was left.
     #[inline(always)]
     pub(super) fn send_in(
         &self,
-        rt: &mut Option<InRuntime>,
+        mut rt: Option<InRuntime>,
         message: &mut Option<T>,
+        spare: &mut B::Spare,
         patience: Patience,
-    ) -> Result<(), Refused> {
+    ) -> (Option<InRuntime>, Result<(), Refused>) {
         let place = message_ptr(message);
-        let mut spare = B::Spare::default();
-        let sent = loop {
+        loop {
             // SAFETY: the message is there.
-            match unsafe { self.buffer.put(place, &mut spare) } {
-                Put::Done => break Ok(()),
-                Put::Closed => break Err(Refused::Disconnected),
-                // A buffer that needs a spare is never full, so there is nothing to free.
-                Put::Full if patience == Patience::None => return Err(Refused::NotReady),
+            match unsafe { self.buffer.put(place, spare) } {
+                Put::Done => break,
+                Put::Closed => return (rt, Err(Refused::Disconnected)),
+                Put::Full if patience == Patience::None => return (rt, Err(Refused::NotReady)),
                 Put::Full | Put::Attend => {
                     let attempt;
                     // SAFETY: as above.
-                    (*rt, attempt) =
-                        unsafe { self.send_locked(rt.take(), place, &mut spare, patience) };
+                    (rt, attempt) = unsafe { self.send_locked(rt, place, spare, patience) };
                     match attempt {
-                        Attempt::Done => break Ok(()),
-                        Attempt::Closed => break Err(Refused::Disconnected),
-                        Attempt::TimedOut => return Err(Refused::NotReady),
+                        Attempt::Done => break,
+                        Attempt::Closed => return (rt, Err(Refused::Disconnected)),
+                        Attempt::TimedOut => return (rt, Err(Refused::NotReady)),
                         Attempt::Again => {}
-                        Attempt::Starved => *rt = provide::<T, B>(rt.take(), &mut spare),
+                        Attempt::Starved => rt = provide::<T, B>(rt, spare),
                     }
                 }
-                Put::Starved => *rt = provide::<T, B>(rt.take(), &mut spare),
+                Put::Starved => rt = provide::<T, B>(rt, spare),
             }
-        };
-        if sent.is_ok() {
-            // Before the runtime is left, which may unwind.
-            was_sent(message);
         }
-        drop(rt.take());
-        sent
+        // Before the runtime is left, which may unwind.
+        was_sent(message);
+        (rt, Ok(()))
     }
 
-    /// Receives from within the runtime. It is left, unless the channel is not ready.
+    /// Receives from within the runtime. `spent` is dropped when that was left.
     #[inline(always)]
     pub(super) fn recv_in(
         &self,
-        rt: &mut Option<InRuntime>,
+        mut rt: Option<InRuntime>,
         parcel: &mut Parcel<T>,
+        spent: &mut B::Spare,
         patience: Patience,
-    ) -> Result<(), Refused> {
+    ) -> (Option<InRuntime>, Result<(), Refused>) {
         let place = parcel.as_mut_ptr();
-        let mut spent = B::Spare::default();
-        let received = loop {
+        loop {
             // SAFETY: there is room for a message.
-            match unsafe { self.buffer.take(place, &mut spent) } {
-                Take::Done => break Ok(()),
-                Take::Closed => break Err(Refused::Disconnected),
-                Take::Empty if patience == Patience::None => return Err(Refused::NotReady),
+            match unsafe { self.buffer.take(place, spent) } {
+                Take::Done => break,
+                Take::Closed => return (rt, Err(Refused::Disconnected)),
+                Take::Empty if patience == Patience::None => return (rt, Err(Refused::NotReady)),
                 Take::Empty | Take::Attend => {
                     let attempt;
                     // SAFETY: as above.
-                    (*rt, attempt) =
-                        unsafe { self.recv_locked(rt.take(), place, &mut spent, patience) };
+                    (rt, attempt) = unsafe { self.recv_locked(rt, place, spent, patience) };
                     match attempt {
-                        Attempt::Done => break Ok(()),
-                        Attempt::Closed => break Err(Refused::Disconnected),
-                        Attempt::TimedOut => return Err(Refused::NotReady),
+                        Attempt::Done => break,
+                        Attempt::Closed => return (rt, Err(Refused::Disconnected)),
+                        Attempt::TimedOut => return (rt, Err(Refused::NotReady)),
                         Attempt::Again | Attempt::Starved => {}
                     }
                 }
             }
-        };
-        if received.is_ok() {
-            // SAFETY: a message was moved in. It is owned before the runtime is left, which may unwind.
-            unsafe { parcel.was_filled() };
         }
-        drop(rt.take());
-        received
+        // SAFETY: a message was moved in. It is owned before the runtime is left, which may unwind.
+        unsafe { parcel.was_filled() };
+        (rt, Ok(()))
     }
 
     /// The part of sending that needs the lock. Inlined, as all that is between a switch and the user's

@@ -114,6 +114,12 @@ impl Terms {
         Self { shielded: true, ..self }
     }
 
+    /// Raises the shield that they ask for, for as long as the goroutine is parked.
+    #[inline(always)]
+    fn shield(self, rt: &InRuntime) -> Option<Shield<'static>> {
+        if self.shielded { Some(Shield::raise(rt.goroutine())) } else { None }
+    }
+
     /// The point at which the caller of such a wait enters the runtime.
     pub(crate) fn enter(self) -> Option<InRuntime> {
         let rt = crate::current::enter();
@@ -225,11 +231,4 @@ pub(crate) fn is_cancelled(rt: Option<&InRuntime>) -> bool {
 /// shielded.
 pub(crate) fn is_cancelled_but_spared(rt: &InRuntime) -> bool {
     rt.goroutine().is_cancelled() && cancel::is_spared(rt.goroutine())
-}
-
-/// Parks with the shield that the terms ask for.
-#[inline(always)]
-fn under_shield<R>(rt: InRuntime, terms: Terms, parks: impl FnOnce(InRuntime) -> R) -> R {
-    let _shield = terms.shielded.then(|| Shield::raise(rt.goroutine()));
-    parks(rt)
 }

@@ -6,7 +6,7 @@
 //! find it when the commit function is done with the goroutine's frame. A waker that reads the word
 //! carries the ticket of the wait, so it does nothing to a goroutine that somebody else woke.
 
-use super::{Ended, Terms, WaitReason, under_shield, unwind};
+use super::{Ended, Terms, WaitReason, unwind};
 use crate::current::InRuntime;
 use crate::gmp::G;
 use crate::gmp::g::Woken;
@@ -115,10 +115,12 @@ unsafe fn park_sealed(
     commit: Commit,
     arg: *mut (),
 ) -> (InRuntime, Ended) {
-    let (rt, woken) = under_shield(rt, terms, |rt| {
-        // SAFETY: passed on.
-        unsafe { park::park_until(rt, terms.reason, Seal::Sealed, commit, arg, terms.deadline_ns) }
-    });
+    let Terms { reason, deadline_ns, .. } = terms;
+    let shield = terms.shield(&rt);
+    // SAFETY: passed on.
+    let (rt, woken) =
+        unsafe { park::park_until(rt, reason, Seal::Sealed, commit, arg, deadline_ns) };
+    drop(shield);
     let ended = match woken {
         Woken::Ready => Ended::Done,
         Woken::TimedOut => Ended::TimedOut,

@@ -5,7 +5,7 @@
 //!
 //! GO: runtime2.go sudog, chan.go waitq.
 
-use super::{Ended, Terms, under_shield};
+use super::{Ended, Terms};
 use crate::current::InRuntime;
 use crate::gmp::G;
 use crate::gmp::g::Woken;
@@ -106,14 +106,14 @@ impl Wait {
         match (&self.who, rt) {
             (Who::Goroutine(..), Some(rt)) => {
                 let arg = std::ptr::from_ref(locks).cast_mut().cast();
-                let (rt, woken) = under_shield(rt, terms, |rt| {
-                    // SAFETY: by the caller's promise. A canceller may be faster than the commit: the
-                    // goroutine takes every lock again before it does anything else.
-                    unsafe {
-                        let (reason, until_ns) = (terms.reason, terms.deadline_ns);
-                        park::park_until(rt, reason, Seal::Open, release::<L>, arg, until_ns)
-                    }
-                });
+                let Terms { reason, deadline_ns, .. } = terms;
+                let shield = terms.shield(&rt);
+                // SAFETY: by the caller's promise. A canceller may be faster than the commit: the
+                // goroutine takes every lock again before it does anything else.
+                let (rt, woken) = unsafe {
+                    park::park_until(rt, reason, Seal::Open, release::<L>, arg, deadline_ns)
+                };
+                drop(shield);
                 (Some(rt), self.ended_by(woken))
             }
             (Who::Thread(thread, _), None) => {

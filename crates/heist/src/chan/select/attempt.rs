@@ -65,7 +65,9 @@ fn recv_from<T, B: Buffer<T>>(
     rt: &mut Option<InRuntime>,
     parcel: &mut Parcel<T>,
 ) -> Result<(), Refused> {
-    chan.recv_in(rt, parcel, Patience::None)
+    let mut spent = B::Spare::default();
+    let (inside, received) = chan.recv_in(rt.take(), parcel, &mut spent, Patience::None);
+    stay_unless_over(rt, inside, received)
 }
 
 #[inline(never)]
@@ -74,5 +76,21 @@ fn send_to<T, B: Buffer<T>>(
     rt: &mut Option<InRuntime>,
     message: &mut Option<T>,
 ) -> Result<(), Refused> {
-    chan.send_in(rt, message, Patience::None)
+    let mut spare = B::Spare::default();
+    let (inside, sent) = chan.send_in(rt.take(), message, &mut spare, Patience::None);
+    stay_unless_over(rt, inside, sent)
+}
+
+/// Leaves the runtime if the attempt was the last. One that is not ready has nothing to free: a buffer
+/// that needs a spare is never full, and one that is empty has spent none.
+#[inline(always)]
+fn stay_unless_over(
+    rt: &mut Option<InRuntime>,
+    inside: Option<InRuntime>,
+    tried: Result<(), Refused>,
+) -> Result<(), Refused> {
+    if tried == Err(Refused::NotReady) {
+        *rt = inside;
+    }
+    tried
 }
