@@ -109,45 +109,63 @@ impl<T, B: Buffer<T>> Chan<T, B> {
     /// Sends the message, which is there, or leaves it there.
     #[inline(always)]
     pub(super) fn send(&self, message: &mut Option<T>, patience: Patience) -> Result<(), Refused> {
+        let place = message_ptr(message);
         let mut spare = B::Spare::default();
-        let (rt, sent) = self.send_in(current::enter(), message, &mut spare, patience);
-        drop(rt);
-        sent
+        // SAFETY: the message is there.
+        match unsafe { self.send_in(current::enter(), place, &mut spare, patience) } {
+            Ok(rt) => {
+                // Before the runtime is left, which may unwind.
+                was_sent(message);
+                drop(rt);
+                Ok(())
+            }
+            Err((_rt, refused)) => Err(refused),
+        }
     }
 
     /// Receives a message into `parcel`, which is empty.
     #[inline(always)]
     pub(super) fn recv(&self, parcel: &mut Parcel<T>, patience: Patience) -> Result<(), Refused> {
+        let place = parcel.as_mut_ptr();
         let mut spent = B::Spare::default();
-        let (rt, received) = self.recv_in(current::enter(), parcel, &mut spent, patience);
-        drop(rt);
-        received
+        // SAFETY: there is room for a message.
+        match unsafe { self.recv_in(current::enter(), place, &mut spent, patience) } {
+            Ok(rt) => {
+                // SAFETY: a message was moved in. It is owned before the runtime is left, which may unwind.
+                unsafe { parcel.was_filled() };
+                drop(rt);
+                Ok(())
+            }
+            Err((_rt, refused)) => Err(refused),
+        }
     }
 
-    /// Sends from within the runtime. `spare` is dropped when that was left.
+    /// Sends from within the runtime. `spare` must be dropped outside.
+    ///
+    /// # Safety
+    /// `message` points to a message. It was moved out if the answer is `Ok`, and only then.
     #[inline(always)]
-    pub(super) fn send_in(
+    pub(super) unsafe fn send_in(
         &self,
         mut rt: Option<InRuntime>,
-        message: &mut Option<T>,
+        message: *mut T,
         spare: &mut B::Spare,
         patience: Patience,
-    ) -> (Option<InRuntime>, Result<(), Refused>) {
-        let place = message_ptr(message);
+    ) -> Result<Option<InRuntime>, (Option<InRuntime>, Refused)> {
         loop {
-            // SAFETY: the message is there.
-            match unsafe { self.buffer.put(place, spare) } {
-                Put::Done => break,
-                Put::Closed => return (rt, Err(Refused::Disconnected)),
-                Put::Full if patience == Patience::None => return (rt, Err(Refused::NotReady)),
+            // SAFETY: by the caller's promise.
+            match unsafe { self.buffer.put(message, spare) } {
+                Put::Done => return Ok(rt),
+                Put::Closed => return Err((rt, Refused::Disconnected)),
+                Put::Full if patience == Patience::None => return Err((rt, Refused::NotReady)),
                 Put::Full | Put::Attend => {
                     let attempt;
                     // SAFETY: as above.
-                    (rt, attempt) = unsafe { self.send_locked(rt, place, spare, patience) };
+                    (rt, attempt) = unsafe { self.send_locked(rt, message, spare, patience) };
                     match attempt {
-                        Attempt::Done => break,
-                        Attempt::Closed => return (rt, Err(Refused::Disconnected)),
-                        Attempt::TimedOut => return (rt, Err(Refused::NotReady)),
+                        Attempt::Done => return Ok(rt),
+                        Attempt::Closed => return Err((rt, Refused::Disconnected)),
+                        Attempt::TimedOut => return Err((rt, Refused::NotReady)),
                         Attempt::Again => {}
                         Attempt::Starved => rt = provide::<T, B>(rt, spare),
                     }
@@ -155,43 +173,39 @@ impl<T, B: Buffer<T>> Chan<T, B> {
                 Put::Starved => rt = provide::<T, B>(rt, spare),
             }
         }
-        // Before the runtime is left, which may unwind.
-        was_sent(message);
-        (rt, Ok(()))
     }
 
-    /// Receives from within the runtime. `spent` is dropped when that was left.
+    /// Receives from within the runtime. `spent` must be dropped outside.
+    ///
+    /// # Safety
+    /// `place` is valid for a message, and was written if the answer is `Ok`.
     #[inline(always)]
-    pub(super) fn recv_in(
+    pub(super) unsafe fn recv_in(
         &self,
         mut rt: Option<InRuntime>,
-        parcel: &mut Parcel<T>,
+        place: *mut T,
         spent: &mut B::Spare,
         patience: Patience,
-    ) -> (Option<InRuntime>, Result<(), Refused>) {
-        let place = parcel.as_mut_ptr();
+    ) -> Result<Option<InRuntime>, (Option<InRuntime>, Refused)> {
         loop {
-            // SAFETY: there is room for a message.
+            // SAFETY: by the caller's promise.
             match unsafe { self.buffer.take(place, spent) } {
-                Take::Done => break,
-                Take::Closed => return (rt, Err(Refused::Disconnected)),
-                Take::Empty if patience == Patience::None => return (rt, Err(Refused::NotReady)),
+                Take::Done => return Ok(rt),
+                Take::Closed => return Err((rt, Refused::Disconnected)),
+                Take::Empty if patience == Patience::None => return Err((rt, Refused::NotReady)),
                 Take::Empty | Take::Attend => {
                     let attempt;
                     // SAFETY: as above.
                     (rt, attempt) = unsafe { self.recv_locked(rt, place, spent, patience) };
                     match attempt {
-                        Attempt::Done => break,
-                        Attempt::Closed => return (rt, Err(Refused::Disconnected)),
-                        Attempt::TimedOut => return (rt, Err(Refused::NotReady)),
+                        Attempt::Done => return Ok(rt),
+                        Attempt::Closed => return Err((rt, Refused::Disconnected)),
+                        Attempt::TimedOut => return Err((rt, Refused::NotReady)),
                         Attempt::Again | Attempt::Starved => {}
                     }
                 }
             }
         }
-        // SAFETY: a message was moved in. It is owned before the runtime is left, which may unwind.
-        unsafe { parcel.was_filled() };
-        (rt, Ok(()))
     }
 
     /// The part of sending that needs the lock. Inlined, as all that is between a switch and the user's

@@ -4,7 +4,7 @@
 //! only that one may have something to free, and nothing may be freed in there.
 
 use super::super::alarm::Alarm;
-use super::super::parcel::Parcel;
+use super::super::parcel::{Parcel, message_ptr, was_sent};
 use super::super::receiver::{self, Receiver};
 use super::super::sender::{self, Sender};
 use super::super::state::{Chan, Patience, Refused};
@@ -65,9 +65,18 @@ fn recv_from<T, B: Buffer<T>>(
     rt: &mut Option<InRuntime>,
     parcel: &mut Parcel<T>,
 ) -> Result<(), Refused> {
+    let place = parcel.as_mut_ptr();
     let mut spent = B::Spare::default();
-    let (inside, received) = chan.recv_in(rt.take(), parcel, &mut spent, Patience::None);
-    stay_unless_over(rt, inside, received)
+    // SAFETY: there is room for a message.
+    match unsafe { chan.recv_in(rt.take(), place, &mut spent, Patience::None) } {
+        Ok(inside) => {
+            // SAFETY: it was moved in. It is owned before the runtime is left, which may unwind.
+            unsafe { parcel.was_filled() };
+            drop(inside);
+            Ok(())
+        }
+        Err((inside, refused)) => Err(refuse(rt, inside, refused)),
+    }
 }
 
 #[inline(never)]
@@ -76,21 +85,26 @@ fn send_to<T, B: Buffer<T>>(
     rt: &mut Option<InRuntime>,
     message: &mut Option<T>,
 ) -> Result<(), Refused> {
+    let place = message_ptr(message);
     let mut spare = B::Spare::default();
-    let (inside, sent) = chan.send_in(rt.take(), message, &mut spare, Patience::None);
-    stay_unless_over(rt, inside, sent)
+    // SAFETY: the message is there.
+    match unsafe { chan.send_in(rt.take(), place, &mut spare, Patience::None) } {
+        Ok(inside) => {
+            // Before the runtime is left, which may unwind.
+            was_sent(message);
+            drop(inside);
+            Ok(())
+        }
+        Err((inside, refused)) => Err(refuse(rt, inside, refused)),
+    }
 }
 
-/// Leaves the runtime if the attempt was the last. One that is not ready has nothing to free: a buffer
-/// that needs a spare is never full, and one that is empty has spent none.
+/// Stays in the runtime if the channel is not ready. Then there is nothing to free: a buffer that needs a
+/// spare is never full, and one that is empty has spent none.
 #[inline(always)]
-fn stay_unless_over(
-    rt: &mut Option<InRuntime>,
-    inside: Option<InRuntime>,
-    tried: Result<(), Refused>,
-) -> Result<(), Refused> {
-    if tried == Err(Refused::NotReady) {
+fn refuse(rt: &mut Option<InRuntime>, inside: Option<InRuntime>, refused: Refused) -> Refused {
+    if refused == Refused::NotReady {
         *rt = inside;
     }
-    tried
+    refused
 }
