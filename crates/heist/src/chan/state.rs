@@ -307,11 +307,14 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             |queues, entry| unsafe { queues.queue(side, Interest::Do).push(entry) },
             |queues, entry| self.remove(queues, entry, (side, Interest::Do)),
         );
+        // Apart, so that the usual end is not looked at again by the loop.
+        if ended == Ended::Done {
+            return (rt, Attempt::Done);
+        }
         let attempt = match ended {
-            Ended::Done => Attempt::Done,
             Ended::Closed => Attempt::Closed,
             Ended::TimedOut => Attempt::TimedOut,
-            Ended::Changed | Ended::Cancelled => Attempt::Again,
+            _ => Attempt::Again,
         };
         (rt, attempt)
     }

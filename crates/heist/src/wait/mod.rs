@@ -121,6 +121,7 @@ impl Terms {
     }
 
     /// The point at which the caller of such a wait enters the runtime.
+    #[inline(always)]
     pub(crate) fn enter(self) -> Option<InRuntime> {
         let rt = crate::current::enter();
         if self.shielded { rt } else { park_point(rt) }
@@ -137,34 +138,16 @@ pub(crate) fn park_point(rt: Option<InRuntime>) -> Option<InRuntime> {
 /// cancelled. `push` queues the entry, with `place` for what is given, behind the lock of `guard`,
 /// which is released meanwhile and afterwards. If the waiter gives up and no waker has taken the entry
 /// out, `leave` takes it out and corrects what the object had counted.
-///
-/// Inlined, as all that is between a switch and the code of the user; see `park_until`.
 #[inline(always)]
 pub(crate) fn sleep_in<T>(
     rt: Option<InRuntime>,
-    mut guard: Guard<'_, T>,
+    guard: Guard<'_, T>,
     terms: Terms,
     place: *mut (),
     push: impl FnOnce(&mut T, &Entry),
     leave: impl FnOnce(&mut T, &Entry),
 ) -> (Option<InRuntime>, Ended) {
-    let wait = Wait::new(rt.as_ref());
-    let entry = Entry::new(&raw const wait, place);
-    push(&mut guard, &entry);
-    let lock = guard.into_lock();
-    // SAFETY: this thread holds the lock and forgot the guard. The guard's lifetime keeps the lock
-    // alive until this call returns.
-    let (rt, ended) = unsafe { wait.sleep(rt, terms, lock) };
-    if ended.gave_up() {
-        let mut data = lock.lock();
-        if entry.is_listed() {
-            leave(&mut data, &entry);
-        }
-        if entry.is_listed() {
-            heist_core::throw!("wait::sleep_in: an entry outlives its wait");
-        }
-    }
-    (rt, ended)
+    queue_and_park(rt, guard, terms, place, push, leave, |rt| rt)
 }
 
 /// As [`sleep_in`], and unwinds if the goroutine was cancelled.
@@ -177,26 +160,49 @@ pub(crate) fn wait_in<T>(
     push: impl FnOnce(&mut T, &Entry),
     leave: impl FnOnce(&mut T, &Entry),
 ) -> (Option<InRuntime>, Ended) {
-    unwind_if_cancelled(sleep_in(rt, guard, terms, place, push, leave))
+    queue_and_park(rt, guard, terms, place, push, leave, |rt| unwind(rt))
+}
+
+/// Inlined, as all that is between a switch and the code of the user; see `park_until`.
+#[inline(always)]
+fn queue_and_park<T>(
+    rt: Option<InRuntime>,
+    mut guard: Guard<'_, T>,
+    terms: Terms,
+    place: *mut (),
+    push: impl FnOnce(&mut T, &Entry),
+    leave: impl FnOnce(&mut T, &Entry),
+    cancelled: impl FnOnce(Option<InRuntime>) -> Option<InRuntime>,
+) -> (Option<InRuntime>, Ended) {
+    let wait = Wait::new(rt.as_ref());
+    let entry = Entry::new(&raw const wait, place);
+    push(&mut guard, &entry);
+    let lock = guard.into_lock();
+    // SAFETY: this thread holds the lock and forgot the guard. The guard's lifetime keeps the lock
+    // alive until this call returns.
+    let (rt, gave_up) = unsafe { wait.park(rt, terms, lock) };
+    let Some(ended) = gave_up else { return (rt, wait.ended()) };
+    let mut data = lock.lock();
+    if entry.is_listed() {
+        leave(&mut data, &entry);
+    }
+    if entry.is_listed() {
+        heist_core::throw!("wait::sleep_in: an entry outlives its wait");
+    }
+    drop(data);
+    (if ended == Ended::Cancelled { cancelled(rt) } else { rt }, ended)
 }
 
 /// Waits for nothing: until the deadline, for ever if there is none. A cancelled goroutine unwinds.
 pub(crate) fn wait_alone(rt: Option<InRuntime>, terms: Terms) {
     let wait = Wait::new(rt.as_ref());
     // SAFETY: there is no lock to release, and nobody else knows of the wait.
-    let (rt, ended) = unwind_if_cancelled(unsafe { wait.sleep(rt, terms, &()) });
-    drop(rt);
-    if ended != Ended::TimedOut {
-        heist_core::throw!("wait::wait_alone: somebody came");
+    let (rt, ended) = unsafe { wait.sleep(rt, terms, &()) };
+    match ended {
+        Ended::TimedOut => drop(rt),
+        Ended::Cancelled => unwind(rt),
+        _ => heist_core::throw!("wait::wait_alone: somebody came"),
     }
-}
-
-#[inline(always)]
-fn unwind_if_cancelled((rt, ended): (Option<InRuntime>, Ended)) -> (Option<InRuntime>, Ended) {
-    if ended == Ended::Cancelled {
-        unwind(rt);
-    }
-    (rt, ended)
 }
 
 /// Leaves the runtime and unwinds the goroutine, whose wait was cancelled.

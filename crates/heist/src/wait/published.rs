@@ -22,6 +22,7 @@ use std::ptr::NonNull;
 
 /// Waits until the goroutine `target` has ended, or returns at once because it has. A cancelled
 /// caller unwinds, unless the terms shield it.
+#[inline]
 pub(crate) fn wait_for_end(rt: Option<InRuntime>, target: &G, terms: Terms) {
     /// Leaves the waiter's address in the word of the goroutine it waits for.
     unsafe fn register(me: NonNull<G>, target: *mut ()) -> bool {
@@ -30,13 +31,7 @@ pub(crate) fn wait_for_end(rt: Option<InRuntime>, target: &G, terms: Terms) {
         let (me, target) = unsafe { (me.as_ref(), &*target.cast::<G>()) };
         target.join.register(Waiter::address_of(me))
     }
-    let Some(rt) = rt else {
-        let thread = ThreadWaiter::new();
-        if target.join.register(thread.address()) {
-            thread.sleep();
-        }
-        return;
-    };
+    let Some(rt) = rt else { return wait_as_thread(target) };
     let me = rt.goroutine();
     target.joiner.set(me.status.next_ticket());
     let arg = std::ptr::from_ref(target).cast_mut().cast();
@@ -47,6 +42,15 @@ pub(crate) fn wait_for_end(rt: Option<InRuntime>, target: &G, terms: Terms) {
         // that is over and does nothing.
         let _ = target.join.unregister(Waiter::address_of(me));
         unwind(Some(rt));
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wait_as_thread(target: &G) {
+    let thread = ThreadWaiter::new();
+    if target.join.register(thread.address()) {
+        thread.sleep();
     }
 }
 

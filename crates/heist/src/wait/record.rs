@@ -94,8 +94,7 @@ impl Wait {
     /// can be claimed.
     ///
     /// # Safety
-    /// The wait was made with this `rt`. This thread holds the locks, has forgotten their guards, and
-    /// they outlive the call.
+    /// As for [`Self::park`].
     #[inline(always)]
     pub(crate) unsafe fn sleep<L: Release>(
         &self,
@@ -103,6 +102,30 @@ impl Wait {
         terms: Terms,
         locks: &L,
     ) -> (Option<InRuntime>, Ended) {
+        // SAFETY: passed on.
+        let (rt, gave_up) = unsafe { self.park(rt, terms, locks) };
+        (rt, gave_up.unwrap_or(self.ended.get()))
+    }
+
+    /// What the waker said.
+    #[inline(always)]
+    pub(super) const fn ended(&self) -> Ended {
+        self.ended.get()
+    }
+
+    /// As [`Self::sleep`], but says only how the waiter gave up, if it did. So a caller need not look at
+    /// what the waker said to know that one came.
+    ///
+    /// # Safety
+    /// The wait was made with this `rt`. This thread holds the locks, has forgotten their guards, and
+    /// they outlive the call.
+    #[inline(always)]
+    pub(super) unsafe fn park<L: Release>(
+        &self,
+        rt: Option<InRuntime>,
+        terms: Terms,
+        locks: &L,
+    ) -> (Option<InRuntime>, Option<Ended>) {
         match (&self.who, rt) {
             (Who::Goroutine(..), Some(rt)) => {
                 let arg = std::ptr::from_ref(locks).cast_mut().cast();
@@ -114,7 +137,12 @@ impl Wait {
                     park::park_until(rt, reason, Seal::Open, release::<L>, arg, deadline_ns)
                 };
                 drop(shield);
-                (Some(rt), self.ended_by(woken))
+                let gave_up = match woken {
+                    Woken::Ready => None,
+                    Woken::Cancelled => Some(Ended::Cancelled),
+                    Woken::TimedOut => Some(Ended::TimedOut),
+                };
+                (Some(rt), gave_up)
             }
             (Who::Thread(thread, _), None) => {
                 // SAFETY: by the caller's promise.
@@ -125,27 +153,18 @@ impl Wait {
         }
     }
 
-    #[inline(always)]
-    fn ended_by(&self, woken: Woken) -> Ended {
-        match woken {
-            Woken::Ready => self.ended.get(),
-            Woken::Cancelled => Ended::Cancelled,
-            Woken::TimedOut => Ended::TimedOut,
-        }
-    }
-
     #[inline(never)]
-    fn sleep_as_thread(&self, thread: &ThreadWaiter, deadline_ns: u64) -> Ended {
+    fn sleep_as_thread(&self, thread: &ThreadWaiter, deadline_ns: u64) -> Option<Ended> {
         if deadline_ns == NEVER {
             thread.sleep();
         } else if !thread.sleep_until(deadline_ns) {
             if self.claim() {
-                return Ended::TimedOut;
+                return Some(Ended::TimedOut);
             }
             // A waker was faster, and is about to wake it.
             thread.sleep();
         }
-        self.ended.get()
+        None
     }
 }
 
