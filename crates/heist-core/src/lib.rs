@@ -28,7 +28,7 @@
 //! | [`buffer`] | the buffers of channels, and how their fast paths agree with the waiters |
 //! | [`mutex_word`] | the word of the mutex: holder, waiters, starvation |
 //! | [`rw_word`] | the word of the read-write lock: readers, and the writer that waits for them |
-//! | [`wait_queue`] | the waiters of a channel, and the claim that ends a wait |
+//! | [`wait_queue`] | the queue of waits, and the claim that ends a wait |
 //! | [`lock_rank`] | the lock order as text, checked in debug builds |
 //! | [`stop`] | the count behind a stop of the world |
 //! | [`level_time`] | the integral of a level over time |

@@ -33,11 +33,13 @@ pub enum Rank {
     PollDesc = 8,
     /// The goroutines that yielded at a P.
     Yielded = 9,
+    /// The wait queue of a condition variable.
+    Condvar = 10,
 }
 
 impl Rank {
     /// How many there are.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 11;
 }
 
 const N_RANKS: usize = Rank::COUNT;
@@ -47,6 +49,7 @@ pub const ORDER: &[(Rank, Rank)] = &[
     (Rank::World, Rank::Timers),
     (Rank::World, Rank::Sched),
     (Rank::PollDesc, Rank::Timer),
+    (Rank::Condvar, Rank::WaitQueue),
     (Rank::WaitQueue, Rank::Timer),
     (Rank::Timer, Rank::Timers),
     (Rank::Timers, Rank::Sched),

@@ -1,5 +1,4 @@
-//! The waiters of a channel: a queue from which any waiter can be taken out, and whose waiters can
-//! be in several queues at once.
+//! The queue of waits: any of them can be taken out, and one wait can be in several queues at once.
 //!
 //! A wait has one [`Entry`] for each queue it waits in, all on the waiter's own stack. Entries are
 //! queued and taken out with the lock of their queue held.
@@ -174,6 +173,35 @@ impl<W> WaitQueue<W> {
         self.last = entry;
     }
 
+    /// Puts an entry in front.
+    ///
+    /// # Safety
+    /// As for [`WaitQueue::push`].
+    pub unsafe fn push_front(&mut self, entry: &Entry<W>) {
+        let first = self.first;
+        entry.change(|fields| {
+            if fields.listed {
+                crate::throw!("WaitQueue::push_front: the entry is queued already");
+            }
+            fields.listed = true;
+            fields.next = first;
+            fields.prev = null();
+        });
+        // SAFETY: queued entries are valid.
+        match unsafe { first.as_ref() } {
+            Some(first) => first.change(|fields| fields.prev = entry),
+            None => self.last = entry,
+        }
+        self.first = entry;
+    }
+
+    /// The place of the first entry, whether its wait can be claimed or not.
+    #[must_use]
+    pub fn first_place(&self) -> Option<*mut ()> {
+        // SAFETY: queued entries are valid.
+        unsafe { self.first.as_ref() }.map(|first| first.look(|fields| fields.place))
+    }
+
     /// Takes `entry` out, wherever it is.
     ///
     /// # Safety
@@ -223,15 +251,18 @@ impl<W: Claim> WaitQueue<W> {
         false
     }
 
-    /// Takes out the first entry whose wait can be claimed. Those before it are out too: their
-    /// waits have ended.
+    /// Takes out the first entry. `Some(None)` if something else has ended its wait.
+    pub fn take_first(&mut self) -> Option<Option<Claimed<W>>> {
+        self.pop().map(claim)
+    }
+
+    /// Takes out the first whose wait can be claimed. Those before it are out too: somebody else ended
+    /// their wait.
     #[inline]
     pub fn claim_first(&mut self) -> Option<Claimed<W>> {
         while let Some(entry) = self.pop() {
-            // SAFETY: it was queued until now and the lock is held; the wait lives as long as its
-            // entries.
-            if unsafe { &*entry.as_ref().look(|fields| fields.wait) }.claim() {
-                return Some(Claimed { entry });
+            if let Some(claimed) = claim(entry) {
+                return Some(claimed);
             }
         }
         None
@@ -239,14 +270,20 @@ impl<W: Claim> WaitQueue<W> {
 
     /// Takes out all entries, to be woken once the lock is released.
     pub fn claim_all(&mut self) -> AllClaimed<W> {
-        let mut all = AllClaimed { last: null() };
+        let mut all = AllClaimed::new();
         while let Some(claimed) = self.claim_first() {
-            // SAFETY: the waiter sleeps until it is woken.
-            unsafe { claimed.entry.as_ref() }.change(|fields| fields.prev = all.last);
-            all.last = claimed.entry();
+            all.push(claimed);
         }
         all
     }
+}
+
+/// Claims the wait of an entry that was just taken out, with the lock held.
+#[inline]
+fn claim<W: Claim>(entry: NonNull<Entry<W>>) -> Option<Claimed<W>> {
+    // SAFETY: it was queued until now and the lock is held; the wait lives as long as its entries.
+    let is_claimed = unsafe { &*entry.as_ref().look(|fields| fields.wait) }.claim();
+    is_claimed.then_some(Claimed { entry })
 }
 
 impl<W> Default for WaitQueue<W> {
@@ -261,21 +298,73 @@ impl<W> fmt::Debug for WaitQueue<W> {
     }
 }
 
-/// Waits that the holder of this has claimed and must wake, the last one first: so the first is the
-/// one that runs next, and the others follow from the last to the second, as in Go.
+/// Waits that the holder of this has claimed and must wake, in the order in which they were claimed.
 #[must_use]
 #[derive(Debug)]
 pub struct AllClaimed<W> {
+    first: *const Entry<W>,
     last: *const Entry<W>,
+    len: u32,
 }
 
-impl<W> Iterator for AllClaimed<W> {
-    type Item = Claimed<W>;
+impl<W> AllClaimed<W> {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self { first: null(), last: null(), len: 0 }
+    }
 
-    fn next(&mut self) -> Option<Claimed<W>> {
-        let entry = NonNull::new(self.last.cast_mut())?;
-        // SAFETY: claimed, and not woken yet.
-        self.last = unsafe { entry.as_ref() }.look(|fields| fields.prev);
-        Some(Claimed { entry })
+    /// Appends one.
+    pub fn push(&mut self, claimed: Claimed<W>) {
+        // SAFETY: the waiters sleep until they are woken, here and below.
+        unsafe { claimed.entry.as_ref() }.change(|fields| {
+            fields.next = null();
+            fields.prev = self.last;
+        });
+        // SAFETY: as above.
+        match unsafe { self.last.as_ref() } {
+            Some(last) => last.change(|fields| fields.next = claimed.entry()),
+            None => self.first = claimed.entry(),
+        }
+        self.last = claimed.entry();
+        self.len += 1;
+    }
+
+    /// How many were claimed.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether none was claimed.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Hands each to `wake`, the first one first.
+    pub fn wake_in_order(self, mut wake: impl FnMut(Claimed<W>)) {
+        let mut at = self.first;
+        while let Some(entry) = NonNull::new(at.cast_mut()) {
+            // SAFETY: claimed, and not woken yet.
+            at = unsafe { entry.as_ref() }.look(|fields| fields.next);
+            wake(Claimed { entry });
+        }
+    }
+
+    /// Hands each to `wake`, the last one first: so the first is the one that runs next, and the others
+    /// follow from the last to the second, as in Go.
+    pub fn wake_last_first(self, mut wake: impl FnMut(Claimed<W>)) {
+        let mut at = self.last;
+        while let Some(entry) = NonNull::new(at.cast_mut()) {
+            // SAFETY: claimed, and not woken yet.
+            at = unsafe { entry.as_ref() }.look(|fields| fields.prev);
+            wake(Claimed { entry });
+        }
+    }
+}
+
+impl<W> Default for AllClaimed<W> {
+    fn default() -> Self {
+        Self::new()
     }
 }

@@ -15,6 +15,7 @@ const RANKS: [Rank; Rank::COUNT] = [
     Rank::Timer,
     Rank::PollDesc,
     Rank::Yielded,
+    Rank::Condvar,
 ];
 
 /// Whether the written order leads from `a` to `b`, found by following it.

@@ -117,7 +117,7 @@ impl World {
     /// Closes a channel: who waits there goes home without a message.
     fn close(&self, which: usize) {
         let everybody = self.chans[which].lock().unwrap().receivers.claim_all();
-        everybody.for_each(|claimed| self.wake(&claimed));
+        everybody.wake_last_first(|claimed| self.wake(&claimed));
     }
 
     /// A canceller or a clock: ends the wait, if there is one, without a channel.

@@ -128,6 +128,12 @@ pub(crate) fn goroutine() -> Option<&'static G> {
     })
 }
 
+/// Uses the runtime of the calling goroutine. None on a plain thread.
+pub(crate) fn with_sched<R>(with: impl FnOnce(&Sched) -> R) -> Option<R> {
+    // SAFETY: the calling goroutine's runtime outlives it.
+    goroutine().map(|gp| with(unsafe { &*gp.sched.get() }))
+}
+
 /// Enters the runtime, if this is a goroutine. The guard leaves it again.
 #[inline]
 pub(crate) fn enter() -> Option<InRuntime> {

@@ -66,6 +66,7 @@ pub mod testing;
 mod throw;
 pub mod time;
 mod tls_report;
+mod wait;
 
 pub use builder::{BuildError, Builder};
 pub use diagnosis::{Diagnosis, Finding};

@@ -13,8 +13,7 @@
 //! not return: others may still use, through its frames, what it borrowed.
 
 use crate::current;
-use crate::gmp::g::{self, Extras};
-use crate::goroutine::{self, Beginning, GoroutineId, JoinError, JoinHandle, SpawnError};
+use crate::goroutine::{self, Beginning, Extras, GoroutineId, JoinError, JoinHandle, SpawnError};
 use crate::sched::Sched;
 use crate::sync::WaitGroup;
 use std::cell::UnsafeCell;
@@ -141,10 +140,9 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let sched = current::goroutine().ok_or(SpawnError::NoRuntime)?.sched.get();
-        // SAFETY: the scope does not end before all that `data` counts have ended. The runtime of the calling
-        // goroutine outlives it.
-        unsafe { spawn_counted(&self.data, &*sched, f, site, extras) }
+        // SAFETY: the scope does not end before all that `data` counts have ended.
+        let spawn = |sched: &Sched| unsafe { spawn_counted(&self.data, sched, f, site, extras) };
+        current::with_sched(spawn).unwrap_or(Err(SpawnError::NoRuntime))
     }
 }
 
@@ -266,9 +264,8 @@ struct End(Arc<Data>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        let has = |flag| current::goroutine().is_some_and(|gp| gp.has_flag(flag));
         // One that never ran is as one that panicked.
-        if has(g::STACKLESS) || std::thread::panicking() && !has(g::EXITING) {
+        if goroutine::has_no_stack() || goroutine::is_panicking() {
             self.0.n_panicked.fetch_add(1, Ordering::Relaxed);
         }
         self.0.running.done();

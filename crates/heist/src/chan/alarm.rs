@@ -15,14 +15,11 @@
 
 use super::queues::Queues;
 use super::state::Patience;
-use super::waiter::{Awoken, Entry, Outcome, Wait, idle_entry};
 use crate::current::{self, InRuntime};
-use crate::gmp::g::WaitReason;
-use crate::sched::life::cancel::{self, Why};
-use crate::sched::life::park;
 use crate::sys::clock;
 use crate::sys::lock::Lock;
 use crate::time::{deadline_after, deadline_at};
+use crate::wait::{self, Ended, Entry, Terms, WaitReason, Wake};
 use heist_core::lock_rank::Rank;
 use heist_core::timer_heap::NEVER;
 use std::sync::Arc;
@@ -114,33 +111,22 @@ impl Alarm {
 
     /// Waits until the moment or the deadline comes, or the moment changes.
     fn wait(&self, deadline_ns: u64) {
-        let rt = current::enter().map(|rt| cancel::check(park::chaos_point(rt)));
-        let wait = Wait::new(rt.as_ref());
-        let entry = idle_entry();
-        entry.assign(&raw const wait, std::ptr::null_mut());
-        let mut queues = self.queues.lock();
-        // SAFETY: the entry stays on this stack until it is taken out.
-        unsafe { queues.receivers.push(&entry) };
+        let rt = wait::park_point(current::enter());
+        let queues = self.queues.lock();
         let until_ns = self.when_ns().min(deadline_ns);
-        std::mem::forget(queues);
-        let lock = (&raw const self.queues).cast_mut().cast();
-        // SAFETY: this thread holds the lock and forgot the guard; the alarm outlives the call.
-        let (rt, awoken) = unsafe {
-            wait.sleep(rt, WaitReason::ChanReceive, super::state::release, lock, until_ns)
-        };
-        if awoken == Awoken::Claimed {
-            return;
-        }
-        let mut queues = self.queues.lock();
-        self.remove(&mut queues, &entry);
-        drop(queues);
-        drop(rt);
-        if awoken == Awoken::Cancelled {
-            cancel::unwind(Why::Cancelled);
-        }
+        // However it ended, the caller looks again.
+        let _ = wait::wait_in(
+            rt,
+            queues,
+            Terms::new(WaitReason::ChanReceive).until(until_ns),
+            std::ptr::null_mut(),
+            // SAFETY: the entry stays on the stack of `wait_in` until it is taken out.
+            |queues, entry| unsafe { queues.receivers.push(entry) },
+            |queues, entry| self.remove(queues, entry),
+        );
     }
 
-    /// Takes somebody out who does not wait any more.
+    /// Takes out a wait that is over, if it is still queued.
     pub(super) fn remove(&self, queues: &mut Queues, entry: &Entry) {
         if entry.is_listed() {
             // SAFETY: it is in this queue or in none.
@@ -169,7 +155,7 @@ impl Alarm {
         self.period_ns.store(in_ns(period), Ordering::Relaxed);
         let waiting = queues.receivers.claim_all();
         drop(queues);
-        waiting.wake(Outcome::Changed, rt.as_ref());
+        waiting.wake_last_first(|wait| wait.wake(Ended::Changed, rt.as_ref()));
         old_ns != NEVER
     }
 }

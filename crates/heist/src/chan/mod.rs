@@ -39,7 +39,6 @@ mod select;
 pub mod select_parts;
 mod sender;
 mod state;
-mod waiter;
 
 pub use error::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,

@@ -1,15 +1,15 @@
-//! Those who wait at a channel, behind its lock, and what the buffer is told of them.
+//! The waits at a channel, behind its lock, and what the buffer is told of them.
 //!
 //! Every function here that changes a queue keeps the buffer's words in step with it; see
 //! `heist_core::buffer`. Watchers take nothing: they are told after the message, or the room, is there.
 
 use super::state::{Attempt, Chan};
-use super::waiter::{Claimed, Entry, WaitQueue};
 use crate::current::InRuntime;
 use crate::sys::lock::Guard;
+use crate::wait::{Claimed, Ended, Entry, WaitQueue, Wake};
 use heist_core::buffer::{Buffer, Put, Take};
 
-/// Those who wait.
+/// The waits at a channel.
 pub(super) struct Queues {
     /// They want a message.
     pub(super) receivers: WaitQueue,
@@ -21,6 +21,31 @@ pub(super) struct Queues {
     pub(super) send_watchers: WaitQueue,
 }
 
+/// An operation of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// It waits for room, or for a receiver.
+    Send,
+    /// It waits for a message.
+    Receive,
+}
+
+impl Side {
+    const fn other(self) -> Self {
+        match self {
+            Self::Send => Self::Receive,
+            Self::Receive => Self::Send,
+        }
+    }
+}
+
+/// Whether a wait is for an operation to be done, or only for the news that it could be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interest {
+    Do,
+    Know,
+}
+
 impl Queues {
     pub(super) const fn new() -> Self {
         Self {
@@ -30,24 +55,78 @@ impl Queues {
             send_watchers: WaitQueue::new(),
         }
     }
+
+    #[inline(always)]
+    pub(super) const fn queue(&mut self, side: Side, interest: Interest) -> &mut WaitQueue {
+        match (side, interest) {
+            (Side::Send, Interest::Do) => &mut self.senders,
+            (Side::Send, Interest::Know) => &mut self.send_watchers,
+            (Side::Receive, Interest::Do) => &mut self.receivers,
+            (Side::Receive, Interest::Know) => &mut self.receive_watchers,
+        }
+    }
+
+    /// Wakes those who watch for an operation: it can be done.
+    #[inline]
+    pub(super) fn tell_watchers(&mut self, side: Side, rt: Option<&InRuntime>) {
+        let watchers = self.queue(side, Interest::Know);
+        if !watchers.is_empty() {
+            tell(watchers, rt);
+        }
+    }
+
+    /// Tells those who watch for the other side that an operation of this side is queued.
+    #[inline]
+    pub(super) fn tell_queued(&mut self, side: Side, rt: Option<&InRuntime>) {
+        self.tell_watchers(side.other(), rt);
+    }
+
+    /// Whether an operation of the other side waits, to be met by one of this side. One that does an
+    /// operation takes those out whose wait is over already.
+    pub(super) fn is_met(&self, side: Side, interest: Interest) -> bool {
+        let others = match side {
+            Side::Send => &self.receivers,
+            Side::Receive => &self.senders,
+        };
+        match interest {
+            Interest::Do => !others.is_empty(),
+            Interest::Know => others.has_open(),
+        }
+    }
 }
 
-/// Whether somebody who waits wants an operation done, or only to know that it could be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Interest {
-    Do,
-    Know,
+#[cold]
+fn tell(watchers: &mut WaitQueue, rt: Option<&InRuntime>) {
+    watchers.claim_all().wake_last_first(|watcher| watcher.wake(Ended::Done, rt));
 }
 
 impl<T, B: Buffer<T>> Chan<T, B> {
-    /// Whether the buffer is told that somebody waits for a message.
-    pub(super) const fn is_message_awaited(queues: &Queues) -> bool {
-        !queues.receivers.is_empty() || (!B::MEETS && !queues.receive_watchers.is_empty())
+    /// Whether the buffer is told that somebody waits: for a message, or for room.
+    #[inline(always)]
+    pub(super) const fn is_awaited(queues: &Queues, side: Side) -> bool {
+        let (doers, watchers) = match side {
+            Side::Send => (&queues.senders, &queues.send_watchers),
+            Side::Receive => (&queues.receivers, &queues.receive_watchers),
+        };
+        !doers.is_empty() || (!B::MEETS && !watchers.is_empty())
     }
 
-    /// Whether the buffer is told that somebody waits for room.
-    pub(super) const fn is_room_awaited(queues: &Queues) -> bool {
-        !queues.senders.is_empty() || (!B::MEETS && !queues.send_watchers.is_empty())
+    /// Tells the buffer that an operation is about to wait. False if it need not.
+    #[inline(always)]
+    pub(super) fn announce(&self, side: Side) -> bool {
+        match side {
+            Side::Send => self.buffer.await_room(),
+            Side::Receive => self.buffer.await_message(),
+        }
+    }
+
+    /// Tells the buffer that nobody waits any more.
+    #[inline(always)]
+    pub(super) fn no_longer_awaited(&self, side: Side) {
+        match side {
+            Side::Send => self.buffer.no_senders(),
+            Side::Receive => self.buffer.no_receivers(),
+        }
     }
 
     /// Claims the first receiver that waits.
@@ -57,7 +136,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             return None;
         }
         let claimed = queues.receivers.claim_first();
-        if !Self::is_message_awaited(queues) {
+        if !Self::is_awaited(queues, Side::Receive) {
             self.buffer.no_receivers();
         }
         claimed
@@ -76,9 +155,9 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         if let Some(sender) = &claimed {
             // SAFETY: a sender's place holds one message of this channel, and it was claimed. It was
             // queued, so senders were announced.
-            unsafe { self.buffer.rotate(sender.place::<T>(), into) };
+            unsafe { self.buffer.rotate(sender.place().cast(), into) };
         }
-        if !Self::is_room_awaited(queues) {
+        if !Self::is_awaited(queues, Side::Send) {
             self.buffer.no_senders();
         }
         claimed
@@ -104,7 +183,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         // SAFETY: by the caller's promise.
         let put = unsafe { self.buffer.put(message, spare) };
         // If it is not in, others were faster: there is a message for those who watch.
-        queues.receive_watchers.tell(rt);
+        queues.tell_watchers(Side::Receive, rt);
         drop(queues);
         if put == Put::Done { Attempt::Done } else { Attempt::Again }
     }
@@ -126,86 +205,45 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         // SAFETY: by the caller's promise.
         let take = unsafe { self.buffer.take(place, spent) };
         // If none is out, others were faster: there is room for those who watch.
-        queues.send_watchers.tell(rt);
+        queues.tell_watchers(Side::Send, rt);
         drop(queues);
         if take == Take::Done { Attempt::Done } else { Attempt::Again }
     }
 
-    /// Queues somebody who waits for a message, or for the news of one. False if there is one.
+    /// Queues a wait for an operation, or for the news that it can be done. False if it can.
     ///
     /// # Safety
     /// As for `WaitQueue::push`.
-    pub(super) unsafe fn push_receiver(
+    pub(super) unsafe fn push(
         &self,
         queues: &mut Queues,
         entry: &Entry,
-        interest: Interest,
+        (side, interest): (Side, Interest),
     ) -> bool {
-        let (queue, is_told) = match interest {
-            Interest::Do => (&mut queues.receivers, true),
-            Interest::Know => (&mut queues.receive_watchers, !B::MEETS),
-        };
-        let may_wait = !is_told || self.buffer.await_message();
+        let is_told = interest == Interest::Do || !B::MEETS;
+        let may_wait = !is_told || self.announce(side);
         if may_wait {
             // SAFETY: by the caller's promise.
-            unsafe { queue.push(entry) };
+            unsafe { queues.queue(side, interest).push(entry) };
         }
         may_wait
     }
 
-    /// Queues somebody who waits for room, or for the news of it. False if there is some.
-    ///
-    /// # Safety
-    /// As for `WaitQueue::push`.
-    pub(super) unsafe fn push_sender(
+    /// Takes out a wait that is over, if it is still queued.
+    pub(super) fn remove(
         &self,
         queues: &mut Queues,
         entry: &Entry,
-        interest: Interest,
-    ) -> bool {
-        let (queue, is_told) = match interest {
-            Interest::Do => (&mut queues.senders, true),
-            Interest::Know => (&mut queues.send_watchers, !B::MEETS),
-        };
-        let may_wait = !is_told || self.buffer.await_room();
-        if may_wait {
-            // SAFETY: by the caller's promise.
-            unsafe { queue.push(entry) };
-        }
-        may_wait
-    }
-
-    /// Takes a receiver out that gives up.
-    pub(super) fn remove_receiver(&self, queues: &mut Queues, entry: &Entry, interest: Interest) {
+        (side, interest): (Side, Interest),
+    ) {
         if !entry.is_listed() {
             return;
         }
-        let was_awaited = Self::is_message_awaited(queues);
-        let queue = match interest {
-            Interest::Do => &mut queues.receivers,
-            Interest::Know => &mut queues.receive_watchers,
-        };
-        // SAFETY: an entry of a receiver with that interest is in this queue or in none.
-        unsafe { queue.remove(entry) };
-        if was_awaited && !Self::is_message_awaited(queues) {
-            self.buffer.no_receivers();
-        }
-    }
-
-    /// Takes a sender out that gives up.
-    pub(super) fn remove_sender(&self, queues: &mut Queues, entry: &Entry, interest: Interest) {
-        if !entry.is_listed() {
-            return;
-        }
-        let was_awaited = Self::is_room_awaited(queues);
-        let queue = match interest {
-            Interest::Do => &mut queues.senders,
-            Interest::Know => &mut queues.send_watchers,
-        };
-        // SAFETY: an entry of a sender with that interest is in this queue or in none.
-        unsafe { queue.remove(entry) };
-        if was_awaited && !Self::is_room_awaited(queues) {
-            self.buffer.no_senders();
+        let was_awaited = Self::is_awaited(queues, side);
+        // SAFETY: an entry of that side with that interest is in this queue or in none.
+        unsafe { queues.queue(side, interest).remove(entry) };
+        if was_awaited && !Self::is_awaited(queues, side) {
+            self.no_longer_awaited(side);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::error::{RecvError, RecvTimeoutError, TryRecvError};
 use super::never;
 use super::parcel::Parcel;
 use super::state::{Chan, Patience, Refused};
-use crate::gmp::g::WaitReason;
+use crate::wait::WaitReason;
 use heist_core::buffer::{Blocks, Meeting, Ring};
 use std::fmt;
 use std::iter::FusedIterator;

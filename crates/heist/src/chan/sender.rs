@@ -3,7 +3,7 @@
 use super::error::{SendError, SendTimeoutError, TrySendError};
 use super::never;
 use super::state::{Chan, Patience, Refused};
-use crate::gmp::g::WaitReason;
+use crate::wait::WaitReason;
 use heist_core::buffer::{Blocks, Meeting, Ring};
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};

@@ -7,20 +7,15 @@
 //! under the lock is not what it was when the buffer refused, the fast path is tried again.
 
 use super::parcel::{Parcel, message_ptr, was_sent};
-use super::queues::{Interest, Queues};
-use super::waiter::{Awoken, Entry, Outcome, Wait};
+use super::queues::{Interest, Queues, Side};
 use crate::current::{self, InRuntime};
-use crate::gmp::G;
-use crate::gmp::g::WaitReason;
-use crate::sched::life::cancel::{self, Why};
-use crate::sched::life::park;
-use crate::sys::lock::Lock;
+use crate::sys::lock::{Guard, Lock};
 use crate::time;
+use crate::wait::{self, Ended, Terms, WaitReason, Wake};
 use heist_core::buffer::{Buffer, Put, Take};
 use heist_core::lock_rank::Rank;
 use heist_core::timer_heap::NEVER;
 use std::marker::PhantomData;
-use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
@@ -34,6 +29,15 @@ pub(super) enum Patience {
 }
 
 impl Patience {
+    /// When the wait ends; zero if there is none.
+    #[inline(always)]
+    const fn deadline_ns(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Until(deadline_ns) => deadline_ns,
+        }
+    }
+
     /// As long as it takes.
     pub(super) const ENDLESS: Self = Self::Until(NEVER);
 
@@ -107,32 +111,16 @@ impl<T, B: Buffer<T>> Chan<T, B> {
     pub(super) fn send(&self, message: &mut Option<T>, patience: Patience) -> Result<(), Refused> {
         let place = message_ptr(message);
         let mut spare = B::Spare::default();
-        let mut rt = current::enter();
-        loop {
-            // SAFETY: the message is there.
-            match unsafe { self.buffer.put(place, &mut spare) } {
-                Put::Done => break,
-                Put::Closed => return Err(Refused::Disconnected),
-                Put::Full if patience == Patience::None => return Err(Refused::NotReady),
-                Put::Full | Put::Attend => {
-                    let attempt;
-                    // SAFETY: as above.
-                    (rt, attempt) = unsafe { self.send_locked(rt, place, &mut spare, patience) };
-                    match attempt {
-                        Attempt::Done => break,
-                        Attempt::Closed => return Err(Refused::Disconnected),
-                        Attempt::TimedOut => return Err(Refused::NotReady),
-                        Attempt::Again => {}
-                        Attempt::Starved => rt = provide::<T, B>(rt, &mut spare),
-                    }
-                }
-                Put::Starved => rt = provide::<T, B>(rt, &mut spare),
+        // SAFETY: the message is there.
+        match unsafe { self.send_in(current::enter(), place, &mut spare, patience) } {
+            Ok(rt) => {
+                // Before the runtime is left, which may unwind.
+                was_sent(message);
+                drop(rt);
+                Ok(())
             }
+            Err((_rt, refused)) => Err(refused),
         }
-        // Before the runtime is left, which may unwind.
-        was_sent(message);
-        drop(rt);
-        Ok(())
     }
 
     /// Receives a message into `parcel`, which is empty.
@@ -140,30 +128,84 @@ impl<T, B: Buffer<T>> Chan<T, B> {
     pub(super) fn recv(&self, parcel: &mut Parcel<T>, patience: Patience) -> Result<(), Refused> {
         let place = parcel.as_mut_ptr();
         let mut spent = B::Spare::default();
-        let mut rt = current::enter();
+        // SAFETY: there is room for a message.
+        match unsafe { self.recv_in(current::enter(), place, &mut spent, patience) } {
+            Ok(rt) => {
+                // SAFETY: a message was moved in. It is owned before the runtime is left, which may unwind.
+                unsafe { parcel.was_filled() };
+                drop(rt);
+                Ok(())
+            }
+            Err((_rt, refused)) => Err(refused),
+        }
+    }
+
+    /// Sends from within the runtime. `spare` must be dropped outside.
+    ///
+    /// # Safety
+    /// `message` points to a message. It was moved out if the answer is `Ok`, and only then.
+    #[inline(always)]
+    pub(super) unsafe fn send_in(
+        &self,
+        mut rt: Option<InRuntime>,
+        message: *mut T,
+        spare: &mut B::Spare,
+        patience: Patience,
+    ) -> Result<Option<InRuntime>, (Option<InRuntime>, Refused)> {
         loop {
-            // SAFETY: there is room for a message.
-            match unsafe { self.buffer.take(place, &mut spent) } {
-                Take::Done => break,
-                Take::Closed => return Err(Refused::Disconnected),
-                Take::Empty if patience == Patience::None => return Err(Refused::NotReady),
+            // SAFETY: by the caller's promise.
+            match unsafe { self.buffer.put(message, spare) } {
+                Put::Done => return Ok(rt),
+                Put::Closed => return Err((rt, Refused::Disconnected)),
+                Put::Full if patience == Patience::None => return Err((rt, Refused::NotReady)),
+                Put::Full | Put::Attend => {
+                    let attempt;
+                    // SAFETY: as above.
+                    (rt, attempt) = unsafe { self.send_locked(rt, message, spare, patience) };
+                    match attempt {
+                        Attempt::Done => return Ok(rt),
+                        Attempt::Closed => return Err((rt, Refused::Disconnected)),
+                        Attempt::TimedOut => return Err((rt, Refused::NotReady)),
+                        Attempt::Again => {}
+                        Attempt::Starved => rt = provide::<T, B>(rt, spare),
+                    }
+                }
+                Put::Starved => rt = provide::<T, B>(rt, spare),
+            }
+        }
+    }
+
+    /// Receives from within the runtime. `spent` must be dropped outside.
+    ///
+    /// # Safety
+    /// `place` is valid for a message, and was written if the answer is `Ok`.
+    #[inline(always)]
+    pub(super) unsafe fn recv_in(
+        &self,
+        mut rt: Option<InRuntime>,
+        place: *mut T,
+        spent: &mut B::Spare,
+        patience: Patience,
+    ) -> Result<Option<InRuntime>, (Option<InRuntime>, Refused)> {
+        loop {
+            // SAFETY: by the caller's promise.
+            match unsafe { self.buffer.take(place, spent) } {
+                Take::Done => return Ok(rt),
+                Take::Closed => return Err((rt, Refused::Disconnected)),
+                Take::Empty if patience == Patience::None => return Err((rt, Refused::NotReady)),
                 Take::Empty | Take::Attend => {
                     let attempt;
                     // SAFETY: as above.
-                    (rt, attempt) = unsafe { self.recv_locked(rt, place, &mut spent, patience) };
+                    (rt, attempt) = unsafe { self.recv_locked(rt, place, spent, patience) };
                     match attempt {
-                        Attempt::Done => break,
-                        Attempt::Closed => return Err(Refused::Disconnected),
-                        Attempt::TimedOut => return Err(Refused::NotReady),
+                        Attempt::Done => return Ok(rt),
+                        Attempt::Closed => return Err((rt, Refused::Disconnected)),
+                        Attempt::TimedOut => return Err((rt, Refused::NotReady)),
                         Attempt::Again | Attempt::Starved => {}
                     }
                 }
             }
         }
-        // SAFETY: a message was moved in. It is owned before the runtime is left, which may unwind.
-        unsafe { parcel.was_filled() };
-        drop(rt);
-        Ok(())
     }
 
     /// The part of sending that needs the lock. Inlined, as all that is between a switch and the user's
@@ -172,18 +214,15 @@ impl<T, B: Buffer<T>> Chan<T, B> {
     /// # Safety
     /// `message` points to a message. It was moved out if the answer is `Done`, and only then.
     #[inline(always)]
-    pub(super) unsafe fn send_locked(
+    unsafe fn send_locked(
         &self,
         rt: Option<InRuntime>,
         message: *mut T,
         spare: &mut B::Spare,
         patience: Patience,
     ) -> (Option<InRuntime>, Attempt) {
-        let deadline_ns = match patience {
-            Patience::None => 0,
-            Patience::Until(deadline_ns) => deadline_ns,
-        };
-        let rt = if deadline_ns == 0 { rt } else { at_park_point(rt) };
+        let deadline_ns = patience.deadline_ns();
+        let rt = if deadline_ns == 0 { rt } else { wait::park_point(rt) };
         let mut queues = self.queues.lock();
         if self.buffer.is_closed() {
             drop(queues);
@@ -192,8 +231,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         if let Some(receiver) = self.claim_receiver(&mut queues) {
             drop(queues);
             // SAFETY: a receiver's place is for one message of this channel, and it was claimed.
-            unsafe { receiver.place::<T>().copy_from_nonoverlapping(message, 1) };
-            receiver.wake(Outcome::Done, rt.as_ref());
+            unsafe { receiver.place().cast::<T>().copy_from_nonoverlapping(message, 1) };
+            receiver.wake(Ended::Done, rt.as_ref());
             return (rt, Attempt::Done);
         }
         if !B::MEETS && !queues.receive_watchers.is_empty() {
@@ -201,33 +240,11 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             let attempt = unsafe { self.put_watched(queues, rt.as_ref(), message, spare) };
             return (rt, attempt);
         }
-        if deadline_ns == 0 || !self.buffer.await_room() {
+        if deadline_ns == 0 || !self.announce(Side::Send) {
             drop(queues);
             return (rt, Attempt::Again);
         }
-        let wait = Wait::new(rt.as_ref());
-        let entry = Entry::new(&raw const wait, place_of(message));
-        // SAFETY: the entry stays on this stack until it is taken out.
-        unsafe { queues.senders.push(&entry) };
-        if B::MEETS {
-            queues.receive_watchers.tell(rt.as_ref());
-        }
-        std::mem::forget(queues);
-        // SAFETY: this thread holds the lock and forgot the guard; the channel outlives the call.
-        let (rt, awoken) = unsafe {
-            wait.sleep(rt, WaitReason::ChanSend, release, self.lock_address(), deadline_ns)
-        };
-        if awoken == Awoken::Claimed {
-            return (rt, attempt_of(wait.ended_by().1));
-        }
-        let mut queues = self.queues.lock();
-        self.remove_sender(&mut queues, &entry, Interest::Do);
-        drop(queues);
-        if awoken == Awoken::TimedOut {
-            return (rt, Attempt::TimedOut);
-        }
-        drop(rt);
-        cancel::unwind(Why::Cancelled);
+        self.wait(rt, queues, Side::Send, message, deadline_ns)
     }
 
     /// The part of receiving that needs the lock. Inlined, as above.
@@ -235,23 +252,20 @@ impl<T, B: Buffer<T>> Chan<T, B> {
     /// # Safety
     /// `place` is valid for a message, and was written if the answer is `Done`.
     #[inline(always)]
-    pub(super) unsafe fn recv_locked(
+    unsafe fn recv_locked(
         &self,
         rt: Option<InRuntime>,
         place: *mut T,
         spent: &mut B::Spare,
         patience: Patience,
     ) -> (Option<InRuntime>, Attempt) {
-        let deadline_ns = match patience {
-            Patience::None => 0,
-            Patience::Until(deadline_ns) => deadline_ns,
-        };
-        let rt = if deadline_ns == 0 { rt } else { at_park_point(rt) };
+        let deadline_ns = patience.deadline_ns();
+        let rt = if deadline_ns == 0 { rt } else { wait::park_point(rt) };
         let mut queues = self.queues.lock();
         // SAFETY: by the caller's promise.
         if let Some(sender) = unsafe { self.claim_sender(&mut queues, place) } {
             drop(queues);
-            sender.wake(Outcome::Done, rt.as_ref());
+            sender.wake(Ended::Done, rt.as_ref());
             return (rt, Attempt::Done);
         }
         if !B::MEETS && !queues.send_watchers.is_empty() {
@@ -259,61 +273,74 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             let attempt = unsafe { self.take_watched(queues, rt.as_ref(), place, spent) };
             return (rt, attempt);
         }
-        if deadline_ns == 0 || self.buffer.is_closed() || !self.buffer.await_message() {
+        if deadline_ns == 0 || self.buffer.is_closed() || !self.announce(Side::Receive) {
             drop(queues);
             return (rt, Attempt::Again);
         }
-        let wait = Wait::new(rt.as_ref());
-        let entry = Entry::new(&raw const wait, place_of(place));
-        // SAFETY: the entry stays on this stack until it is taken out.
-        unsafe { queues.receivers.push(&entry) };
-        if B::MEETS {
-            queues.send_watchers.tell(rt.as_ref());
-        }
-        std::mem::forget(queues);
-        // SAFETY: this thread holds the lock and forgot the guard; the channel outlives the call.
-        let (rt, awoken) = unsafe {
-            wait.sleep(rt, WaitReason::ChanReceive, release, self.lock_address(), deadline_ns)
+        self.wait(rt, queues, Side::Receive, place, deadline_ns)
+    }
+
+    /// Waits for an operation that was announced to the buffer: the waker moves the message.
+    #[inline(always)]
+    fn wait(
+        &self,
+        rt: Option<InRuntime>,
+        mut queues: Guard<'_, Queues>,
+        side: Side,
+        place: *mut T,
+        deadline_ns: u64,
+    ) -> (Option<InRuntime>, Attempt) {
+        let reason = match side {
+            Side::Send => WaitReason::ChanSend,
+            Side::Receive => WaitReason::ChanReceive,
         };
-        if awoken == Awoken::Claimed {
-            return (rt, attempt_of(wait.ended_by().1));
+        if B::MEETS {
+            // They look when the lock is free, and the entry is queued then.
+            queues.tell_queued(side, rt.as_ref());
         }
-        let mut queues = self.queues.lock();
-        self.remove_receiver(&mut queues, &entry, Interest::Do);
-        drop(queues);
-        if awoken == Awoken::TimedOut {
-            return (rt, Attempt::TimedOut);
+        let (rt, ended) = wait::wait_in(
+            rt,
+            queues,
+            Terms::new(reason).until(deadline_ns),
+            place.cast(),
+            // SAFETY: the entry stays on the stack of `wait_in` until it is taken out.
+            |queues, entry| unsafe { queues.queue(side, Interest::Do).push(entry) },
+            |queues, entry| self.remove(queues, entry, (side, Interest::Do)),
+        );
+        // Apart, so that the usual end is not looked at again by the loop.
+        if ended == Ended::Done {
+            return (rt, Attempt::Done);
         }
-        drop(rt);
-        cancel::unwind(Why::Cancelled);
+        let attempt = match ended {
+            Ended::Closed => Attempt::Closed,
+            Ended::TimedOut => Attempt::TimedOut,
+            _ => Attempt::Again,
+        };
+        (rt, attempt)
     }
 
-    const fn lock_address(&self) -> *mut () {
-        (&raw const self.queues).cast_mut().cast()
-    }
-
-    /// Closes the channel and sends everybody who waits home. False if it was closed already.
+    /// Closes the channel and wakes every waiter with `Closed`. False if it was closed already.
     pub(super) fn close(&self) -> bool {
         let rt = current::enter();
         let mut queues = self.queues.lock();
         if self.buffer.is_closed() {
             return false;
         }
-        // Closed before the fast path is open again: nobody may send to a receiver that goes home.
+        // Closed before the fast path is open again: nobody may send to a receiver that is woken here.
         self.buffer.close();
-        if Self::is_message_awaited(&queues) {
-            self.buffer.no_receivers();
-        }
-        if Self::is_room_awaited(&queues) {
-            self.buffer.no_senders();
+        for side in [Side::Receive, Side::Send] {
+            if Self::is_awaited(&queues, side) {
+                self.no_longer_awaited(side);
+            }
         }
         let receivers = queues.receivers.claim_all();
         let senders = queues.senders.claim_all();
-        queues.receive_watchers.tell(rt.as_ref());
-        queues.send_watchers.tell(rt.as_ref());
+        queues.tell_watchers(Side::Receive, rt.as_ref());
+        queues.tell_watchers(Side::Send, rt.as_ref());
         drop(queues);
-        receivers.wake(Outcome::Closed, rt.as_ref());
-        senders.wake(Outcome::Closed, rt.as_ref());
+        for waits in [receivers, senders] {
+            waits.wake_last_first(|wait| wait.wake(Ended::Closed, rt.as_ref()));
+        }
         true
     }
 
@@ -370,15 +397,6 @@ impl<T, B: Buffer<T>> Chan<T, B> {
     }
 }
 
-/// What the claimer of a wait says, as the answer of an attempt.
-const fn attempt_of(outcome: Outcome) -> Attempt {
-    match outcome {
-        Outcome::Done => Attempt::Done,
-        Outcome::Closed => Attempt::Closed,
-        Outcome::Changed => Attempt::Again,
-    }
-}
-
 /// Fills the spare, outside the runtime.
 #[cold]
 pub(super) fn provide<T, B: Buffer<T>>(
@@ -388,24 +406,4 @@ pub(super) fn provide<T, B: Buffer<T>>(
     drop(rt);
     B::provide(spare);
     current::enter()
-}
-
-/// Messages of no size may have any address, but a place must not be null.
-#[inline]
-fn place_of<T>(message: *mut T) -> *mut () {
-    message.cast()
-}
-
-/// Where a goroutine that may wait lets itself be disturbed, and ends if it was cancelled.
-#[inline]
-fn at_park_point(rt: Option<InRuntime>) -> Option<InRuntime> {
-    rt.map(|rt| cancel::check(park::chaos_point(rt)))
-}
-
-/// The waiter is off its stack: others may find it.
-pub(super) unsafe fn release(_: NonNull<G>, queues: *mut ()) -> bool {
-    // SAFETY: whoever waits holds the lock on this thread and forgot the guard; it keeps the channel
-    // alive until it is awake, and cannot be woken before the lock is released.
-    unsafe { (*queues.cast::<Lock<Queues>>()).unlock_forgotten() };
-    true
 }

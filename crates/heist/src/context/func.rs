@@ -21,10 +21,7 @@ pub(super) struct Func {
 
 impl Func {
     fn new(body: Body) -> Self {
-        let home = current::goroutine().map(|gp| {
-            // SAFETY: the calling goroutine's runtime outlives it.
-            Arc::downgrade(&unsafe { &*gp.sched.get() }.life.share())
-        });
+        let home = current::with_sched(|sched| Arc::downgrade(&sched.life.share()));
         Self { body: Mutex::new(Some(body)), home }
     }
 

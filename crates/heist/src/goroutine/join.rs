@@ -2,16 +2,14 @@
 
 use super::GoroutineId;
 use super::payload;
-use crate::current::{self, InRuntime};
-use crate::gmp::g::{self, Extras, Outcome, WaitReason, Woken};
-use crate::gmp::m::Seal;
+use crate::current;
+use crate::gmp::g::{self, Extras, Outcome, Woken};
 use crate::gmp::{G, pool};
-use crate::sched::life;
 use crate::sched::life::body;
-use crate::sched::life::cancel::{self, Shield, Why};
+use crate::sched::life::cancel;
 use crate::sched::life::park;
 use crate::sched::run::execute;
-use crate::sched::waiter::{ThreadWaiter, Waiter};
+use crate::wait::{self, Terms, WaitReason};
 use heist_core::join::Dropped;
 use heist_core::status::Ticket;
 use std::any::Any;
@@ -77,24 +75,14 @@ impl<T> JoinHandle<T> {
     /// # });
     /// ```
     pub fn join(self) -> Result<T, JoinError> {
-        self.wait();
+        self.wait(Terms::new(WaitReason::Join));
         self.take()
     }
 
     /// Joins without being a park point: the caller is not unwound before the goroutine has ended,
     /// even if it is cancelled meanwhile.
     pub(crate) fn join_shielded(self) -> Result<T, JoinError> {
-        match current::goroutine() {
-            None => self.wait(),
-            Some(me) => {
-                let _shield = Shield::raise(me);
-                while !self.is_finished() {
-                    if let Some(rt) = current::enter() {
-                        self.park(rt);
-                    }
-                }
-            }
-        }
+        self.wait(Terms::new(WaitReason::Join).shielded());
         self.take()
     }
 
@@ -116,7 +104,7 @@ impl<T> JoinHandle<T> {
         g.woken.set(Woken::Cancelled);
         // SAFETY: a goroutine's runtime outlives it; it was just claimed.
         unsafe {
-            life::count_one_born(&*g.sched.get(), g);
+            crate::sched::life::count_one_born(&*g.sched.get(), g);
             park::ready_anywhere(rt.as_ref(), self.gp);
         }
         true
@@ -149,41 +137,9 @@ impl<T> JoinHandle<T> {
     }
 
     /// Waits until the outcome is there.
-    fn wait(&self) {
-        if self.g().join.is_finished() {
-            return;
-        }
-        match current::enter() {
-            Some(rt) => self.park(cancel::check(park::chaos_point(rt))),
-            None => {
-                let waiter = ThreadWaiter::new();
-                if self.g().join.register(waiter.address()) {
-                    waiter.sleep();
-                }
-            }
-        }
-    }
-
-    fn park(&self, rt: InRuntime) {
-        /// Leaves the waiter's address in the word of the goroutine it waits for.
-        unsafe fn commit(me: NonNull<G>, arg: *mut ()) -> bool {
-            // SAFETY: `arg` is the record of a goroutine whose handle waits; records are never
-            // unmapped.
-            let (me, target) = unsafe { (me.as_ref(), &*arg.cast::<G>()) };
-            target.join.register(Waiter::address_of(me))
-        }
-        let me = rt.goroutine();
-        self.g().joiner.set(me.status.next_ticket());
-        // SAFETY: `commit` uses records only, and the wait is sealed while it does.
-        let (rt, woken) = unsafe {
-            park::park(rt, WaitReason::Join, Seal::Sealed, commit, self.gp.as_ptr().cast())
-        };
-        drop(rt);
-        if woken == Woken::Cancelled {
-            // If the word is taken by the finishing goroutine, its wake-up carries the ticket of a
-            // wait that is over and does nothing.
-            let _ = self.g().join.unregister(Waiter::address_of(me));
-            cancel::unwind(Why::Cancelled);
+    fn wait(&self, terms: Terms) {
+        if !self.is_finished() {
+            wait::wait_for_end(terms.enter(), self.g(), terms);
         }
     }
 

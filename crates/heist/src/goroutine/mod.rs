@@ -25,13 +25,31 @@ pub use with_stack::with_stack;
 
 pub use crate::snapshot::Group;
 
+pub(crate) use crate::gmp::g::Extras;
 pub(crate) use builder::{Beginning, cannot_spawn, spawn_later, spawn_on};
 
 use crate::current;
+use crate::gmp::g;
+use crate::sched::Sched;
 use crate::sched::life;
 use crate::sched::life::cancel;
 use crate::sched::life::park;
 use std::fmt;
+
+/// Whether the calling goroutine, or thread, unwinds because of a panic, and not because it was cancelled
+/// or ends itself.
+pub(crate) fn is_panicking() -> bool {
+    std::thread::panicking() && !has(g::EXITING)
+}
+
+/// Whether the calling goroutine ends without having run, because there was no stack for it.
+pub(crate) fn has_no_stack() -> bool {
+    has(g::STACKLESS)
+}
+
+fn has(flag: u32) -> bool {
+    current::goroutine().is_some_and(|gp| gp.has_flag(flag))
+}
 
 /// The number of a goroutine: unique in its runtime, counted from 1, never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -155,9 +173,7 @@ pub fn num_goroutines() -> usize {
 #[doc(alias = "Stack")]
 #[must_use]
 pub fn dump_goroutines() -> String {
-    let sched = current::goroutine().map(|gp| gp.sched.get());
-    // SAFETY: the calling goroutine's runtime outlives it.
-    sched.map_or_else(String::new, |sched| unsafe { &*sched }.dump())
+    current::with_sched(Sched::dump).unwrap_or_default()
 }
 
 /// How many goroutines of this runtime do what, by the place where they were spawned: the largest group
@@ -174,9 +190,7 @@ pub fn dump_goroutines() -> String {
 #[doc(alias = "GoroutineProfile")]
 #[must_use]
 pub fn census() -> Vec<Group> {
-    let sched = current::goroutine().map(|gp| gp.sched.get());
-    // SAFETY: the calling goroutine's runtime outlives it.
-    sched.map_or_else(Vec::new, |sched| unsafe { &*sched }.census())
+    current::with_sched(Sched::census).unwrap_or_default()
 }
 
 /// The id of the calling goroutine, None on a plain thread.

@@ -132,6 +132,9 @@ const ROWS: &[Row] = &[
     counter("/heist/locks/wait/all-gs:nanoseconds", |r| r.lock_waits.of(Rank::AllGs),
         "Time that threads of the process have slept for the internal lock of the list of all \
          goroutine records."),
+    counter("/heist/locks/wait/condvar:nanoseconds", |r| r.lock_waits.of(Rank::Condvar),
+        "Time that threads of the process have slept for the internal lock of the queue of a \
+         condition variable."),
     counter("/heist/locks/wait/free-gs:nanoseconds", |r| r.lock_waits.of(Rank::FreeGs),
         "Time that threads of the process have slept for the internal lock of the free goroutine \
          records of all processors."),

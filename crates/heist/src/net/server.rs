@@ -217,10 +217,7 @@ impl Server {
     /// Counts a connection that is not served. The caller drops it, which closes it.
     fn refuse(&self) {
         self.shared.n_refused.fetch_add(1, Ordering::Relaxed);
-        if let Some(gp) = current::goroutine() {
-            // SAFETY: the calling goroutine's runtime outlives it.
-            unsafe { &*gp.sched.get() }.stats.refused.add_shared(1);
-        }
+        current::with_sched(|sched| sched.stats.refused.add_shared(1));
     }
 
     fn warn_once(&self, error: &io::Error) {

@@ -16,25 +16,19 @@
 use super::error;
 use super::queue::{self, Queues};
 use crate::current::{self, InRuntime};
-use crate::gmp::G;
-use crate::gmp::g::{WaitReason, Woken};
-use crate::gmp::m::Seal;
-use crate::netpoll::desc::Desc;
+use crate::netpoll::desc::{Desc, Half};
 use crate::netpoll::poller::Shared;
-use crate::sched::life::cancel::{self, Why};
-use crate::sched::life::park;
 use crate::sched::stall::blocking;
 use crate::sys::clock;
 use crate::sys::lock::Lock;
 use crate::sys::poll::{self, For, Polled};
 use crate::time::deadline_at;
+use crate::wait::{self, Waiter};
 use heist_core::fd_lock::{FdLock, Taken, Unlocked, Way};
-use heist_core::readiness::{Edge, Look, Readiness};
-use heist_core::status::Ticket;
-use std::cell::Cell;
+use heist_core::readiness::{Edge, Look};
 use std::io;
 use std::os::fd::RawFd;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -81,7 +75,7 @@ impl State {
         })
     }
 
-    pub(super) const fn half(&self, way: Way) -> &'static Readiness<G> {
+    pub(super) const fn half(&self, way: Way) -> &'static Half {
         match way {
             Way::Read => &self.desc.read,
             Way::Write => &self.desc.write,
@@ -123,7 +117,7 @@ impl State {
         let rt = current::enter();
         queue::refuse_all(&self.queues, rt.as_ref());
         let homes = [Way::Read, Way::Write].map(|way| {
-            let home = self.wake(rt.as_ref(), self.half(way).close());
+            let home = self.wake(rt.as_ref(), self.half(way).close().map(Waiter::from));
             self.queues.lock().ring(way);
             home
         });
@@ -184,7 +178,7 @@ impl State {
             self.deadlines_ns[way as usize].store(at, Ordering::Relaxed);
             let rt = current::enter();
             // The poke orders: who looks after it sees the deadline.
-            let home = self.wake(rt.as_ref(), self.half(way).poke());
+            let home = self.wake(rt.as_ref(), self.half(way).poke().map(Waiter::from));
             self.queues.lock().ring(way);
             drop(rt);
             drop(home);
@@ -209,11 +203,12 @@ impl State {
     }
 
     /// Waits until the direction is worth a try, somebody poked it, or `until` is over. May return
-    /// early: the caller looks again. He holds the direction.
+    /// early: the caller, which holds the direction, looks again.
     pub(super) fn wait(&self, way: Way, look: Look, until: u64) -> io::Result<()> {
-        let Some(rt) = current::enter() else { return self.wait_as_thread(way, look, until) };
-        let rt = cancel::check(park::chaos_point(rt));
-        if rt.goroutine().is_cancelled() && cancel::is_spared(rt.goroutine()) {
+        let Some(rt) = wait::park_point(current::enter()) else {
+            return self.wait_as_thread(way, look, until);
+        };
+        if wait::is_cancelled_but_spared(&rt) {
             // A destructor on the way out, a buffer that is flushed: it must not wait for the other end,
             // which may never come, and nobody could cancel it again.
             drop(rt);
@@ -223,7 +218,7 @@ impl State {
         let mut former = None;
         match self.attach(&rt, &mut former) {
             Ok(Some(home)) => {
-                self.park(rt, home, way, look, until);
+                wait::wait_for_event(rt, self.half(way), look, home, until);
                 Ok(())
             }
             Ok(None) => {
@@ -234,28 +229,6 @@ impl State {
                 drop(rt);
                 Err(error)
             }
-        }
-    }
-
-    fn park(&self, rt: InRuntime, home: &Shared, way: Way, look: Look, until: u64) {
-        let half = self.half(way);
-        let ticket = rt.goroutine().status.next_ticket();
-        let parking = Parking { half, look, home, ticket, counted: Cell::new(false) };
-        let arg = (&raw const parking).cast_mut().cast();
-        // SAFETY: `parking` lives until the goroutine goes on, and the wait is sealed: nobody but
-        // an event can wake it before `publish` is done with it.
-        let (rt, woken) =
-            unsafe { park::park_until(rt, WaitReason::IoWait, Seal::Sealed, publish, arg, until) };
-        if woken == Woken::Ready {
-            return;
-        }
-        half.withdraw();
-        if parking.counted.get() {
-            home.waiters_gone(1);
-        }
-        drop(rt);
-        if woken == Woken::Cancelled {
-            cancel::unwind(Why::Cancelled);
         }
     }
 
@@ -325,19 +298,10 @@ impl State {
         }
     }
 
-    /// Wakes who was handed out of a direction. Answers a share of the poller where it waited, to be given
-    /// back outside the runtime.
-    fn wake(
-        &self,
-        rt: Option<&InRuntime>,
-        waiter: Option<(NonNull<G>, Ticket)>,
-    ) -> Option<Arc<Shared>> {
-        let (gp, ticket) = waiter?;
-        // SAFETY: records are never unmapped. One that was woken otherwise is in no wait, or in
-        // another: then the ticket does not fit.
-        if !unsafe { gp.as_ref() }.status.claim(ticket) {
-            return None;
-        }
+    /// Wakes the waiter that was handed out of a direction. Answers a share of the poller where it waited,
+    /// to be given back outside the runtime.
+    fn wake(&self, rt: Option<&InRuntime>, waiter: Option<Waiter>) -> Option<Arc<Shared>> {
+        let waiter = waiter.filter(Waiter::claim)?;
         // ORDERING: Acquire: see `attach`.
         let home = self.home.load(Ordering::Acquire).cast_const();
         // SAFETY: it waits there until it is made ready below, so the poller's runtime lives, and the share of
@@ -347,36 +311,10 @@ impl State {
             Arc::from_raw(home)
         };
         // SAFETY: just claimed.
-        unsafe { park::ready_anywhere(rt, gp) };
+        unsafe { waiter.wake_claimed(rt) };
         home.waiters_gone(1);
         Some(home)
     }
-}
-
-/// A goroutine on its way to wait for a descriptor.
-struct Parking<'a> {
-    half: &'static Readiness<G>,
-    look: Look,
-    home: &'a Shared,
-    ticket: Ticket,
-    /// Whether it is counted as a waiter.
-    counted: Cell<bool>,
-}
-
-/// The goroutine is off its stack: events may find it.
-unsafe fn publish(gp: NonNull<G>, parking: *mut ()) -> bool {
-    // SAFETY: the goroutine that parks made it and waits.
-    let parking = unsafe { &*parking.cast::<Parking<'_>>() };
-    // Before it can be found: after that it may be gone with its stack.
-    parking.counted.set(true);
-    parking.home.waiter_came();
-    if parking.half.publish(parking.look, gp, parking.ticket) {
-        return true;
-    }
-    // Nobody found it, and the wait is sealed, so it is still here.
-    parking.home.waiters_gone(1);
-    parking.counted.set(false);
-    false
 }
 
 /// Whether a moment has passed; `NEVER` does not.

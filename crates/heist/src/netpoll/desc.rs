@@ -15,11 +15,14 @@ use heist_core::sync::{AtomicU32, Ordering};
 use std::io;
 use std::ptr::NonNull;
 
+/// A direction of a descriptor, and the goroutine that waits for it.
+pub(crate) type Half = Readiness<G>;
+
 /// A descriptor as the poller sees it.
 #[repr(C, align(128))]
 pub(crate) struct Desc {
-    pub(crate) read: Readiness<G>,
-    pub(crate) write: Readiness<G>,
+    pub(crate) read: Half,
+    pub(crate) write: Half,
     link: Link<Desc>,
     /// Counts the uses of the record.
     tag: AtomicU32,

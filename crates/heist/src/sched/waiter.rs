@@ -57,6 +57,12 @@ pub(crate) enum Waiter {
     Thread(*const ThreadWaiter),
 }
 
+impl From<(NonNull<G>, Ticket)> for Waiter {
+    fn from((gp, ticket): (NonNull<G>, Ticket)) -> Self {
+        Self::Goroutine(gp, ticket)
+    }
+}
+
 impl Waiter {
     /// Who waits for `gp` to end, given the address from its join word.
     ///

@@ -1,12 +1,10 @@
 //! Waiting for each other.
 
-use super::wait_list::{Caller, ChosenList, Ended, Entry, Shield, Wait, WaitList};
-use crate::gmp::g::WaitReason;
 use crate::sys::lock::Lock;
-use heist_core::list::DoubleList;
+use crate::wait::{self, Ended, Terms, WaitQueue, WaitReason, Wake};
 use heist_core::lock_rank::Rank;
 use std::fmt;
-use std::ptr::NonNull;
+use std::ptr::null_mut;
 
 /// Lets a number of goroutines and threads wait until all of them have come. Then it begins anew.
 ///
@@ -31,20 +29,21 @@ use std::ptr::NonNull;
 /// ```
 pub struct Barrier {
     n: usize,
-    /// Those who have come and wait. A cancelled one that has not unwound yet has come, too.
-    came: Lock<WaitList>,
+    came: Lock<Came>,
 }
 
-// SAFETY: the list holds pointers to waiters' stacks, used under its lock.
-unsafe impl Sync for Barrier {}
-// SAFETY: as above; a barrier that moves has no waiters.
-unsafe impl Send for Barrier {}
+/// Those who have come and wait. A cancelled one that has not unwound yet has come, too.
+struct Came {
+    waiters: WaitQueue,
+    n: usize,
+}
 
 impl Barrier {
     /// A barrier for `n`. With 0 or 1 nobody waits.
     #[must_use]
     pub const fn new(n: usize) -> Self {
-        Self { n, came: Lock::new(Rank::WaitQueue, DoubleList::new()) }
+        let came = Came { waiters: WaitQueue::new(), n: 0 };
+        Self { n, came: Lock::new(Rank::WaitQueue, came) }
     }
 
     /// Waits until as many have come as the barrier is for.
@@ -61,21 +60,33 @@ impl Barrier {
     /// });
     /// ```
     pub fn wait(&self) -> BarrierWaitResult {
-        let mut caller = Caller::enter(Shield::Down);
-        let entry = Entry::new(0);
+        let terms = Terms::new(WaitReason::Barrier);
+        let rt = terms.enter();
         let mut came = self.came.lock();
-        if came.len() as usize + 1 >= self.n {
-            let all = ChosenList::take(&mut came);
+        if came.n + 1 >= self.n {
+            let all = came.waiters.claim_all();
+            came.n = 0;
             drop(came);
-            all.wake(caller.rt());
+            all.wake_in_order(|waiter| waiter.wake(Ended::Done, rt.as_ref()));
             return BarrierWaitResult(true);
         }
-        // SAFETY: the entry stays on this stack until it is taken out.
-        unsafe { came.push_back(NonNull::from(&entry)) };
-        let wait = Wait::new(WaitReason::Barrier);
-        if caller.wait(came, &entry, wait, |came| entry.leave(came)) == Ended::Cancelled {
-            caller.unwind();
-        }
+        // There is no deadline, so it ended because all have come.
+        let _ = wait::wait_in(
+            rt,
+            came,
+            terms,
+            null_mut(),
+            |came, entry| {
+                // SAFETY: the entry stays on the stack of `wait_in` until it is taken out.
+                unsafe { came.waiters.push(entry) };
+                came.n += 1;
+            },
+            |came, entry| {
+                // SAFETY: it was queued here.
+                unsafe { came.waiters.remove(entry) };
+                came.n -= 1;
+            },
+        );
         BarrierWaitResult(false)
     }
 }

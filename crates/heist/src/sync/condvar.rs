@@ -1,32 +1,32 @@
 //! Waiting until a condition may hold.
 //!
 //! # The protocol
-//! A waiter that comes, still with the mutex, draws a ticket: it goes to the end of the list. Then
-//! it releases the mutex, then it parks. A notifier serves the smallest ticket: it takes out the
-//! head of the list. A waiter that is served between drawing its ticket and parking sees, under the
-//! lock, that it is in the list no more, and does not park. So a notification that comes after the
-//! mutex was released is never missed, and goes to the waiter that came first.
+//! A waiter that comes, still with the mutex, takes the lock of the queue and counts itself. Then it
+//! releases the mutex, goes to the end of the queue and parks; the lock is released when it can be
+//! woken. A notifier wakes the first of the queue. So a notification that comes after the mutex was
+//! released waits for the lock, finds the waiter, and goes to the one that came first.
 //!
-//! A waiter that gives up takes its ticket out of the list. One that was served and cannot take the
+//! A waiter that gives up takes itself out of the queue. One that was served and cannot take the
 //! mutex again, because it was cancelled, serves the next in its place.
 //!
-//! The count of tickets that wait is read without the lock: a notifier that changed the condition
-//! under the mutex sees every waiter that had found it not to hold. The model `loom_condvar` runs
-//! it.
+//! The count of waiters is read without the lock: a notifier that changed the condition under the
+//! mutex sees every waiter that had found it not to hold. The model `loom_condvar` runs the protocol,
+//! with the lock released and taken again between drawing a place in the queue and parking, which
+//! allows more.
+//!
+//! The lock has a rank of its own, because to release the mutex may take the lock of its queue.
 //!
 //! GO: sema.go notifyList. There tickets are numbers, because a waiter gets into the list only after
 //! it released the mutex, and a notifier searches the list for the number.
 
 use super::mutex::MutexGuard;
-use super::wait_list::{self, Caller, ChosenList, Ended, Entry, Shield, Wait, WaitList};
 use crate::current;
-use crate::gmp::g::WaitReason;
 use crate::sys::lock::Lock;
 use crate::time::{deadline_after, deadline_at};
-use heist_core::list::DoubleList;
+use crate::wait::{self, AllClaimed, Ended, Terms, WaitQueue, WaitReason, Wake};
 use heist_core::lock_rank::Rank;
 use std::fmt;
-use std::ptr::NonNull;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -62,24 +62,16 @@ use std::time::{Duration, Instant};
 /// ```
 #[doc(alias = "Cond")]
 pub struct Condvar {
-    waiters: Lock<WaitList>,
-    /// How many are in the list. Written under the lock.
+    waiters: Lock<WaitQueue>,
+    /// How many are in the queue, or about to be. Written under the lock.
     n_waiting: AtomicU32,
 }
-
-// SAFETY: the list holds pointers to waiters' stacks, used under its lock.
-unsafe impl Sync for Condvar {}
-// SAFETY: as above; a condition variable that moves has no waiters.
-unsafe impl Send for Condvar {}
 
 impl Condvar {
     /// Nobody waits.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            waiters: Lock::new(Rank::WaitQueue, DoubleList::new()),
-            n_waiting: AtomicU32::new(0),
-        }
+        Self { waiters: Lock::new(Rank::Condvar, WaitQueue::new()), n_waiting: AtomicU32::new(0) }
     }
 
     /// Releases the mutex, waits to be notified, and takes the mutex again.
@@ -103,7 +95,7 @@ impl Condvar {
     /// ```
     #[doc(alias = "Wait")]
     pub fn wait<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.wait_for(guard, Wait::new(WaitReason::Cond)).0
+        self.wait_for(guard, Terms::new(WaitReason::Cond)).0
     }
 
     /// Waits while `condition` holds. It is asked with the mutex held.
@@ -133,7 +125,7 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         timeout: Duration,
     ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
-        self.wait_for(guard, Wait::new(WaitReason::Cond).until(deadline_after(timeout)))
+        self.wait_for(guard, Terms::new(WaitReason::Cond).until(deadline_after(timeout)))
     }
 
     /// As [`wait_while`](Self::wait_while), at most so long. If it timed out the condition may still
@@ -163,7 +155,7 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         deadline: Instant,
     ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
-        self.wait_for(guard, Wait::new(WaitReason::Cond).until(deadline_at(deadline)))
+        self.wait_for(guard, Terms::new(WaitReason::Cond).until(deadline_at(deadline)))
     }
 
     /// As [`wait_while`](Self::wait_while), at most until then. If it timed out the condition may still
@@ -195,9 +187,9 @@ impl Condvar {
         deadline_ns: u64,
         mut condition: impl FnMut(&mut T) -> bool,
     ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
-        let wait = Wait::new(WaitReason::Cond).until(deadline_ns);
+        let terms = Terms::new(WaitReason::Cond).until(deadline_ns);
         while condition(&mut guard) {
-            let (again, result) = self.wait_for(guard, wait);
+            let (again, result) = self.wait_for(guard, terms);
             guard = again;
             if result.timed_out() {
                 let result = WaitTimeoutResult(condition(&mut guard));
@@ -210,39 +202,38 @@ impl Condvar {
     fn wait_for<'a, T: ?Sized>(
         &self,
         guard: MutexGuard<'a, T>,
-        wait: Wait,
+        terms: Terms,
     ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
-        let mut caller = Caller::enter(Shield::Down);
+        let rt = terms.enter();
         let mutex = guard.into_mutex();
-        let entry = Entry::new(0);
-        let mut waiters = self.waiters.lock();
-        // SAFETY: the entry stays on this stack until it is taken out; nothing unwinds before.
-        unsafe { waiters.push_back(NonNull::from(&entry)) };
-        self.count(&waiters);
-        drop(waiters);
-        mutex.raw.unlock_within(caller.rt());
         let waiters = self.waiters.lock();
-        let ended = if entry.is_waiting() {
-            caller.wait(waiters, &entry, wait, |waiters| {
-                entry.leave(waiters);
-                self.count(waiters);
-            })
-        } else {
-            drop(waiters);
-            Ended::Served
-        };
-        if ended == Ended::Cancelled {
-            caller.unwind();
-        }
-        let pass_on = PassOn { condvar: (ended == Ended::Served).then_some(self) };
-        drop(caller);
+        // Before the mutex is released: who changes the condition sees the count.
+        self.count(1);
+        mutex.raw.unlock_within(rt.as_ref());
+        let (rt, ended) = wait::wait_in(
+            rt,
+            waiters,
+            terms,
+            null_mut(),
+            // SAFETY: the entry stays on the stack of `wait_in` until it is taken out.
+            |waiters, entry| unsafe { waiters.push(entry) },
+            |waiters, entry| {
+                // SAFETY: it was queued here.
+                unsafe { waiters.remove(entry) };
+                self.count(-1);
+            },
+        );
+        let pass_on = PassOn { condvar: (ended == Ended::Done).then_some(self) };
+        drop(rt);
         let guard = mutex.lock();
         std::mem::forget(pass_on);
         (guard, WaitTimeoutResult(ended == Ended::TimedOut))
     }
 
-    fn count(&self, waiters: &WaitList) {
-        self.n_waiting.store(waiters.len(), Ordering::Relaxed);
+    /// So many more wait. The lock is held.
+    fn count(&self, more: i32) {
+        let n = self.n_waiting.load(Ordering::Relaxed).wrapping_add_signed(more);
+        self.n_waiting.store(n, Ordering::Relaxed);
     }
 
     /// Wakes the waiter that came first, if there is one.
@@ -280,20 +271,18 @@ impl Condvar {
     fn notify_slow(&self, n: u32) {
         let rt = current::enter();
         let mut waiters = self.waiters.lock();
-        let mut all = ChosenList::new();
-        let mut n_served = 0;
-        while n_served < n
-            && let Some(first) = wait_list::choose(&mut waiters)
+        let mut served = AllClaimed::new();
+        while served.len() < n
+            && let Some(first) = waiters.take_first()
         {
+            self.count(-1);
             // One that is giving up by itself is not served.
-            if let Some(chosen) = first {
-                all.push(chosen);
-                n_served += 1;
+            if let Some(waiter) = first {
+                served.push(waiter);
             }
         }
-        self.count(&waiters);
         drop(waiters);
-        all.wake(rt.as_ref());
+        served.wake_in_order(|waiter| waiter.wake(Ended::Done, rt.as_ref()));
     }
 }
 

@@ -2,8 +2,6 @@
 
 use super::{Mutex, OwnedSemaphorePermit, Semaphore, WaitGroup};
 use crate::context::{Canceller, Cause, Context};
-use crate::current;
-use crate::gmp::g;
 use crate::goroutine;
 use std::error::Error;
 use std::fmt;
@@ -280,8 +278,7 @@ struct Member<E> {
 
 impl<E> Drop for Member<E> {
     fn drop(&mut self) {
-        let ends_on_purpose = current::goroutine().is_some_and(|gp| gp.has_flag(g::EXITING));
-        if std::thread::panicking() && !ends_on_purpose {
+        if goroutine::is_panicking() {
             self.inner.panicked.store(true, Ordering::Relaxed);
             self.inner.cancel();
         }

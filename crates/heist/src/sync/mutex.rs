@@ -1,8 +1,8 @@
 //! Mutual exclusion.
 
 use super::raw_mutex::{Locked, RawMutex};
-use crate::gmp::g::WaitReason;
 use crate::time::{deadline_after, deadline_at};
+use crate::wait::WaitReason;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;

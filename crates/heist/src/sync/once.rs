@@ -7,7 +7,7 @@
 //! GO: sync/once.go.
 
 use super::raw_mutex::RawMutex;
-use crate::gmp::g::WaitReason;
+use crate::wait::WaitReason;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 

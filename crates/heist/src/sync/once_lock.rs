@@ -5,7 +5,7 @@
 //! the value.
 
 use super::raw_mutex::RawMutex;
-use crate::gmp::g::WaitReason;
+use crate::wait::WaitReason;
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::mem::MaybeUninit;

@@ -11,24 +11,16 @@
 //!
 //! GO: internal/sync/mutex.go lockSlow, unlockSlow; sema.go semrelease1.
 
-use super::wait_list::{self, Caller, Ended, Entry, Wait, WaitList};
 use crate::current;
 use crate::current::InRuntime;
-use crate::gmp::g::WaitReason;
 use crate::sched::life::park;
 use crate::sys::clock::now_ns;
 use crate::sys::cpu;
 use crate::sys::lock::Lock;
-use heist_core::list::DoubleList;
+use crate::wait::{self, Ended, Terms, WaitQueue, WaitReason, Wake};
 use heist_core::lock_rank::Rank;
 use heist_core::mutex_word::{Attempt, Contender, Enqueued, MutexWord, Released};
 use heist_core::policy::{LOCK_SPIN_PAUSES, LOCK_SPINS, STARVATION_NS, may_spin_for_lock};
-use std::ptr::NonNull;
-
-/// What a chosen waiter finds in its entry: it may compete.
-const TOKEN: u64 = 0;
-/// It has the mutex.
-const MUTEX: u64 = 1;
 
 /// Whether the mutex was taken, or the time was over first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,17 +33,13 @@ pub(super) enum Locked {
 /// A mutex without data.
 pub(super) struct RawMutex {
     word: MutexWord,
-    waiters: Lock<WaitList>,
+    /// Each place is the time at which its waiter came first, in nanoseconds.
+    waiters: Lock<WaitQueue>,
 }
-
-// SAFETY: the list holds pointers to waiters' stacks, used under its lock.
-unsafe impl Sync for RawMutex {}
-// SAFETY: as above; a mutex that moves has no waiters.
-unsafe impl Send for RawMutex {}
 
 impl RawMutex {
     pub(super) const fn new() -> Self {
-        Self { word: MutexWord::new(), waiters: Lock::new(Rank::WaitQueue, DoubleList::new()) }
+        Self { word: MutexWord::new(), waiters: Lock::new(Rank::WaitQueue, WaitQueue::new()) }
     }
 
     /// Takes it.
@@ -59,7 +47,7 @@ impl RawMutex {
     pub(super) fn lock(&self, reason: WaitReason) {
         if !self.word.lock_fast() {
             // Without a deadline there is one outcome.
-            let _ = self.lock_slow(Wait::new(reason));
+            let _ = self.lock_slow(Terms::new(reason));
         }
     }
 
@@ -67,7 +55,7 @@ impl RawMutex {
     #[inline]
     pub(super) fn lock_shielded(&self, reason: WaitReason) {
         if !self.word.lock_fast() {
-            let _ = self.lock_slow(Wait::new(reason).shielded());
+            let _ = self.lock_slow(Terms::new(reason).shielded());
         }
     }
 
@@ -77,7 +65,7 @@ impl RawMutex {
         if self.word.lock_fast() {
             return Locked::Yes;
         }
-        self.lock_slow(Wait::new(reason).until(deadline_ns))
+        self.lock_slow(Terms::new(reason).until(deadline_ns))
     }
 
     /// Takes it if it is free.
@@ -93,20 +81,20 @@ impl RawMutex {
 
     #[cold]
     #[inline(never)]
-    fn lock_slow(&self, wait: Wait) -> Locked {
+    fn lock_slow(&self, terms: Terms) -> Locked {
         // Most of those who come while others wait overtake them: whoever holds it releases it and
         // comes back before one that was woken runs. That needs nothing of the runtime.
         if self.word.try_lock() {
             return Locked::Yes;
         }
-        let mut caller = Caller::enter(wait.shield);
+        let mut rt = terms.enter();
         let mut me = Contender::new();
         let mut spins = 0;
         let (mut since_ns, mut waited_ns) = (0, 0);
         loop {
             match self.word.attempt(&mut me) {
                 Attempt::Acquired => break,
-                Attempt::Busy if may_spin(caller.rt(), spins) => {
+                Attempt::Busy if may_spin(rt.as_ref(), spins) => {
                     self.word.announce(&mut me);
                     spin();
                     spins += 1;
@@ -118,38 +106,43 @@ impl RawMutex {
             if !again {
                 since_ns = now_ns();
             }
-            let entry = Entry::new(since_ns);
-            let mut waiters = self.waiters.lock();
+            let waiters = self.waiters.lock();
             if self.word.enqueue(&mut me) == Enqueued::Acquired {
                 break;
             }
-            // SAFETY: the entry stays on this stack until it is taken out.
-            unsafe {
-                if again {
-                    waiters.push(NonNull::from(&entry));
-                } else {
-                    waiters.push_back(NonNull::from(&entry));
-                }
-            }
-            let ended = caller.wait(waiters, &entry, wait, |list| {
-                entry.leave(list);
-                self.word.dequeued();
-            });
+            let mut came_ns = since_ns;
+            let ended;
+            (rt, ended) = wait::wait_in(
+                rt,
+                waiters,
+                terms,
+                (&raw mut came_ns).cast(),
+                |waiters, entry| {
+                    // SAFETY: the entry stays on the stack of `wait_in` until it is taken out.
+                    unsafe { if again { waiters.push_front(entry) } else { waiters.push(entry) } }
+                },
+                |waiters, entry| {
+                    // SAFETY: it was queued here.
+                    unsafe { waiters.remove(entry) };
+                    self.word.dequeued();
+                },
+            );
             waited_ns = now_ns() - since_ns;
             match ended {
-                Ended::Served if entry.given() == MUTEX => break,
-                Ended::Served => {
+                // The mutex was handed over.
+                Ended::Done => break,
+                Ended::TimedOut => return Locked::TimedOut,
+                // It was released, and this caller may compete for it.
+                _ => {
                     me.woken(waited_ns > STARVATION_NS);
                     spins = 0;
                 }
-                Ended::TimedOut => return Locked::TimedOut,
-                Ended::Cancelled => caller.unwind(),
             }
         }
         if since_ns != 0 {
-            count_wait(&caller, waited_ns);
+            count_wait(rt.as_ref(), waited_ns);
         }
-        caller.leave_holding(|| self.unlock());
+        wait::leave_holding(rt, || self.unlock());
         Locked::Yes
     }
 
@@ -185,7 +178,7 @@ impl RawMutex {
     fn choose(&self, released: Released, rt: Option<&InRuntime>) -> bool {
         let mut waiters = self.waiters.lock();
         let chosen = loop {
-            let Some(first) = wait_list::choose(&mut waiters) else {
+            let Some(first) = waiters.take_first() else {
                 match released {
                     Released::HandOver => self.word.stop_starving(),
                     _ => self.word.return_token(),
@@ -197,22 +190,24 @@ impl RawMutex {
                 break chosen;
             }
         };
-        if released == Released::HandOver {
-            self.word.hand_over(now_ns() - chosen.note() > STARVATION_NS);
-            chosen.give(MUTEX);
-        } else {
-            chosen.give(TOKEN);
+        if released != Released::HandOver {
+            drop(waiters);
+            chosen.wake(Ended::Changed, rt);
+            return false;
         }
+        // SAFETY: a place in this queue is a time in its waiter's frame, and the waiter was claimed.
+        let came_ns = unsafe { chosen.place().cast::<u64>().read() };
+        self.word.hand_over(now_ns() - came_ns > STARVATION_NS);
         drop(waiters);
-        let give_way = released == Released::HandOver && chosen.runs_next(rt);
-        chosen.wake(rt);
+        let give_way = chosen.runs_next(rt);
+        chosen.wake(Ended::Done, rt);
         give_way
     }
 }
 
 /// Adds to the time that goroutines have waited for locks.
-pub(super) fn count_wait(caller: &Caller, waited_ns: u64) {
-    if let Some(rt) = caller.rt() {
+pub(super) fn count_wait(rt: Option<&InRuntime>, waited_ns: u64) {
+    if let Some(rt) = rt {
         rt.m().p().stats.lock_wait_ns.add(waited_ns);
     }
 }

@@ -7,20 +7,18 @@
 //! GO: sync/rwmutex.go.
 
 use super::raw_mutex::{self, Locked, RawMutex};
-use super::wait_list::{self, Caller, ChosenList, Ended, Entry, Shield, Wait, WaitList};
 use crate::current::{self, InRuntime};
-use crate::gmp::g::WaitReason;
 use crate::sys::clock::now_ns;
 use crate::sys::lock::Lock;
-use heist_core::list::DoubleList;
+use crate::wait::{self, Ended, Terms, WaitQueue, WaitReason, Wake};
 use heist_core::lock_rank::Rank;
 use heist_core::rw_word::{Entered, RwWord};
-use std::ptr::NonNull;
+use std::ptr::null_mut;
 
 struct Waiters {
-    readers: WaitList,
+    readers: WaitQueue,
     /// The one that is announced, if it waits.
-    writer: WaitList,
+    writer: WaitQueue,
 }
 
 /// A read-write lock without data.
@@ -30,14 +28,9 @@ pub(super) struct RawRwLock {
     waiters: Lock<Waiters>,
 }
 
-// SAFETY: the lists hold pointers to waiters' stacks, used under their lock.
-unsafe impl Sync for RawRwLock {}
-// SAFETY: as above; a lock that moves has no waiters.
-unsafe impl Send for RawRwLock {}
-
 impl RawRwLock {
     pub(super) const fn new() -> Self {
-        let waiters = Waiters { readers: DoubleList::new(), writer: DoubleList::new() };
+        let waiters = Waiters { readers: WaitQueue::new(), writer: WaitQueue::new() };
         Self {
             word: RwWord::new(),
             writers: RawMutex::new(),
@@ -63,41 +56,44 @@ impl RawRwLock {
     #[cold]
     #[inline(never)]
     fn read_slow(&self, deadline_ns: Option<u64>) -> Locked {
-        let mut caller = Caller::enter(Shield::Down);
+        let terms = Terms::new(WaitReason::Read).until_some(deadline_ns);
+        let rt = terms.enter();
         let since_ns = now_ns();
-        let entry = Entry::new(0);
-        let mut waiters = self.waiters.lock();
+        let waiters = self.waiters.lock();
         match self.word.read_or_queue() {
             Entered::Yes => {
                 drop(waiters);
-                caller.leave_holding(|| self.read_done());
+                wait::leave_holding(rt, || self.read_done());
                 return Locked::Yes;
             }
             Entered::Queue => {}
             Entered::TooMany => {
                 drop(waiters);
-                drop(caller);
+                drop(rt);
                 panic!("sync: too many readers of an RwLock");
             }
         }
-        // SAFETY: the entry stays on this stack until it is taken out.
-        unsafe { waiters.readers.push_back(NonNull::from(&entry)) };
-        let wait = Wait { deadline_ns, ..Wait::new(WaitReason::Read) };
-        let ended = caller.wait(waiters, &entry, wait, |waiters| {
-            entry.leave(&mut waiters.readers);
-            if waiters.readers.is_empty() {
-                self.word.none_queued();
-            }
-        });
-        match ended {
-            Ended::Served => {
-                raw_mutex::count_wait(&caller, now_ns() - since_ns);
-                caller.leave_holding(|| self.read_done());
-                Locked::Yes
-            }
-            Ended::TimedOut => Locked::TimedOut,
-            Ended::Cancelled => caller.unwind(),
+        let (rt, ended) = wait::wait_in(
+            rt,
+            waiters,
+            terms,
+            null_mut(),
+            // SAFETY: the entry stays on the stack of `wait_in` until it is taken out.
+            |waiters, entry| unsafe { waiters.readers.push(entry) },
+            |waiters, entry| {
+                // SAFETY: it was queued here.
+                unsafe { waiters.readers.remove(entry) };
+                if waiters.readers.is_empty() {
+                    self.word.none_queued();
+                }
+            },
+        );
+        if ended == Ended::TimedOut {
+            return Locked::TimedOut;
         }
+        raw_mutex::count_wait(rt.as_ref(), now_ns() - since_ns);
+        wait::leave_holding(rt, || self.read_done());
+        Locked::Yes
     }
 
     /// Leaves, having read.
@@ -117,10 +113,10 @@ impl RawRwLock {
         // or given up, and the one that waits now waits for others, of whom the last wakes it.
         let writer = if self.word.is_drained() { Some(&mut waiters.writer) } else { None };
         // A writer that gives up meanwhile lets the readers behind it go in by itself.
-        let chosen = writer.and_then(wait_list::choose).flatten();
+        let writer = writer.and_then(WaitQueue::claim_first);
         drop(waiters);
-        if let Some(chosen) = chosen {
-            chosen.wake(rt.as_ref());
+        if let Some(writer) = writer {
+            writer.wake(Ended::Done, rt.as_ref());
         }
     }
 
@@ -158,33 +154,38 @@ impl RawRwLock {
     fn wait_for_readers(&self, deadline_ns: Option<u64>) -> Locked {
         // Not to be unwound on the way in, with the writer announced; the wait itself can be
         // cancelled.
-        let mut caller = Caller::enter(Shield::Up);
+        let rt = current::enter();
         let since_ns = now_ns();
-        let entry = Entry::new(0);
-        let mut waiters = self.waiters.lock();
+        let waiters = self.waiters.lock();
         if self.word.is_drained() {
             drop(waiters);
-            caller.leave_holding(|| self.write_done());
+            wait::leave_holding(rt, || self.write_done());
             return Locked::Yes;
         }
-        // SAFETY: the entry stays on this stack until it is taken out.
-        unsafe { waiters.writer.push_back(NonNull::from(&entry)) };
-        let wait = Wait { deadline_ns, ..Wait::new(WaitReason::Write) };
-        let ended = caller.wait(waiters, &entry, wait, |waiters| entry.leave(&mut waiters.writer));
-        if ended == Ended::Served {
+        let (rt, ended) = wait::sleep_in(
+            rt,
+            waiters,
+            Terms::new(WaitReason::Write).until_some(deadline_ns),
+            null_mut(),
+            // SAFETY: the entry stays on the stack of `sleep_in` until it is taken out.
+            |waiters, entry| unsafe { waiters.writer.push(entry) },
+            // SAFETY: it was queued here.
+            |waiters, entry| unsafe { waiters.writer.remove(entry) },
+        );
+        if !ended.gave_up() {
             if !self.word.is_drained() {
                 heist_core::throw!("RawRwLock::write: woken while others read");
             }
-            raw_mutex::count_wait(&caller, now_ns() - since_ns);
-            caller.leave_holding(|| self.write_done());
+            raw_mutex::count_wait(rt.as_ref(), now_ns() - since_ns);
+            wait::leave_holding(rt, || self.write_done());
             return Locked::Yes;
         }
-        self.let_readers_in(caller.rt());
-        self.writers.unlock_within(caller.rt());
-        match ended {
-            Ended::Cancelled => caller.unwind(),
-            _ => Locked::TimedOut,
+        self.let_readers_in(rt.as_ref());
+        self.writers.unlock_within(rt.as_ref());
+        if ended == Ended::Cancelled {
+            wait::unwind(rt);
         }
+        Locked::TimedOut
     }
 
     /// Leaves, having written.
@@ -208,21 +209,22 @@ impl RawRwLock {
     /// Stays in to read, and lets others read.
     pub(super) fn downgrade(&self) {
         let rt = current::enter();
-        let mut waiters = self.waiters.lock();
-        let all = ChosenList::take(&mut waiters.readers);
-        self.word.admit(all.len() + 1);
-        drop(waiters);
-        all.wake(rt.as_ref());
+        self.admit_readers(1, rt.as_ref());
         self.writers.unlock_within(rt.as_ref());
     }
 
     /// The writer does not keep readers out any more.
     fn let_readers_in(&self, rt: Option<&InRuntime>) {
+        self.admit_readers(0, rt);
+    }
+
+    /// Lets the readers that wait go in, with `more` that are in already.
+    fn admit_readers(&self, more: u32, rt: Option<&InRuntime>) {
         let mut waiters = self.waiters.lock();
-        let all = ChosenList::take(&mut waiters.readers);
-        self.word.admit(all.len());
+        let readers = waiters.readers.claim_all();
+        self.word.admit(readers.len() + more);
         drop(waiters);
-        all.wake(rt);
+        readers.wake_in_order(|reader| reader.wake(Ended::Done, rt));
     }
 
     /// Whether somebody is in, or a writer waits.

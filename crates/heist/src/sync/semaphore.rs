@@ -14,18 +14,16 @@
 //!
 //! GO: golang.org/x/sync/semaphore.
 
-use super::wait_list::{self, Caller, ChosenList, Ended, Entry, Shield, Wait, WaitList};
+use super::permit::{OwnedSemaphorePermit, SemaphorePermit};
 use crate::chan;
 use crate::context::{Context, ContextError};
 use crate::current::{self, InRuntime};
-use crate::gmp::g::WaitReason;
 use crate::scope::{ScopedJoinHandle, scope};
 use crate::sys::lock::Lock;
 use crate::time::{deadline_after, deadline_at};
-use heist_core::list::DoubleList;
+use crate::wait::{self, AllClaimed, Ended, Terms, WaitQueue, WaitReason, Wake};
 use heist_core::lock_rank::Rank;
 use std::fmt;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -64,13 +62,9 @@ const PERMIT: u64 = 2;
 pub struct Semaphore {
     size: usize,
     word: AtomicU64,
-    waiters: Lock<WaitList>,
+    /// Each place is the number of permits that its waiter needs, a `u64`.
+    waiters: Lock<WaitQueue>,
 }
-
-// SAFETY: the list holds pointers to waiters' stacks, used under its lock.
-unsafe impl Sync for Semaphore {}
-// SAFETY: as above; a semaphore that moves has no waiters.
-unsafe impl Send for Semaphore {}
 
 impl Semaphore {
     /// So many permits, all of them free.
@@ -83,7 +77,7 @@ impl Semaphore {
         Self {
             size,
             word: AtomicU64::new(size as u64 * PERMIT),
-            waiters: Lock::new(Rank::WaitQueue, DoubleList::new()),
+            waiters: Lock::new(Rank::WaitQueue, WaitQueue::new()),
         }
     }
 
@@ -311,89 +305,90 @@ impl Semaphore {
     #[cold]
     #[inline(never)]
     fn wait(&self, n: usize, deadline_ns: Option<u64>) -> bool {
+        let terms = Terms::new(WaitReason::Semaphore).until_some(deadline_ns);
+        let rt = terms.enter();
         if n > self.size {
-            return wait_in_vain(deadline_ns);
+            // For more permits than there are it waits in vain, and in no queue, where it would hold up
+            // others.
+            wait::wait_alone(rt, terms);
+            return false;
         }
-        let mut caller = Caller::enter(Shield::Down);
-        let entry = Entry::new(n as u64);
-        let mut waiters = self.waiters.lock();
-        // From here on nobody takes permits but under the lock.
+        let waiters = self.waiters.lock();
+        // From here on nobody takes permits but under the lock. If somebody is queued, what is released is
+        // served by its releaser; if not, what was released just before is for the caller.
         self.word.fetch_or(QUEUED, Ordering::Relaxed);
-        // SAFETY: the entry stays on this stack until it is taken out.
-        unsafe { waiters.push_back(NonNull::from(&entry)) };
-        // What was released just before is served here: perhaps to the caller, which does not wait
-        // yet and need not be woken.
-        let others = self.serve(&mut waiters);
-        let ended = if entry.is_waiting() {
+        if waiters.is_empty() && !wait::is_cancelled(rt.as_ref()) && self.take_queued(n as u64) {
+            self.word.fetch_and(!QUEUED, Ordering::Relaxed);
             drop(waiters);
-            others.wake(caller.rt());
-            let waiters = self.waiters.lock();
-            if entry.is_waiting() {
-                let wait = Wait { deadline_ns, ..Wait::new(WaitReason::Semaphore) };
-                caller.wait(waiters, &entry, wait, |waiters| entry.leave(waiters))
-            } else {
-                drop(waiters);
-                self.served_at_once(n, &caller)
-            }
-        } else {
-            drop(waiters);
-            others.wake(caller.rt());
-            self.served_at_once(n, &caller)
-        };
-        if ended == Ended::Served {
-            caller.leave_holding(|| self.release(n));
+            wait::leave_holding(rt, || self.release(n));
+            return true;
+        }
+        let mut needs = n as u64;
+        let (rt, ended) = wait::sleep_in(
+            rt,
+            waiters,
+            terms,
+            (&raw mut needs).cast(),
+            // SAFETY: the entry stays on the stack of `sleep_in` until it is taken out.
+            |waiters, entry| unsafe { waiters.push(entry) },
+            // SAFETY: it was queued here.
+            |waiters, entry| unsafe { waiters.remove(entry) },
+        );
+        if !ended.gave_up() {
+            wait::leave_holding(rt, || self.release(n));
             return true;
         }
         // Those behind it may need less.
-        let mut waiters = self.waiters.lock();
-        let others = self.serve(&mut waiters);
-        drop(waiters);
-        others.wake(caller.rt());
+        self.serve(rt.as_ref());
         if ended == Ended::Cancelled {
-            caller.unwind();
+            wait::unwind(rt);
         }
         false
-    }
-
-    /// The caller was served while it queued and did not wait yet. If it was cancelled meanwhile, perhaps
-    /// before that, it gives the permits up.
-    fn served_at_once(&self, n: usize, caller: &Caller) -> Ended {
-        if !caller.is_cancelled() {
-            return Ended::Served;
-        }
-        self.word.fetch_add(n as u64 * PERMIT, Ordering::Release);
-        Ended::Cancelled
     }
 
     #[cold]
     fn serve_from_outside(&self) {
         let rt = current::enter();
-        let rt: Option<&InRuntime> = rt.as_ref();
-        let mut waiters = self.waiters.lock();
-        let chosen = self.serve(&mut waiters);
-        drop(waiters);
-        chosen.wake(rt);
+        self.serve(rt.as_ref());
     }
 
-    /// Gives permits to whoever is first, as long as there are enough for it. Somebody waits, so
+    /// Gives permits to the first waiter, as long as there are enough for it. While somebody is queued,
     /// only the holder of the lock takes permits.
-    fn serve(&self, waiters: &mut WaitList) -> ChosenList {
-        let mut all = ChosenList::new();
+    fn serve(&self, rt: Option<&InRuntime>) {
+        let mut served = AllClaimed::new();
+        let mut waiters = self.waiters.lock();
         loop {
-            // Acquire, for those who are served: they come after who released.
-            let free = self.word.load(Ordering::Acquire) / PERMIT;
-            let Some(needs) = wait_list::first_note(waiters) else {
+            let Some(needs) = waiters.first_place() else {
                 self.word.fetch_and(!QUEUED, Ordering::Relaxed);
-                return all;
+                break;
             };
-            if needs > free {
-                return all;
+            // SAFETY: a place in this queue is a number in its waiter's frame, and the lock is held.
+            let needs = unsafe { needs.cast::<u64>().read() };
+            if self.free() < needs {
+                break;
             }
-            if let Some(Some(chosen)) = wait_list::choose(waiters) {
+            if let Some(Some(waiter)) = waiters.take_first() {
                 self.word.fetch_sub(needs * PERMIT, Ordering::Relaxed);
-                all.push(chosen);
+                served.push(waiter);
             }
         }
+        drop(waiters);
+        served.wake_in_order(|waiter| waiter.wake(Ended::Done, rt));
+    }
+
+    /// Takes permits while `QUEUED` is set, if there are enough. The lock is held.
+    fn take_queued(&self, needs: u64) -> bool {
+        let enough = needs <= self.free();
+        if enough {
+            self.word.fetch_sub(needs * PERMIT, Ordering::Relaxed);
+        }
+        enough
+    }
+
+    /// How many permits are free.
+    fn free(&self) -> u64 {
+        // ORDERING: Acquire pairs with the Release of `release`: who takes the permits comes after it.
+        self.word.load(Ordering::Acquire) / PERMIT
     }
 }
 
@@ -406,91 +401,11 @@ impl<T> Drop for CancelOnDrop<'_, T> {
     }
 }
 
-/// Waits for more permits than there are: until the deadline, or for ever. In no queue of the semaphore, where
-/// it would hold up others.
-fn wait_in_vain(deadline_ns: Option<u64>) -> bool {
-    static DOOMED: Lock<WaitList> = Lock::new(Rank::WaitQueue, DoubleList::new());
-    let mut caller = Caller::enter(Shield::Down);
-    let entry = Entry::new(0);
-    let mut doomed = DOOMED.lock();
-    // SAFETY: the entry stays on this stack until it is taken out.
-    unsafe { doomed.push_back(NonNull::from(&entry)) };
-    let wait = Wait { deadline_ns, ..Wait::new(WaitReason::Semaphore) };
-    match caller.wait(doomed, &entry, wait, |doomed| entry.leave(doomed)) {
-        Ended::TimedOut => false,
-        Ended::Cancelled => caller.unwind(),
-        Ended::Served => heist_core::throw!("wait_in_vain: somebody came"),
-    }
-}
-
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Semaphore")
             .field("size", &self.size)
             .field("available", &self.available())
             .finish()
-    }
-}
-
-/// Permits of a [`Semaphore`]. Dropping them gives them back.
-#[must_use = "permits that are not kept are given back at once"]
-#[derive(Debug)]
-pub struct SemaphorePermit<'a> {
-    semaphore: &'a Semaphore,
-    n: usize,
-}
-
-impl SemaphorePermit<'_> {
-    /// How many.
-    #[must_use]
-    pub const fn n(&self) -> usize {
-        self.n
-    }
-
-    /// Keeps them taken. [`Semaphore::release`] gives them back.
-    pub const fn forget(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for SemaphorePermit<'_> {
-    fn drop(&mut self) {
-        self.semaphore.release(self.n);
-    }
-}
-
-/// Permits of a [`Semaphore`] that go where they are moved. Dropping them gives them back.
-#[must_use = "permits that are not kept are given back at once"]
-#[derive(Debug)]
-pub struct OwnedSemaphorePermit {
-    semaphore: Arc<Semaphore>,
-    n: usize,
-}
-
-impl OwnedSemaphorePermit {
-    /// How many.
-    #[must_use]
-    pub const fn n(&self) -> usize {
-        self.n
-    }
-
-    /// Keeps them taken. [`Semaphore::release`] gives them back.
-    ///
-    /// # Examples
-    /// ```
-    /// let semaphore = std::sync::Arc::new(heist::sync::Semaphore::new(2));
-    /// semaphore.acquire_owned(2).forget();
-    /// assert_eq!(semaphore.available(), 0);
-    /// semaphore.release(2);
-    /// ```
-    pub fn forget(mut self) {
-        // None are left to give back, and the share of the semaphore is not leaked.
-        self.n = 0;
-    }
-}
-
-impl Drop for OwnedSemaphorePermit {
-    fn drop(&mut self) {
-        self.semaphore.release(self.n);
     }
 }

@@ -1,11 +1,11 @@
 //! Waiting for a number of things to be done.
 
-use super::wait_list::{self, Wait, WaitList};
-use crate::gmp::g::WaitReason;
+use crate::current;
 use crate::sys::lock::Lock;
-use heist_core::list::DoubleList;
+use crate::wait::{self, Ended, Terms, WaitQueue, WaitReason, Wake};
 use heist_core::lock_rank::Rank;
 use std::fmt;
+use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,19 +44,14 @@ struct Inner {
     /// First, so that it shares a cache line with the counts of the `Arc`: whoever is done drops its
     /// share next.
     word: AtomicU64,
-    waiters: Lock<WaitList>,
+    waiters: Lock<WaitQueue>,
 }
-
-// SAFETY: the list holds pointers to waiters' stacks, used under the lock.
-unsafe impl Sync for Inner {}
-// SAFETY: as above.
-unsafe impl Send for Inner {}
 
 impl WaitGroup {
     /// Nothing to wait for yet.
     #[must_use]
     pub fn new() -> Self {
-        let waiters = Lock::new(Rank::WaitQueue, DoubleList::new());
+        let waiters = Lock::new(Rank::WaitQueue, WaitQueue::new());
         Self { inner: Arc::new(Inner { word: AtomicU64::new(0), waiters }) }
     }
 
@@ -110,7 +105,7 @@ impl WaitGroup {
         let less = |word: u64| (word & COUNT != 0).then(|| word - 1);
         // ORDERING: AcqRel: a thread that sees zero sees everything the others did before they were done.
         match self.inner.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less) {
-            Ok(before) if before & COUNT == 1 => wait_list::wake_all(&self.inner.waiters),
+            Ok(before) if before & COUNT == 1 => self.wake_all(),
             Ok(_) => {}
             Err(_) => panic!("sync: negative WaitGroup counter"),
         }
@@ -145,7 +140,7 @@ impl WaitGroup {
 
     /// Waits until everything announced is done. Returns at once if nothing is.
     pub fn wait(&self) {
-        self.wait_in(Wait::new(WaitReason::WaitGroup));
+        self.wait_in(Terms::new(WaitReason::WaitGroup));
     }
 
     /// Whether something announced is not done at this moment.
@@ -156,10 +151,10 @@ impl WaitGroup {
 
     /// The same where the caller must not be unwound.
     pub(crate) fn wait_shielded(&self) {
-        self.wait_in(Wait::new(WaitReason::Scope).shielded());
+        self.wait_in(Terms::new(WaitReason::Scope).shielded());
     }
 
-    fn wait_in(&self, wait: Wait) {
+    fn wait_in(&self, terms: Terms) {
         // ORDERING: Acquire: see `done`.
         let came = self.inner.word.load(Ordering::Acquire);
         if came & COUNT == 0 {
@@ -171,8 +166,29 @@ impl WaitGroup {
             now & COUNT == 0 || now & !COUNT != came & !COUNT
         };
         while !done() {
-            wait_list::wait_until(&self.inner.waiters, wait, done);
+            let rt = terms.enter();
+            let waiters = self.inner.waiters.lock();
+            if done() {
+                return;
+            }
+            // However it ended, the count is looked at again.
+            let _ = wait::wait_in(
+                rt,
+                waiters,
+                terms,
+                null_mut(),
+                // SAFETY: the entry stays on the stack of `wait_in` until it is taken out.
+                |waiters, entry| unsafe { waiters.push(entry) },
+                // SAFETY: it was queued here.
+                |waiters, entry| unsafe { waiters.remove(entry) },
+            );
         }
+    }
+
+    fn wake_all(&self) {
+        let rt = current::enter();
+        let waiters = self.inner.waiters.lock().claim_all();
+        waiters.wake_in_order(|waiter| waiter.wake(Ended::Changed, rt.as_ref()));
     }
 }
 

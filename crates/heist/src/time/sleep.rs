@@ -2,12 +2,7 @@
 
 use super::{deadline_after, deadline_at};
 use crate::current;
-use crate::gmp::G;
-use crate::gmp::g::{WaitReason, Woken};
-use crate::gmp::m::Seal;
-use crate::sched::life::cancel::{self, Why};
-use crate::sched::life::park;
-use std::ptr::{NonNull, null_mut};
+use crate::wait::{self, Terms, WaitReason};
 use std::time::{Duration, Instant};
 
 /// Lets the calling goroutine sleep for at least `duration`; others run meanwhile.
@@ -67,18 +62,6 @@ pub fn sleep_until(deadline: Instant) {
 }
 
 fn sleep_until_ns(deadline_ns: u64) {
-    let Some(rt) = current::enter() else { return };
-    let rt = cancel::check(park::chaos_point(rt));
-    // SAFETY: there is nothing to commit: only the clock, or a canceller, wakes it.
-    let (rt, woken) = unsafe {
-        park::park_until(rt, WaitReason::Sleep, Seal::Open, nothing, null_mut(), deadline_ns)
-    };
-    if woken == Woken::Cancelled {
-        drop(rt);
-        cancel::unwind(Why::Cancelled);
-    }
-}
-
-unsafe fn nothing(_: NonNull<G>, _: *mut ()) -> bool {
-    true
+    let rt = wait::park_point(current::enter());
+    wait::wait_alone(rt, Terms::new(WaitReason::Sleep).until(deadline_ns));
 }

@@ -9,7 +9,6 @@ static TURN: RwLock<()> = RwLock::new(());
 
 /// No other test that takes a turn runs while the guard lives.
 #[must_use]
-pub fn alone() -> RwLockWriteGuard<'static, ()> {
     // A test that failed in its turn says nothing about this one.
     TURN.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,15 +2,15 @@
 
 use super::super::error::{RecvError, SendError};
 use super::super::parcel::{Parcel, message_ptr, was_sent};
-use super::super::queues::{Interest, Queues};
+use super::super::queues::{Interest, Queues, Side};
 use super::super::receiver::{self, Receiver};
 use super::super::sender::{self, Sender};
-use super::super::state::Chan;
-use super::super::waiter::{Entry, Outcome, Wait, WaitQueue, idle_entry};
-use super::attempt::{self, Tried};
+use super::super::state::{Chan, Refused};
+use super::attempt;
 use super::{Case, Handle};
 use crate::current::InRuntime;
 use crate::sys::lock::Lock;
+use crate::wait::{Ended, Entry, Wait, idle_entry};
 use heist_core::buffer::Buffer;
 use heist_core::timer_heap::NEVER;
 use std::cell::UnsafeCell;
@@ -23,6 +23,26 @@ enum Progress {
     Done,
     /// The channel is closed.
     Closed,
+}
+
+impl Progress {
+    #[inline]
+    const fn of(tried: Result<(), Refused>) -> Self {
+        match tried {
+            Ok(()) => Self::Done,
+            Err(Refused::Disconnected) => Self::Closed,
+            Err(Refused::NotReady) => Self::Open,
+        }
+    }
+
+    /// What a waker says.
+    const fn after(ended: Ended) -> Self {
+        match ended {
+            Ended::Done => Self::Done,
+            Ended::Closed => Self::Closed,
+            Ended::Changed | Ended::TimedOut | Ended::Cancelled => Self::Open,
+        }
+    }
 }
 
 /// A receive.
@@ -118,11 +138,7 @@ macro_rules! with_chan {
 
 impl<T> Case for RecvCase<'_, T> {
     fn attempt(&mut self, rt: &mut Option<InRuntime>) -> bool {
-        self.progress = match attempt::recv(self.receiver, rt, self.parcel.get_mut()) {
-            Tried::Done => Progress::Done,
-            Tried::Closed => Progress::Closed,
-            Tried::NotReady => Progress::Open,
-        };
+        self.progress = Progress::of(attempt::recv(self.receiver, rt, self.parcel.get_mut()));
         self.is_chosen()
     }
 
@@ -147,7 +163,7 @@ impl<T> Case for RecvCase<'_, T> {
 
     fn is_met(&self, queues: &Queues, interest: Interest) -> bool {
         with_chan!(receiver, &self.receiver.flavor,
-            chan => is_met(&queues.senders, interest) || chan.is_closed(),
+            chan => queues.is_met(Side::Receive, interest) || chan.is_closed(),
             receiver::Flavor::Alarm(alarm, _) => alarm.is_due(),
             receiver::Flavor::Never => false)
     }
@@ -156,7 +172,7 @@ impl<T> Case for RecvCase<'_, T> {
         self.entry.assign(wait, Parcel::place(&self.parcel));
         with_chan!(receiver, &self.receiver.flavor,
             // SAFETY: by the caller's promise.
-            chan => unsafe { chan.push_receiver(queues, &self.entry, interest) },
+            chan => unsafe { chan.push(queues, &self.entry, (Side::Receive, interest)) },
             receiver::Flavor::Alarm(..) => {
                 // SAFETY: by the caller's promise.
                 unsafe { queues.receivers.push(&self.entry) };
@@ -167,13 +183,13 @@ impl<T> Case for RecvCase<'_, T> {
 
     fn tell(&self, queues: &mut Queues, rt: Option<&InRuntime>) {
         if matches!(self.receiver.flavor, receiver::Flavor::Meeting(_)) {
-            queues.send_watchers.tell(rt);
+            queues.tell_queued(Side::Receive, rt);
         }
     }
 
     fn delist(&self, queues: &mut Queues, interest: Interest) {
         with_chan!(receiver, &self.receiver.flavor,
-            chan => chan.remove_receiver(queues, &self.entry, interest),
+            chan => chan.remove(queues, &self.entry, (Side::Receive, interest)),
             receiver::Flavor::Alarm(alarm, _) => alarm.remove(queues, &self.entry),
             receiver::Flavor::Never => ());
     }
@@ -189,8 +205,8 @@ impl<T> Case for RecvCase<'_, T> {
         &raw const self.entry
     }
 
-    fn complete(&mut self, outcome: Outcome) -> bool {
-        self.progress = progress(outcome);
+    fn complete(&mut self, ended: Ended) -> bool {
+        self.progress = Progress::after(ended);
         if self.progress == Progress::Done {
             // SAFETY: the claimer moved the message in.
             unsafe { self.parcel.get_mut().was_filled() };
@@ -210,11 +226,7 @@ impl<T> Case for SendCase<'_, T> {
         }
         // Leaving the runtime may unwind, and then the message is gone.
         self.progress = Progress::Done;
-        self.progress = match attempt::send(self.sender, rt, self.message.get_mut()) {
-            Tried::Done => Progress::Done,
-            Tried::Closed => Progress::Closed,
-            Tried::NotReady => Progress::Open,
-        };
+        self.progress = Progress::of(attempt::send(self.sender, rt, self.message.get_mut()));
         self.is_chosen()
     }
 
@@ -241,7 +253,7 @@ impl<T> Case for SendCase<'_, T> {
 
     fn is_met(&self, queues: &Queues, interest: Interest) -> bool {
         with_chan!(sender, &self.sender.flavor,
-            chan => is_met(&queues.receivers, interest) || chan.is_closed(),
+            chan => queues.is_met(Side::Send, interest) || chan.is_closed(),
             sender::Flavor::Never => false)
     }
 
@@ -251,19 +263,19 @@ impl<T> Case for SendCase<'_, T> {
         self.entry.assign(wait, place.cast());
         with_chan!(sender, &self.sender.flavor,
             // SAFETY: by the caller's promise.
-            chan => unsafe { chan.push_sender(queues, &self.entry, interest) },
+            chan => unsafe { chan.push(queues, &self.entry, (Side::Send, interest)) },
             sender::Flavor::Never => true)
     }
 
     fn tell(&self, queues: &mut Queues, rt: Option<&InRuntime>) {
         if matches!(self.sender.flavor, sender::Flavor::Meeting(_)) {
-            queues.receive_watchers.tell(rt);
+            queues.tell_queued(Side::Send, rt);
         }
     }
 
     fn delist(&self, queues: &mut Queues, interest: Interest) {
         with_chan!(sender, &self.sender.flavor,
-            chan => chan.remove_sender(queues, &self.entry, interest),
+            chan => chan.remove(queues, &self.entry, (Side::Send, interest)),
             sender::Flavor::Never => ());
     }
 
@@ -275,8 +287,8 @@ impl<T> Case for SendCase<'_, T> {
         &raw const self.entry
     }
 
-    fn complete(&mut self, outcome: Outcome) -> bool {
-        self.progress = progress(outcome);
+    fn complete(&mut self, ended: Ended) -> bool {
+        self.progress = Progress::after(ended);
         if self.progress == Progress::Done {
             was_sent(self.message.get_mut());
         }
@@ -287,22 +299,6 @@ impl<T> Case for SendCase<'_, T> {
         if self.progress == Progress::Closed {
             self.progress = Progress::Open;
         }
-    }
-}
-
-const fn progress(outcome: Outcome) -> Progress {
-    match outcome {
-        Outcome::Done => Progress::Done,
-        Outcome::Closed => Progress::Closed,
-        Outcome::Changed => Progress::Open,
-    }
-}
-
-/// Whether somebody waits there. One that does an operation takes those out whose wait is over already.
-fn is_met(others: &WaitQueue, interest: Interest) -> bool {
-    match interest {
-        Interest::Do => !others.is_empty(),
-        Interest::Know => others.has_open(),
     }
 }
 

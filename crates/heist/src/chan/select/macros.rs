@@ -10,8 +10,8 @@ use super::super::error::{RecvError, SendError};
 use super::super::parcel::Parcel;
 use super::super::receiver::Receiver;
 use super::super::sender::Sender;
-use super::super::state::Patience;
-use super::attempt::{self, Tried};
+use super::super::state::{Patience, Refused};
+use super::attempt;
 use super::{Handle, Preference, select_tried, try_all};
 use crate::current::InRuntime;
 use std::time::Duration;
@@ -71,9 +71,9 @@ pub fn try_recv<T>(
 ) -> bool {
     let mut parcel = Parcel::empty();
     match attempt::recv(receiver, inside.0, &mut parcel) {
-        Tried::Done => *result = Some(Ok(parcel.take())),
-        Tried::Closed => *result = Some(Err(RecvError)),
-        Tried::NotReady => return false,
+        Ok(()) => *result = Some(Ok(parcel.take())),
+        Err(Refused::Disconnected) => *result = Some(Err(RecvError)),
+        Err(Refused::NotReady) => return false,
     }
     true
 }
@@ -87,9 +87,11 @@ pub fn try_send<T>(
     result: &mut Option<Result<(), SendError<T>>>,
 ) -> bool {
     match attempt::send(sender, inside.0, message) {
-        Tried::Done => *result = Some(Ok(())),
-        Tried::Closed => *result = message.take().map(|message| Err(SendError(message))),
-        Tried::NotReady => return false,
+        Ok(()) => *result = Some(Ok(())),
+        Err(Refused::Disconnected) => {
+            *result = message.take().map(|message| Err(SendError(message)))
+        }
+        Err(Refused::NotReady) => return false,
     }
     true
 }

@@ -34,17 +34,13 @@ pub(super) mod macros;
 use super::never;
 use super::queues::{Interest, Queues};
 use super::state::Patience;
-use super::waiter::{Awoken, Entry, Outcome, Wait};
 use crate::current::{self, InRuntime};
-use crate::gmp::G;
-use crate::gmp::g::WaitReason;
-use crate::sched::life::cancel::{self, Why};
-use crate::sched::life::park;
 use crate::sys::clock;
 use crate::sys::lock::Lock;
+use crate::wait::{self, Ended, Entry, Release, Terms, Wait, WaitReason};
 use heist_core::rng::Rng;
 use heist_core::timer_heap::NEVER;
-use std::ptr::{NonNull, null};
+use std::ptr::null;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One of the operations of a select.
@@ -84,7 +80,7 @@ pub(super) trait Case {
     fn entry(&self) -> *const Entry;
 
     /// The wait was claimed at this entry. False if that only means to try again.
-    fn complete(&mut self, outcome: Outcome) -> bool;
+    fn complete(&mut self, ended: Ended) -> bool;
 
     /// Drops a result that nobody asked for.
     fn forget(&mut self);
@@ -273,7 +269,7 @@ fn wait(
         &mut large[..]
     };
     let locks = Locks::of(cases, locks);
-    let rt = current::enter().map(|rt| cancel::check(park::chaos_point(rt)));
+    let rt = wait::park_point(current::enter());
     shuffle(order, preference, rt.as_ref());
     let wait = Wait::new(rt.as_ref());
     locks.take();
@@ -281,7 +277,7 @@ fn wait(
     let enlisted = unsafe { enlist_all(order, cases, &raw const wait, deadline_ns) };
     let Some(deadline_ns) = enlisted else {
         // SAFETY: just taken.
-        unsafe { locks.give_back() };
+        unsafe { Release::release(&raw const locks) };
         return None;
     };
     for (case, interest, queues) in queued(order, cases) {
@@ -290,13 +286,11 @@ fn wait(
             case.tell(unsafe { &mut *queues }, rt.as_ref());
         }
     }
-    let arg = (&raw const locks).cast_mut().cast();
+    let terms = Terms::new(WaitReason::Select).until(deadline_ns);
     // SAFETY: this thread holds the locks; see "Why the commit function may use the stack".
-    let (rt, awoken) = unsafe { wait.sleep(rt, WaitReason::Select, release, arg, deadline_ns) };
-    let (fired, outcome) = match awoken {
-        Awoken::Claimed => wait.ended_by(),
-        Awoken::Cancelled | Awoken::TimedOut => (null(), Outcome::Changed),
-    };
+    let (rt, ended) = unsafe { wait.sleep(rt, terms, &locks) };
+    // Null if nobody woke it.
+    let fired = wait.fired();
     for Handle(case, interest) in cases.iter().filter(|case| case.0.entry() != fired) {
         if let Some(lock) = case.lock() {
             case.delist(&mut lock.lock(), *interest);
@@ -305,12 +299,11 @@ fn wait(
     let done = cases.iter().position(|case| case.0.entry() == fired);
     // Before the runtime is left, which may unwind: the message was moved.
     let done = done.filter(|&done| match cases[done].1 {
-        Interest::Do => cases[done].0.complete(outcome),
-        Interest::Know => outcome != Outcome::Changed,
+        Interest::Do => cases[done].0.complete(ended),
+        Interest::Know => ended != Ended::Changed,
     });
-    drop(rt);
-    if awoken == Awoken::Cancelled {
-        cancel::unwind(Why::Cancelled);
+    if ended == Ended::Cancelled {
+        wait::unwind(rt);
     }
     done
 }
@@ -391,13 +384,14 @@ impl Locks {
             }
         }
     }
+}
 
-    /// Releases them; nothing of this is used after the last one.
-    ///
-    /// # Safety
-    /// This thread took them.
-    unsafe fn give_back(&self) {
-        let Self { first, n } = *self;
+// SAFETY: nothing of the list is used after the last lock is released.
+unsafe impl Release for Locks {
+    unsafe fn release(this: *const Self) {
+        // SAFETY: the list is there until the last lock is released.
+        let Self { first, n } = unsafe { &*this };
+        let (first, n) = (*first, *n);
         for i in 0..n {
             // SAFETY: as in `take`, until the last one is released.
             let lock = unsafe { &**first.add(i) };
@@ -410,11 +404,4 @@ impl Locks {
             }
         }
     }
-}
-
-/// The goroutine is off its stack: others may find it.
-unsafe fn release(_: NonNull<G>, locks: *mut ()) -> bool {
-    // SAFETY: the goroutine that parks holds the locks on this thread.
-    unsafe { (*locks.cast::<Locks>()).give_back() };
-    true
 }

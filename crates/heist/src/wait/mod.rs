@@ -1,0 +1,240 @@
+//! Waiting: how a goroutine, or a plain thread, sleeps until something of the API happens.
+//!
+//! The API modules (channels, select, locks, descriptors, joins, timers) say what they wait for and
+//! where they are queued. This room does the rest: the parking, the claim, the deadline, the
+//! cancellation, and the thread that is no goroutine.
+//!
+//! # What enters
+//! The caller's evidence of being inside the runtime (`Option<InRuntime>`; `None` is a plain
+//! thread), the [`Terms`] of the wait, and the guard of the lock that protects the queue. Each wait
+//! begins at a [`park_point`]: there chaos mode may disturb the goroutine, and a cancelled one
+//! unwinds with nothing held.
+//!
+//! # What leaves
+//! The evidence, maybe of another M, and how the wait [`Ended`]. [`wait_in`] unwinds a cancelled
+//! goroutine itself; [`sleep_in`] leaves that to a caller that has to put something right first and
+//! then calls [`unwind`].
+//!
+//! # The protocol of a queued wait
+//! 1. The waiter takes the lock of the queue, finds nothing to take, and queues an [`Entry`] of its
+//!    [`Wait`]. Both are on its own stack.
+//! 2. It leaves its stack. Then its status says that it waits, and only then the lock is released.
+//!    So a waker that finds the entry can wake the waiter.
+//! 3. A waker takes the lock, takes the entry out and claims the wait. One claim succeeds: of the
+//!    wakers, the clock and the canceller. The waker that fails has given nothing, and takes the next
+//!    entry. The one that succeeds writes what it gives into the waiter's frame, which cannot go away
+//!    before the waiter is woken, and wakes it as the last step, best without the lock.
+//! 4. A waiter that the clock or a canceller has woken takes the lock again and takes its entry out,
+//!    if no waker has. Therefore an entry that is found in a queue, under the lock, is valid.
+//!
+//! `heist_core::wait_queue` is the queue, `loom_select_claim` runs it against several wakers.
+//!
+//! # The protocol of a published wait
+//! A join and a descriptor have no queue: one waiter at most, published in a word (`published.rs`).
+//! The wait is sealed until the word is written: nobody but the reader of the word can wake the
+//! goroutine before that.
+//!
+//! # What must not be touched from outside
+//! Goroutine records, tickets, commit functions and seals. A module above this one names none of
+//! them; `goroutine` is the exception, because a join handle owns a record.
+//!
+//! GO: proc.go gopark; sema.go; runtime2.go sudog.
+
+mod published;
+mod record;
+
+pub(crate) use crate::gmp::g::WaitReason;
+pub(crate) use crate::sched::waiter::Waiter;
+pub(crate) use published::{wait_for_end, wait_for_event};
+pub(crate) use record::{AllClaimed, Claimed, Entry, Release, Wait, WaitQueue, Wake, idle_entry};
+
+use crate::current::InRuntime;
+use crate::sched::life::cancel::{self, Shield, Why};
+use crate::sched::life::park;
+use crate::sys::lock::Guard;
+use heist_core::timer_heap::NEVER;
+
+/// How a wait ended. The first three are what a waker says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Ended {
+    /// The waiter has what it waited for.
+    Done,
+    /// It can never have it.
+    Closed,
+    /// Something has changed: the waiter should look again.
+    Changed,
+    /// The deadline came first.
+    TimedOut,
+    /// A canceller came first: the goroutine takes back what it announced, then unwinds.
+    Cancelled,
+}
+
+impl Ended {
+    /// Whether no waker ended it.
+    #[inline]
+    pub(crate) const fn gave_up(self) -> bool {
+        matches!(self, Self::TimedOut | Self::Cancelled)
+    }
+}
+
+/// What a wait is for, as reports name it, and until when.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms {
+    reason: WaitReason,
+    /// In the time of `sys::clock`; `NEVER`: without end.
+    deadline_ns: u64,
+    /// The caller cannot be unwound here: cancellation does not end the wait.
+    shielded: bool,
+}
+
+impl Terms {
+    /// Without end.
+    #[inline]
+    pub(crate) const fn new(reason: WaitReason) -> Self {
+        Self { reason, deadline_ns: NEVER, shielded: false }
+    }
+
+    /// At the latest until then.
+    #[inline]
+    pub(crate) const fn until(self, deadline_ns: u64) -> Self {
+        Self { deadline_ns, ..self }
+    }
+
+    /// At the latest until then, if there is a deadline.
+    pub(crate) const fn until_some(self, deadline_ns: Option<u64>) -> Self {
+        match deadline_ns {
+            Some(deadline_ns) => self.until(deadline_ns),
+            None => self,
+        }
+    }
+
+    /// Not ended by cancellation.
+    pub(crate) const fn shielded(self) -> Self {
+        Self { shielded: true, ..self }
+    }
+
+    /// Raises the shield that they ask for, for as long as the goroutine is parked.
+    #[inline(always)]
+    fn shield(self, rt: &InRuntime) -> Option<Shield<'static>> {
+        if self.shielded { Some(Shield::raise(rt.goroutine())) } else { None }
+    }
+
+    /// The point at which the caller of such a wait enters the runtime.
+    #[inline(always)]
+    pub(crate) fn enter(self) -> Option<InRuntime> {
+        let rt = crate::current::enter();
+        if self.shielded { rt } else { park_point(rt) }
+    }
+}
+
+/// Where a caller that may wait lets chaos mode disturb it, and unwinds if it was cancelled.
+#[inline]
+pub(crate) fn park_point(rt: Option<InRuntime>) -> Option<InRuntime> {
+    rt.map(|rt| cancel::check(park::chaos_point(rt)))
+}
+
+/// Waits until a waker ends the wait, the deadline comes or, unless it is shielded, the goroutine is
+/// cancelled. `push` queues the entry, with `place` for what is given, behind the lock of `guard`,
+/// which is released meanwhile and afterwards. If the waiter gives up and no waker has taken the entry
+/// out, `leave` takes it out and corrects what the object had counted.
+#[inline(always)]
+pub(crate) fn sleep_in<T>(
+    rt: Option<InRuntime>,
+    guard: Guard<'_, T>,
+    terms: Terms,
+    place: *mut (),
+    push: impl FnOnce(&mut T, &Entry),
+    leave: impl FnOnce(&mut T, &Entry),
+) -> (Option<InRuntime>, Ended) {
+    queue_and_park(rt, guard, terms, place, push, leave, |rt| rt)
+}
+
+/// As [`sleep_in`], and unwinds if the goroutine was cancelled.
+#[inline(always)]
+pub(crate) fn wait_in<T>(
+    rt: Option<InRuntime>,
+    guard: Guard<'_, T>,
+    terms: Terms,
+    place: *mut (),
+    push: impl FnOnce(&mut T, &Entry),
+    leave: impl FnOnce(&mut T, &Entry),
+) -> (Option<InRuntime>, Ended) {
+    queue_and_park(rt, guard, terms, place, push, leave, |rt| unwind(rt))
+}
+
+/// Inlined, as all that is between a switch and the code of the user; see `park_until`.
+#[inline(always)]
+fn queue_and_park<T>(
+    rt: Option<InRuntime>,
+    mut guard: Guard<'_, T>,
+    terms: Terms,
+    place: *mut (),
+    push: impl FnOnce(&mut T, &Entry),
+    leave: impl FnOnce(&mut T, &Entry),
+    cancelled: impl FnOnce(Option<InRuntime>) -> Option<InRuntime>,
+) -> (Option<InRuntime>, Ended) {
+    let wait = Wait::new(rt.as_ref());
+    let entry = Entry::new(&raw const wait, place);
+    push(&mut guard, &entry);
+    let lock = guard.into_lock();
+    // SAFETY: this thread holds the lock and forgot the guard. The guard's lifetime keeps the lock
+    // alive until this call returns.
+    let (rt, gave_up) = unsafe { wait.park(rt, terms, lock) };
+    let Some(ended) = gave_up else { return (rt, wait.ended()) };
+    let mut data = lock.lock();
+    if entry.is_listed() {
+        leave(&mut data, &entry);
+    }
+    if entry.is_listed() {
+        heist_core::throw!("wait::sleep_in: an entry outlives its wait");
+    }
+    drop(data);
+    (if ended == Ended::Cancelled { cancelled(rt) } else { rt }, ended)
+}
+
+/// Waits for nothing: until the deadline, for ever if there is none. A cancelled goroutine unwinds.
+pub(crate) fn wait_alone(rt: Option<InRuntime>, terms: Terms) {
+    let wait = Wait::new(rt.as_ref());
+    // SAFETY: there is no lock to release, and nobody else knows of the wait.
+    let (rt, ended) = unsafe { wait.sleep(rt, terms, &()) };
+    match ended {
+        Ended::TimedOut => drop(rt),
+        Ended::Cancelled => unwind(rt),
+        _ => heist_core::throw!("wait::wait_alone: somebody came"),
+    }
+}
+
+/// Leaves the runtime and unwinds the goroutine, whose wait was cancelled.
+#[cold]
+#[inline(never)]
+pub(crate) fn unwind(rt: Option<InRuntime>) -> ! {
+    drop(rt);
+    cancel::unwind(Why::Cancelled)
+}
+
+/// Leaves the runtime with something in hand. A goroutine whose stack ran out inside the runtime
+/// unwinds here; then `give_back` is called.
+pub(crate) fn leave_holding(rt: Option<InRuntime>, give_back: impl FnMut()) {
+    struct Held<F: FnMut()>(F);
+    impl<F: FnMut()> Drop for Held<F> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    let held = Held(give_back);
+    drop(rt);
+    std::mem::forget(held);
+}
+
+/// Whether the caller is a goroutine that was cancelled and can be unwound.
+pub(crate) fn is_cancelled(rt: Option<&InRuntime>) -> bool {
+    let goroutine = rt.map(InRuntime::goroutine);
+    goroutine.is_some_and(|gp| cancel::forbids_waiting(gp) && !cancel::is_spared(gp))
+}
+
+/// Whether the caller was cancelled and is not unwound: it runs destructors because it ends, or is
+/// shielded.
+pub(crate) fn is_cancelled_but_spared(rt: &InRuntime) -> bool {
+    rt.goroutine().is_cancelled() && cancel::is_spared(rt.goroutine())
+}

@@ -1,0 +1,134 @@
+//! Waits that are published in a word: joins, and directions of descriptors.
+//!
+//! The word has room for one waiter. The goroutine leaves its stack, its status says that it waits,
+//! and then the commit function writes the word; a word that says that there is nothing to wait for
+//! refuses the waiter, which goes on at once. The wait is sealed meanwhile: the clock and a canceller
+//! find it when the commit function is done with the goroutine's frame. A waker that reads the word
+//! carries the ticket of the wait, so it does nothing to a goroutine that somebody else woke.
+
+use super::{Ended, Terms, WaitReason, unwind};
+use crate::current::InRuntime;
+use crate::gmp::G;
+use crate::gmp::g::Woken;
+use crate::gmp::m::{Commit, Seal};
+use crate::netpoll::desc::Half;
+use crate::netpoll::poller::Shared;
+use crate::sched::life::park;
+use crate::sched::waiter::{ThreadWaiter, Waiter};
+use heist_core::readiness::Look;
+use heist_core::status::Ticket;
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+/// Waits until the goroutine `target` has ended, or returns at once because it has. A cancelled
+/// caller unwinds, unless the terms shield it.
+#[inline]
+pub(crate) fn wait_for_end(rt: Option<InRuntime>, target: &G, terms: Terms) {
+    /// Leaves the waiter's address in the word of the goroutine it waits for.
+    unsafe fn register(me: NonNull<G>, target: *mut ()) -> bool {
+        // SAFETY: the argument is the record of a goroutine whose handle waits; records are never
+        // unmapped.
+        let (me, target) = unsafe { (me.as_ref(), &*target.cast::<G>()) };
+        target.join.register(Waiter::address_of(me))
+    }
+    let Some(rt) = rt else { return wait_as_thread(target) };
+    let me = rt.goroutine();
+    target.joiner.set(me.status.next_ticket());
+    let arg = std::ptr::from_ref(target).cast_mut().cast();
+    // SAFETY: the function uses records only.
+    let (rt, ended) = unsafe { park_sealed(rt, terms, register, arg) };
+    if ended == Ended::Cancelled {
+        // If the word is taken by the finishing goroutine, its wake-up carries the ticket of a wait
+        // that is over and does nothing.
+        let _ = target.join.unregister(Waiter::address_of(me));
+        unwind(Some(rt));
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wait_as_thread(target: &G) {
+    let thread = ThreadWaiter::new();
+    if target.join.register(thread.address()) {
+        thread.sleep();
+    }
+}
+
+/// A goroutine on its way to wait for a descriptor.
+struct Parking<'a> {
+    half: &'static Half,
+    look: Look,
+    home: &'a Shared,
+    ticket: Ticket,
+    /// Whether it is counted as a waiter.
+    counted: Cell<bool>,
+}
+
+/// Waits until a direction of a descriptor, which is registered with `home`, is worth a try, or was
+/// poked, or the deadline comes. Does not wait if something has happened since `look`. A cancelled
+/// goroutine unwinds.
+pub(crate) fn wait_for_event(
+    rt: InRuntime,
+    half: &'static Half,
+    look: Look,
+    home: &Shared,
+    deadline_ns: u64,
+) {
+    /// The goroutine is off its stack: events may find it.
+    unsafe fn publish(gp: NonNull<G>, parking: *mut ()) -> bool {
+        // SAFETY: the goroutine that parks made it and waits.
+        let parking = unsafe { &*parking.cast::<Parking<'_>>() };
+        // Before it can be found: after that it may be gone with its stack.
+        parking.counted.set(true);
+        parking.home.waiter_came();
+        if parking.half.publish(parking.look, gp, parking.ticket) {
+            return true;
+        }
+        // Nobody found it, and the wait is sealed, so it is still here.
+        parking.home.waiters_gone(1);
+        parking.counted.set(false);
+        false
+    }
+    let ticket = rt.goroutine().status.next_ticket();
+    let parking = Parking { half, look, home, ticket, counted: Cell::new(false) };
+    let arg = (&raw const parking).cast_mut().cast();
+    let terms = Terms::new(WaitReason::IoWait).until(deadline_ns);
+    // SAFETY: `parking` lives until the goroutine goes on.
+    let (rt, ended) = unsafe { park_sealed(rt, terms, publish, arg) };
+    if !ended.gave_up() {
+        return;
+    }
+    half.withdraw();
+    if parking.counted.get() {
+        home.waiters_gone(1);
+    }
+    if ended == Ended::Cancelled {
+        unwind(Some(rt));
+    }
+}
+
+/// Parks the calling goroutine; only the reader of what `commit` writes can wake it before that is
+/// done.
+///
+/// # Safety
+/// `commit` may be called with `arg` on the scheduler's stack, before the goroutine goes on.
+#[inline(always)]
+unsafe fn park_sealed(
+    rt: InRuntime,
+    terms: Terms,
+    commit: Commit,
+    arg: *mut (),
+) -> (InRuntime, Ended) {
+    let Terms { reason, deadline_ns, .. } = terms;
+    let shield = terms.shield(&rt);
+    // SAFETY: passed on.
+    let (rt, woken) =
+        unsafe { park::park_until(rt, reason, Seal::Sealed, commit, arg, deadline_ns) };
+    drop(shield);
+    let ended = match woken {
+        Woken::Ready => Ended::Done,
+        Woken::TimedOut => Ended::TimedOut,
+        Woken::Cancelled => Ended::Cancelled,
+    };
+    (rt, ended)
+}

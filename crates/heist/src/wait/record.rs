@@ -1,0 +1,241 @@
+//! `Wait`: the record of one wait, on the stack of the goroutine or thread that waits.
+//!
+//! To claim a wait is, for a goroutine, to claim the ticket of its status word; for a thread there is
+//! a word in the record. A wait has an [`Entry`] for each queue it is in.
+//!
+//! GO: runtime2.go sudog, chan.go waitq.
+
+use super::{Ended, Terms};
+use crate::current::InRuntime;
+use crate::gmp::G;
+use crate::gmp::g::Woken;
+use crate::gmp::m::Seal;
+use crate::sched::life::park;
+use crate::sched::waiter::{ThreadWaiter, Waiter};
+use crate::sys::lock::Lock;
+use heist_core::status::Ticket;
+use heist_core::timer_heap::NEVER;
+use heist_core::wait_queue::{self, Claim};
+use std::cell::Cell;
+use std::ptr::{NonNull, null};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The place of a wait in a queue.
+pub(crate) type Entry = wait_queue::Entry<Wait>;
+/// Waits, first come first served. Lives inside a lock.
+pub(crate) type WaitQueue = wait_queue::WaitQueue<Wait>;
+/// A wait that the holder of this has claimed and must wake.
+pub(crate) type Claimed = wait_queue::Claimed<Wait>;
+/// Waits that the holder of this has claimed and must wake.
+pub(crate) type AllClaimed = wait_queue::AllClaimed<Wait>;
+
+/// An entry that is put to use later.
+pub(crate) const fn idle_entry() -> Entry {
+    Entry::new(null(), std::ptr::null_mut())
+}
+
+enum Who {
+    Goroutine(NonNull<G>, Ticket),
+    Thread(ThreadWaiter, AtomicBool),
+}
+
+/// One wait of a goroutine or a thread.
+pub(crate) struct Wait {
+    who: Who,
+    /// The entry whose queue ended it; written by the waker.
+    fired: Cell<*const Entry>,
+    /// What the waker says.
+    ended: Cell<Ended>,
+}
+
+// SAFETY: the cells are written by the claimer alone, before it wakes the waiter, which reads them.
+unsafe impl Sync for Wait {}
+
+impl Claim for Wait {
+    #[inline]
+    fn claim(&self) -> bool {
+        match &self.who {
+            // SAFETY: records are never unmapped.
+            Who::Goroutine(gp, ticket) => unsafe { gp.as_ref() }.status.claim(*ticket),
+            // ORDERING: AcqRel pairs with itself, among all that claim: the claimer comes after what the
+            // waiter wrote before it was queued, and the waiter that fails to claim after the claimer.
+            Who::Thread(_, claimed) => !claimed.swap(true, Ordering::AcqRel),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        match &self.who {
+            // SAFETY: records are never unmapped.
+            Who::Goroutine(gp, ticket) => unsafe { gp.as_ref() }.status.is_waiting(*ticket),
+            // ORDERING: Acquire pairs with the swap in `claim`, for what the claimer did before.
+            Who::Thread(_, claimed) => !claimed.load(Ordering::Acquire),
+        }
+    }
+}
+
+impl Wait {
+    /// The next wait of the calling goroutine, or of the calling thread.
+    #[inline]
+    pub(crate) fn new(rt: Option<&InRuntime>) -> Self {
+        let who = match rt.map(InRuntime::goroutine) {
+            Some(gp) => Who::Goroutine(NonNull::from(gp), gp.status.next_ticket()),
+            None => Who::Thread(ThreadWaiter::new(), AtomicBool::new(false)),
+        };
+        Self { who, fired: Cell::new(null()), ended: Cell::new(Ended::Done) }
+    }
+
+    /// The entry at which a waker ended it; null if none did.
+    #[inline]
+    pub(crate) const fn fired(&self) -> *const Entry {
+        self.fired.get()
+    }
+
+    /// Sleeps until the wait is claimed, at the latest until the deadline, and releases `locks` when it
+    /// can be claimed.
+    ///
+    /// # Safety
+    /// As for [`Self::park`].
+    #[inline(always)]
+    pub(crate) unsafe fn sleep<L: Release>(
+        &self,
+        rt: Option<InRuntime>,
+        terms: Terms,
+        locks: &L,
+    ) -> (Option<InRuntime>, Ended) {
+        // SAFETY: passed on.
+        let (rt, gave_up) = unsafe { self.park(rt, terms, locks) };
+        (rt, gave_up.unwrap_or(self.ended.get()))
+    }
+
+    /// What the waker said.
+    #[inline(always)]
+    pub(super) const fn ended(&self) -> Ended {
+        self.ended.get()
+    }
+
+    /// As [`Self::sleep`], but says only how the waiter gave up, if it did. So a caller need not look at
+    /// what the waker said to know that one came.
+    ///
+    /// # Safety
+    /// The wait was made with this `rt`. This thread holds the locks, has forgotten their guards, and
+    /// they outlive the call.
+    #[inline(always)]
+    pub(super) unsafe fn park<L: Release>(
+        &self,
+        rt: Option<InRuntime>,
+        terms: Terms,
+        locks: &L,
+    ) -> (Option<InRuntime>, Option<Ended>) {
+        match (&self.who, rt) {
+            (Who::Goroutine(..), Some(rt)) => {
+                let arg = std::ptr::from_ref(locks).cast_mut().cast();
+                let Terms { reason, deadline_ns, .. } = terms;
+                let shield = terms.shield(&rt);
+                // SAFETY: by the caller's promise. A canceller may be faster than the commit: the
+                // goroutine takes every lock again before it does anything else.
+                let (rt, woken) = unsafe {
+                    park::park_until(rt, reason, Seal::Open, release::<L>, arg, deadline_ns)
+                };
+                drop(shield);
+                let gave_up = match woken {
+                    Woken::Ready => None,
+                    Woken::Cancelled => Some(Ended::Cancelled),
+                    Woken::TimedOut => Some(Ended::TimedOut),
+                };
+                (Some(rt), gave_up)
+            }
+            (Who::Thread(thread, _), None) => {
+                // SAFETY: by the caller's promise.
+                unsafe { L::release(locks) };
+                (None, self.sleep_as_thread(thread, terms.deadline_ns))
+            }
+            _ => heist_core::throw!("Wait::sleep: a goroutine and a thread are mixed up"),
+        }
+    }
+
+    #[inline(never)]
+    fn sleep_as_thread(&self, thread: &ThreadWaiter, deadline_ns: u64) -> Option<Ended> {
+        if deadline_ns == NEVER {
+            thread.sleep();
+        } else if !thread.sleep_until(deadline_ns) {
+            if self.claim() {
+                return Some(Ended::TimedOut);
+            }
+            // A waker was faster, and is about to wake it.
+            thread.sleep();
+        }
+        None
+    }
+}
+
+/// The waiter is off its stack: wakers may find it.
+unsafe fn release<L: Release>(_: NonNull<G>, locks: *mut ()) -> bool {
+    // SAFETY: the goroutine that parks holds the locks on this thread and forgot the guards; it keeps
+    // them alive until it is awake.
+    unsafe { L::release(locks.cast_const().cast()) };
+    true
+}
+
+/// What is held while a wait is queued.
+///
+/// # Safety
+/// `release` uses nothing behind its argument once the last lock is released: the waiter may be
+/// awake, and its frame gone.
+pub(crate) unsafe trait Release {
+    /// Releases it.
+    ///
+    /// # Safety
+    /// The calling thread holds it and has forgotten the guards; it is not released twice.
+    unsafe fn release(this: *const Self);
+}
+
+// SAFETY: a lock is not used by `unlock_forgotten` after it is free.
+unsafe impl<T> Release for Lock<T> {
+    #[inline]
+    unsafe fn release(this: *const Self) {
+        // SAFETY: passed on.
+        unsafe { (*this).unlock_forgotten() };
+    }
+}
+
+/// Nothing is held.
+// SAFETY: nothing is used.
+unsafe impl Release for () {
+    unsafe fn release(_: *const Self) {}
+}
+
+/// What the holder of a [`Claimed`] does with it.
+pub(crate) trait Wake {
+    /// Wakes the waiter and says how its wait ended. The lock of the queue should be released before.
+    fn wake(self, ended: Ended, rt: Option<&InRuntime>);
+
+    /// Whether it is a goroutine of the caller's runtime: once woken, it runs next on the caller's P.
+    fn runs_next(&self, rt: Option<&InRuntime>) -> bool;
+}
+
+impl Wake for Claimed {
+    #[inline]
+    fn wake(self, ended: Ended, rt: Option<&InRuntime>) {
+        // SAFETY: the waiter sleeps until it is woken.
+        let wait = unsafe { self.wait().as_ref() };
+        wait.fired.set(self.entry());
+        wait.ended.set(ended);
+        match &wait.who {
+            // SAFETY: claimed, and nobody has queued it since.
+            Who::Goroutine(gp, _) => unsafe { park::ready_anywhere(rt, *gp) },
+            // SAFETY: it sleeps, or is about to, and only the claimer wakes it.
+            Who::Thread(thread, _) => unsafe { Waiter::Thread(thread).wake_claimed(rt) },
+        }
+    }
+
+    fn runs_next(&self, rt: Option<&InRuntime>) -> bool {
+        // SAFETY: the waiter sleeps until it is woken.
+        match (&unsafe { self.wait().as_ref() }.who, rt) {
+            (Who::Goroutine(gp, _), Some(rt)) => {
+                // SAFETY: records are never unmapped.
+                std::ptr::eq(unsafe { gp.as_ref() }.sched.get(), rt.sched())
+            }
+            _ => false,
+        }
+    }
+}
