@@ -1,6 +1,8 @@
 //! The limits that the system sets to this process.
 
+use super::clock;
 use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A limit on a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +64,32 @@ pub(crate) fn room() -> Option<u64> {
     Some(left(space, space_used).min(left(data, data_used)))
 }
 
+/// How long a refusal of [`affordable`] is taken for the answer to the next who ask. Shorter than the pause
+/// of the helper, whose attempts are the ones that count.
+const REFUSAL_NS: u64 = 4_000_000;
+
+/// The last refusal: until when it holds, and for how many bytes. Two words that are not written together: who
+/// mixes two refusals is refused for moments, or asks once more.
+static REFUSED_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
+static REFUSED_BYTES: AtomicUsize = AtomicUsize::new(usize::MAX);
+
 /// How many of `wanted` bytes to map now, at least `least`: where memory is limited, half of the
 /// rest, so that some is left for others.
 pub(crate) fn affordable(wanted: usize, least: usize) -> io::Result<usize> {
+    let refusal = || Err(io::Error::from_raw_os_error(libc::ENOMEM));
+    let until_ns = REFUSED_UNTIL_NS.load(Ordering::Relaxed);
+    if until_ns != 0
+        && least >= REFUSED_BYTES.load(Ordering::Relaxed)
+        && clock::now_ns() < until_ns
+    {
+        return refusal();
+    }
     let Some(room) = room() else { return Ok(wanted) };
     let room = usize::try_from(room.saturating_sub(HEADROOM)).unwrap_or(usize::MAX);
     if room < least {
-        return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        REFUSED_BYTES.store(least, Ordering::Relaxed);
+        REFUSED_UNTIL_NS.store(clock::now_ns() + REFUSAL_NS, Ordering::Relaxed);
+        return refusal();
     }
     Ok(if room >= wanted.saturating_mul(2) { wanted } else { (room / 2).clamp(least, wanted) })
 }

@@ -343,6 +343,46 @@ fn a_goroutine_without_hope_for_a_stack_ends_with_an_error() {
     }
 }
 
+/// Sends a message when it is dropped.
+struct TellWhenDropped(heist::chan::Sender<()>);
+
+impl Drop for TellWhenDropped {
+    fn drop(&mut self) {
+        self.0.try_send(()).expect("there is room");
+    }
+}
+
+/// Also if there are hundreds of them: trying again in vain does not keep the runtime busy.
+#[test]
+fn hundreds_without_hope_for_stacks_end_with_errors() {
+    let ended = limited::run(0, |_| {
+        const N: usize = 2000;
+        let rt = limited::build(Runtime::builder().procs(2));
+        rt.run(limited::everything_works);
+        limited::limit_address_space(48 << 20);
+        rt.run(|| {
+            let (_keep, gate) = heist::chan::bounded::<()>(0);
+            let (told, tells) = heist::chan::bounded(N);
+            let spawn = |_| {
+                let (gate, tell) = (gate.clone(), TellWhenDropped(told.clone()));
+                heist::go(move || {
+                    drop(tell);
+                    let _ = gate.recv();
+                })
+            };
+            let all: Vec<_> = (0..N).map(spawn).collect();
+            // Each begins, or ends without having run.
+            for _ in 0..N {
+                tells.recv().expect("it tells");
+            }
+            heist::yield_now();
+            let n_ended = all.iter().filter(|handle| handle.is_finished()).count();
+            assert!((100..N).contains(&n_ended), "{n_ended}");
+        });
+    });
+    ended.worked();
+}
+
 /// A user without other threads, so that a limit on them is one for this process. Root is exempt.
 fn become_a_user(limit: u64) {
     limited::set_limit(libc::RLIMIT_NPROC, limit);
