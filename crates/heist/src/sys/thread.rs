@@ -22,8 +22,8 @@ pub(crate) fn spawn<T: Send + 'static>(
 
 /// An error if the system has no memory for a thread with such a stack and its initial needs.
 pub(super) fn check_room(stack_bytes: usize) -> std::io::Result<()> {
-    let no_room = limits::room().is_some_and(|room| room < 2 * stack_bytes as u64);
-    if no_room || !memory::has_free_mappings() {
+    let has_room = limits::room().has(2 * stack_bytes as u64);
+    if !has_room || !memory::has_free_mappings() {
         return Err(std::io::Error::from_raw_os_error(libc::ENOMEM));
     }
     Ok(())

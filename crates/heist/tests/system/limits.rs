@@ -355,11 +355,24 @@ impl Drop for TellWhenDropped {
 /// Also if there are hundreds of them: trying again in vain does not keep the runtime busy.
 #[test]
 fn hundreds_without_hope_for_stacks_end_with_errors() {
+    run_out_of_stacks(false);
+}
+
+/// Also where the system does not say how much memory is used.
+#[test]
+fn hundreds_end_with_errors_without_proc() {
+    run_out_of_stacks(true);
+}
+
+fn run_out_of_stacks(hides_proc: bool) {
     let ended = limited::run(0, |_| {
         const N: usize = 2000;
         let rt = limited::build(Runtime::builder().procs(2));
         rt.run(limited::everything_works);
         limited::limit_address_space(48 << 20);
+        if hides_proc {
+            hide_proc();
+        }
         rt.run(|| {
             let (_keep, gate) = heist::chan::bounded::<()>(0);
             let (told, tells) = heist::chan::bounded(N);
