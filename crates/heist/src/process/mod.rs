@@ -21,12 +21,14 @@ use crate::current;
 use crate::goroutine;
 use crate::net::{PipeReader, PipeWriter, PollFd};
 use crate::sched::stall::blocking::blocking;
-use crate::sys::fd;
+use crate::sys::{fd, thread};
+use crate::time;
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::process::{self, ExitStatus, Output, Stdio};
+use std::time::Duration;
 
 /// A program to be started, as [`std::process::Command`].
 #[derive(Debug)]
@@ -253,9 +255,22 @@ impl Child {
         // The descriptor is readable when the process has ended. Old kernels have none.
         let Ok(ending) = fd::of_process(self.id()).and_then(|fd| PollFd::pollable(Ending(fd)))
         else {
-            return blocking(|| self.inner.wait());
+            return self.wait_by_looking();
         };
         ending.read_with(|_| self.inner.try_wait()?.ok_or(io::ErrorKind::WouldBlock.into()))
+    }
+
+    /// Waits for a program whose end the system does not report, so that a canceller can end the wait.
+    fn wait_by_looking(&mut self) -> io::Result<ExitStatus> {
+        const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
+        let [mut pause, longest] = PAUSES;
+        loop {
+            if let Some(status) = self.inner.try_wait()? {
+                return Ok(status);
+            }
+            time::sleep(pause);
+            pause = (2 * pause).min(longest);
+        }
     }
 
     /// Waits until the program has ended and collects what it wrote into its pipes. If the caller
