@@ -57,14 +57,17 @@ pub(crate) fn spawn_patiently<T: Send + 'static>(
     }
 }
 
-/// Checks whether the system allows `n` more threads at the same time, by making them: each one
-/// makes the next.
+/// Checks whether the system allows `n` more threads at the same time, with the stacks for signals that an M
+/// needs, by making them: each one makes the next.
 pub(crate) fn probe(name: &str, n: u32) -> std::io::Result<()> {
     if n == 0 {
         return Ok(());
     }
     let inner = name.to_owned();
-    let thread = spawn_patiently(name, move || probe(&inner, n - 1))?;
+    let thread = spawn_patiently(name, move || {
+        let _alt_stack = AltStack::install()?;
+        probe(&inner, n - 1)
+    })?;
     thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
 }
 
