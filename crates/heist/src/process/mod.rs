@@ -282,7 +282,7 @@ impl Child {
         drop(self.stdin.take());
         let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
         let mut child = Waited(Some(self));
-        let stderr = stderr.map(InBackground::read);
+        let stderr = stderr.map(InBackground::read).transpose()?;
         let stdout = stdout.map_or(Ok(Vec::new()), read_all)?;
         let status = child.wait()?;
         let stderr = stderr.map_or(Ok(Vec::new()), InBackground::join)?;
@@ -346,12 +346,13 @@ impl Drop for CancelOnDrop {
 }
 
 impl InBackground {
-    fn read(pipe: PipeReader) -> Self {
+    fn read(pipe: PipeReader) -> io::Result<Self> {
+        let read = move || read_all(pipe);
         if current::goroutine().is_some() {
-            Self::Goroutine(CancelOnDrop(Some(goroutine::go(move || read_all(pipe)))))
-        } else {
-            Self::Thread(std::thread::spawn(move || read_all(pipe)))
+            let handle = goroutine::try_go(read).map_err(io::Error::other)?;
+            return Ok(Self::Goroutine(CancelOnDrop(Some(handle))));
         }
+        Ok(Self::Thread(thread::spawn("heist-pipe".to_owned(), read)?))
     }
 
     fn join(self) -> io::Result<Vec<u8>> {

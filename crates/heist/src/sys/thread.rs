@@ -20,6 +20,30 @@ pub(crate) fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES).spawn(main)
 }
 
+/// As [`spawn`], for code of the user: with a stack as large as std's usual one. The closure comes back if there
+/// is no thread.
+pub(crate) fn spawn_roomy(name: &str, main: Main) -> Result<(), Main> {
+    /// What std maps unless the environment says otherwise.
+    const STACK_BYTES: usize = 2 << 20;
+    let main = Arc::new(Mutex::new(Some(main)));
+    let take = |main: &Mutex<Option<Main>>| main.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let given = Arc::clone(&main);
+    let begin = move || {
+        if let Some(main) = take(&given) {
+            main();
+        }
+    };
+    let builder = || std::thread::Builder::new().name(name.to_owned());
+    let spawned = check_room(STACK_BYTES).and_then(|()| builder().spawn(begin));
+    match spawned.err().and_then(|_| take(&main)) {
+        Some(main) => Err(main),
+        None => Ok(()),
+    }
+}
+
+/// What a thread does.
+pub(crate) type Main = Box<dyn FnOnce() + Send>;
+
 /// An error if the system has no memory for a thread with such a stack and its initial needs.
 pub(super) fn check_room(stack_bytes: usize) -> std::io::Result<()> {
     let has_room = limits::room().has(2 * stack_bytes as u64);
