@@ -8,13 +8,15 @@ use heist::chan::{self, Receiver, Sender};
 use heist::net::{Server, TcpListener, TcpStream};
 use heist::signal::{self, Signals};
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Lines that wait for a guest who reads slowly. More are lost for that one: nobody waits for him.
 const PATIENCE: usize = 100;
+/// The longest line, in bytes. Who says more at once is shown out.
+const LINE_MAX: u64 = 4096;
 /// How often the room says that it is still there.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
 
@@ -114,8 +116,8 @@ fn guest(stream: TcpStream, address: SocketAddr, door: &Door) {
     if door.come.send((address, lines)).is_err() {
         return;
     }
-    for line in BufReader::new(&*stream).lines() {
-        let Ok(line) = line else { break };
+    let mut reader = BufReader::new(&*stream);
+    while let Some(line) = next_line(&mut reader) {
         if door.say.send((address, line)).is_err() {
             break;
         }
@@ -123,4 +125,12 @@ fn guest(stream: TcpStream, address: SocketAddr, door: &Door) {
     let _ = door.leave.send(address);
     // The room has dropped its end, or a write has failed.
     let _ = writer.join();
+}
+
+/// None at the end, and if the line is too long.
+fn next_line(reader: &mut impl BufRead) -> Option<String> {
+    let mut line = String::new();
+    let n = reader.take(LINE_MAX).read_line(&mut line).ok()?;
+    let is_whole = line.ends_with('\n') || (n as u64) < LINE_MAX;
+    (n > 0 && is_whole).then(|| line.trim_end_matches(['\r', '\n']).to_owned())
 }

@@ -30,8 +30,10 @@ impl Pool {
     }
 
     fn ask(&self, question: u32) -> io::Result<String> {
+        let idle = self.idle_out.recv().map_err(io::Error::other)?;
+        // Only who has got a place gives one back.
         let mut place = Place { pool: self, stream: None };
-        let stream = match self.idle_out.recv().map_err(io::Error::other)? {
+        let stream = match idle {
             Some(stream) => stream,
             None => TcpStream::connect(self.address)?,
         };

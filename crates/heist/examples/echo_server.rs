@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p heist --example echo_server -- 127.0.0.1:7000`, then `nc 127.0.0.1 7000`.
 
-use heist::net::{TcpListener, TcpStream};
+use heist::net::{Server, TcpListener, TcpStream};
 use std::io::{self, Read, Write};
 
 #[heist::main(unsafe)]
@@ -10,15 +10,12 @@ fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7000".to_owned());
     let listener = TcpListener::bind(&address)?;
     println!("listening at {}", listener.local_addr()?);
-    for stream in listener.incoming() {
-        let stream = stream?;
-        heist::go(move || {
-            if let Err(error) = echo(stream) {
-                eprintln!("a connection broke: {error}");
-            }
-        });
-    }
-    Ok(())
+    // It rests while there are no descriptors left, and goes on.
+    Server::new().serve(listener, |stream, address| {
+        if let Err(error) = echo(stream) {
+            eprintln!("{address}: {error}");
+        }
+    })
 }
 
 /// Sends back what comes, until the end.

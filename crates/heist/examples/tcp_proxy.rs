@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p heist --example tcp_proxy -- 127.0.0.1:7001 127.0.0.1:7000`
 
-use heist::net::{TcpListener, TcpStream};
+use heist::net::{Server, TcpListener, TcpStream};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -20,15 +20,12 @@ fn main() -> io::Result<()> {
     };
     let listener = TcpListener::bind(&from)?;
     println!("listening at {}, passing on to {to}", listener.local_addr()?);
-    loop {
-        let (client, address) = listener.accept()?;
-        let to = to.clone();
-        heist::go(move || {
-            if let Err(error) = connect_both(client, &to) {
-                eprintln!("{address}: {error}");
-            }
-        });
-    }
+    // It rests while there are no descriptors left, and goes on.
+    Server::new().serve(listener, move |client, address| {
+        if let Err(error) = connect_both(client, &to) {
+            eprintln!("{address}: {error}");
+        }
+    })
 }
 
 fn connect_both(client: TcpStream, to: &str) -> io::Result<()> {

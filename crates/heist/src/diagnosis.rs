@@ -142,7 +142,7 @@ fn address_space() -> Finding {
         kib(Limit::AddressSpace),
         kib(Limit::Data)
     );
-    let little = limits::room().is_some_and(|room| room < SPACE_WANTED);
+    let little = !limits::room().has(SPACE_WANTED);
     let why = "there is room for few stacks, for which goroutines wait: raise `ulimit -v` and `ulimit -d`, \
                or make stacks smaller";
     finding("address space", found, little.then_some(why))

@@ -13,6 +13,7 @@
 
 use crate::chan::{self, Receiver, Sender};
 use crate::sys::notify::{self, Before};
+use crate::sys::thread;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, PipeWriter, Read};
@@ -240,7 +241,7 @@ fn table() -> MutexGuard<'static, Table> {
 fn start() -> io::Result<()> {
     static WRITER: OnceLock<PipeWriter> = OnceLock::new();
     let (mut reader, writer) = io::pipe()?;
-    std::thread::Builder::new().name("heist-signals".to_owned()).spawn(move || {
+    thread::spawn("heist-signals".to_owned(), move || {
         let mut numbers = [0; 64];
         while let Ok(n) = reader.read(&mut numbers) {
             for &number in &numbers[..n] {

@@ -98,9 +98,11 @@ pub fn serve<S: Connection>(
                 if ends == Ends::AfterThis {
                     return outgoing.send(&mut stream);
                 }
-                if outgoing.bytes.len() < OUTGOING_MAX {
-                    continue;
+                if outgoing.bytes.len() >= OUTGOING_MAX {
+                    outgoing.send(&mut stream)?;
                 }
+                // The next request may be there already: nothing is read before it is answered.
+                continue;
             }
             Next::Partial { expects_continue: true } if !told_to_continue => {
                 told_to_continue = true;

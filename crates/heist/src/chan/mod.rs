@@ -29,6 +29,7 @@
 //! ```
 
 mod alarm;
+mod closing;
 mod error;
 mod never;
 mod parcel;
@@ -50,6 +51,7 @@ pub use select::dynamic::{
 pub use sender::Sender;
 
 pub(crate) use alarm::Alarm;
+pub(crate) use closing::Closing;
 
 use heist_core::buffer::{Blocks, Meeting, Ring};
 use state::Chan;

@@ -10,7 +10,7 @@ use crate::wait::{Claimed, Ended, Entry, WaitQueue, Wake};
 use heist_core::buffer::{Buffer, Put, Take};
 
 /// The waits at a channel.
-pub(super) struct Queues {
+pub(crate) struct Queues {
     /// They want a message.
     pub(super) receivers: WaitQueue,
     /// They have one.

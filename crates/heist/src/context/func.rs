@@ -5,8 +5,9 @@ use crate::current;
 use crate::goroutine::{self, Beginning};
 use crate::sched::Sched;
 use crate::sync::Mutex;
+use crate::sys::thread;
 use std::fmt;
-use std::panic::{Location, RefUnwindSafe, UnwindSafe};
+use std::panic::{AssertUnwindSafe, Location, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 type Body = Box<dyn FnOnce() + Send>;
@@ -43,7 +44,7 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// Runs it on a goroutine of its own.
+    /// Runs it on a goroutine of its own, or a thread of its own; on the caller, if there is none to be had.
     pub(super) fn start(self) {
         let Self { func, body } = self;
         match &func.home {
@@ -56,7 +57,15 @@ impl Due {
                 }
             }
             None if current::goroutine().is_some() => drop(goroutine::try_go(body)),
-            None => drop(std::thread::spawn(body)),
+            None => {
+                if let Err(body) = thread::spawn_roomy("heist-after-func", body) {
+                    // Better here than never.
+                    if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
+                        // It was reported, as on a thread. Its destructor may panic.
+                        std::mem::forget(payload);
+                    }
+                }
+            }
         }
     }
 }

@@ -240,7 +240,7 @@ impl Context {
     /// [`ContextFunc::stop`] prevents it. Dropping what is returned changes nothing.
     ///
     /// The goroutine is of the runtime of whoever calls this, or else of whoever cancels; if neither
-    /// is in a runtime, `f` runs on a thread of its own. If the runtime of whoever calls this has shut down
+    /// is in a runtime, `f` runs on a thread of its own, or on the canceller's if the system has none. If the runtime of whoever calls this has shut down
     /// when the context is cancelled, `f` never runs: it is dropped, as everything else that was left to
     /// that runtime.
     ///
@@ -296,7 +296,11 @@ impl Context {
             if let Some(error) = self.err() {
                 return error;
             }
-            let Err(_closed) = self.done().recv();
+            if let Some(node) = &self.node {
+                node.wait();
+            } else {
+                let Err(_closed) = self.done().recv();
+            }
         }
     }
 

@@ -75,6 +75,7 @@ mod udp;
 mod unix_datagram;
 mod unix_listener;
 mod unix_stream;
+mod watch;
 
 pub use error::is_closed;
 pub use pipe::{PipeReader, PipeWriter, pipe};

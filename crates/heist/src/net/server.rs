@@ -1,9 +1,11 @@
 //! Serving connections until told to stop, and stopping without dropping what runs.
 
+use super::watch::Watch;
 use super::{TcpListener, TcpStream, is_closed};
 use crate::context::{self, Canceller, Context};
 use crate::current;
 use crate::goroutine::{self, JoinHandle, SpawnError};
+use crate::sched::life::cancel::CAN_UNWIND;
 use crate::sync::{Mutex, MutexGuard, WaitGroup};
 use crate::sys::{fd, stderr};
 use crate::time;
@@ -74,14 +76,33 @@ struct Shared {
 #[derive(Default)]
 struct State {
     listeners: Vec<Arc<TcpListener>>,
-    /// None while it is being spawned.
-    handles: HashMap<u64, Option<JoinHandle<()>>>,
+    handles: HashMap<u64, Connection>,
     n_accepted: u64,
     is_closing: bool,
     /// The grace is over.
     is_cancelling: bool,
     /// Whether it was said that there are no descriptors left.
     has_warned: bool,
+}
+
+/// A connection that is served.
+struct Connection {
+    /// None while it is being spawned.
+    handle: Option<JoinHandle<()>>,
+    /// Its stream. None if goroutines can be unwound: then it is not needed.
+    stream: Option<Arc<Watch>>,
+}
+
+impl Connection {
+    /// Ends it. A goroutine that cannot be unwound ends when it finds that its connection has.
+    fn cancel(&self) {
+        if let Some(handle) = &self.handle {
+            handle.cancel();
+        }
+        if let Some(stream) = &self.stream {
+            stream.shut_down();
+        }
+    }
 }
 
 /// How a server ended.
@@ -162,8 +183,7 @@ impl Server {
             match listener.accept() {
                 Ok((stream, address)) => {
                     rest = REST.0;
-                    let handle = Arc::clone(&handle);
-                    self.start(move || handle(stream, address));
+                    self.start(stream, address, Arc::clone(&handle));
                 }
                 Err(error) if is_closed(&error) => return Ok(()),
                 Err(error) if fd::is_exhaustion(&error) || fd::is_of_the_network(&error) => {
@@ -176,7 +196,10 @@ impl Server {
         }
     }
 
-    fn start(&self, connection: impl FnOnce() + Send + 'static) {
+    fn start<H>(&self, mut stream: TcpStream, address: SocketAddr, handle: Arc<H>)
+    where
+        H: Fn(TcpStream, SocketAddr) + Send + Sync + 'static,
+    {
         let id = {
             let mut state = self.shared.state();
             if state.is_closing {
@@ -187,7 +210,8 @@ impl Server {
             }
             state.n_accepted += 1;
             let id = state.n_accepted;
-            state.handles.insert(id, None);
+            let watch = (!CAN_UNWIND).then(|| stream.watch());
+            state.handles.insert(id, Connection { handle: None, stream: watch });
             // With the lock: who shuts down waits for what was let in before.
             self.shared.connections.add(1);
             id
@@ -196,7 +220,7 @@ impl Server {
         // Without the lock: if it cannot be spawned, what it owns is dropped, and takes itself out.
         let spawned = goroutine::try_go(move || {
             let _ended = ended;
-            connection();
+            handle(stream, address);
         });
         let handle = match spawned {
             Ok(handle) => handle,
@@ -209,8 +233,8 @@ impl Server {
             handle.cancel();
         }
         // It may have ended already.
-        if let Some(entry) = state.handles.get_mut(&id) {
-            *entry = Some(handle);
+        if let Some(connection) = state.handles.get_mut(&id) {
+            connection.handle = Some(handle);
         }
     }
 
@@ -268,6 +292,9 @@ impl Server {
     /// `grace` is cancelled: it unwinds at its next wait, and is waited for. Destructors that would wait for
     /// the network on the way, as that of a `BufWriter`, fail instead.
     ///
+    /// With `panic = "abort"` nothing can be unwound: then its connection is shut down, so that what waits for
+    /// it finds its end.
+    ///
     /// # Panics
     /// Outside a runtime.
     #[doc(alias = "Shutdown")]
@@ -288,7 +315,7 @@ impl Server {
             time::after_func(grace, move || {
                 let mut state = shared.state();
                 state.is_cancelling = true;
-                state.handles.values().flatten().for_each(JoinHandle::cancel);
+                state.handles.values().for_each(Connection::cancel);
                 cancelled.store(state.handles.len(), Ordering::Relaxed);
             })
         };

@@ -5,11 +5,13 @@
 //! waits without trying, and a request costs one read and one write.
 
 use super::state::{State, is_over};
+use super::watch::Watch;
 use crate::sys::fd;
 use heist_core::fd_lock::{Unlocked, Way};
 use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Whether an operation that found less than it asked for has seen the end.
@@ -36,6 +38,8 @@ pub(super) struct Source<T> {
     state: State,
     ends: Ends,
     closing: Closing,
+    /// Who may shut it down, if somebody may.
+    watch: Option<Arc<Watch>>,
     /// None on the way to the end.
     inner: Option<T>,
 }
@@ -59,7 +63,7 @@ impl<T: AsRawFd> Source<T> {
     /// Takes over a descriptor that is in non-blocking mode.
     pub(super) fn nonblocking(inner: T, ends: Ends) -> io::Result<Self> {
         let state = State::new(inner.as_raw_fd())?;
-        Ok(Self { state, ends, closing: Closing::Retires, inner: Some(inner) })
+        Ok(Self { state, ends, closing: Closing::Retires, watch: None, inner: Some(inner) })
     }
 
     /// Takes over a descriptor of which the value may have a share only.
@@ -74,6 +78,7 @@ impl<T: AsRawFd> Source<T> {
         if !self.state.close() {
             return Err(super::error::closed());
         }
+        self.end_watch();
         let _ = self.state.release();
         self.state.detach();
         let Some(inner) = self.inner.take() else { return Err(super::error::closed()) };
@@ -83,6 +88,19 @@ impl<T: AsRawFd> Source<T> {
 }
 
 impl<T> Source<T> {
+    /// Lets somebody else shut it down.
+    pub(super) fn watch(&mut self) -> Arc<Watch> {
+        let socket = self.state.fd;
+        Arc::clone(self.watch.get_or_insert_with(|| Arc::new(Watch::new(socket))))
+    }
+
+    /// The descriptor is about to be closed, or to be another's.
+    fn end_watch(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            watch.forget();
+        }
+    }
+
     /// Reads by `op`, which is repeated until it does not answer `WouldBlock`.
     #[inline]
     pub(super) fn read<R>(&self, op: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
@@ -245,6 +263,7 @@ impl<T> Source<T> {
 
 impl<T> Drop for Source<T> {
     fn drop(&mut self) {
+        self.end_watch();
         if self.state.close() {
             let _ = self.state.release();
             self.state.detach();

@@ -1,12 +1,14 @@
 //! A TCP connection.
 
 use super::source::{Ends, Source};
+use super::watch::Watch;
 use crate::sys::fd;
 use heist_core::fd_lock::Way;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The least time for which one of several addresses is tried, if there is so much.
@@ -82,6 +84,11 @@ impl TcpStream {
             let part = (left / n_left).max(LEAST_PART).min(left);
             Self::connect_to(&address, Instant::now().checked_add(part))
         })
+    }
+
+    /// Lets somebody else shut it down.
+    pub(super) fn watch(&mut self) -> Arc<Watch> {
+        self.source.watch()
     }
 
     fn connect_to(address: &SocketAddr, deadline: Option<Instant>) -> io::Result<Self> {

@@ -21,12 +21,14 @@ use crate::current;
 use crate::goroutine;
 use crate::net::{PipeReader, PipeWriter, PollFd};
 use crate::sched::stall::blocking::blocking;
-use crate::sys::fd;
+use crate::sys::{fd, thread};
+use crate::time;
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::process::{self, ExitStatus, Output, Stdio};
+use std::time::Duration;
 
 /// A program to be started, as [`std::process::Command`].
 #[derive(Debug)]
@@ -253,9 +255,22 @@ impl Child {
         // The descriptor is readable when the process has ended. Old kernels have none.
         let Ok(ending) = fd::of_process(self.id()).and_then(|fd| PollFd::pollable(Ending(fd)))
         else {
-            return blocking(|| self.inner.wait());
+            return self.wait_by_looking();
         };
         ending.read_with(|_| self.inner.try_wait()?.ok_or(io::ErrorKind::WouldBlock.into()))
+    }
+
+    /// Waits for a program whose end the system does not report, so that a canceller can end the wait.
+    fn wait_by_looking(&mut self) -> io::Result<ExitStatus> {
+        const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
+        let [mut pause, longest] = PAUSES;
+        loop {
+            if let Some(status) = self.inner.try_wait()? {
+                return Ok(status);
+            }
+            time::sleep(pause);
+            pause = (2 * pause).min(longest);
+        }
     }
 
     /// Waits until the program has ended and collects what it wrote into its pipes. If the caller
@@ -267,7 +282,7 @@ impl Child {
         drop(self.stdin.take());
         let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
         let mut child = Waited(Some(self));
-        let stderr = stderr.map(InBackground::read);
+        let stderr = stderr.map(InBackground::read).transpose()?;
         let stdout = stdout.map_or(Ok(Vec::new()), read_all)?;
         let status = child.wait()?;
         let stderr = stderr.map_or(Ok(Vec::new()), InBackground::join)?;
@@ -331,12 +346,13 @@ impl Drop for CancelOnDrop {
 }
 
 impl InBackground {
-    fn read(pipe: PipeReader) -> Self {
+    fn read(pipe: PipeReader) -> io::Result<Self> {
+        let read = move || read_all(pipe);
         if current::goroutine().is_some() {
-            Self::Goroutine(CancelOnDrop(Some(goroutine::go(move || read_all(pipe)))))
-        } else {
-            Self::Thread(std::thread::spawn(move || read_all(pipe)))
+            let handle = goroutine::try_go(read).map_err(io::Error::other)?;
+            return Ok(Self::Goroutine(CancelOnDrop(Some(handle))));
         }
+        Ok(Self::Thread(thread::spawn("heist-pipe".to_owned(), read)?))
     }
 
     fn join(self) -> io::Result<Vec<u8>> {

@@ -7,7 +7,7 @@
 
 use crate::sync::Mutex;
 use crate::sys::poll::{self, Bell};
-use crate::sys::{clock, fd};
+use crate::sys::{clock, fd, thread};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Child;
 use std::sync::Arc;
@@ -37,9 +37,8 @@ pub(super) fn adopt(mut child: Child) {
     }
     // If a thread or a bell cannot be made, the next orphan tries again.
     let Ok(bell) = Bell::new().map(Arc::new) else { return };
-    let thread = std::thread::Builder::new().name("heist-orphans".to_owned());
     let rings = Arc::clone(&bell);
-    if thread.spawn(move || wait_for_all(&rings)).is_ok() {
+    if thread::spawn("heist-orphans".to_owned(), move || wait_for_all(&rings)).is_ok() {
         orphans.bell = Some(bell);
     }
 }

@@ -15,15 +15,16 @@
 //! GO: golang.org/x/sync/semaphore.
 
 use super::permit::{OwnedSemaphorePermit, SemaphorePermit};
-use crate::chan;
+use crate::chan::{Closing, Receiver};
 use crate::context::{Context, ContextError};
 use crate::current::{self, InRuntime};
-use crate::scope::{ScopedJoinHandle, scope};
 use crate::sys::lock::Lock;
 use crate::time::{deadline_after, deadline_at};
-use crate::wait::{self, AllClaimed, Ended, Terms, WaitQueue, WaitReason, Wake};
+use crate::wait::{self, AllClaimed, Both, Ended, Entry, Release, Terms, Wait, WaitQueue, WaitReason, Wake};
 use heist_core::lock_rank::Rank;
+use std::convert::Infallible;
 use std::fmt;
+use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -164,13 +165,8 @@ impl Semaphore {
     /// As [`acquire`](Self::acquire), but fails when the context is done. If it is done already, it fails
     /// though permits may be free; one that asks for more than there are waits until it is.
     ///
-    /// While it has to wait, a goroutine does it for the caller.
-    ///
     /// # Errors
     /// How the context was cancelled.
-    ///
-    /// # Panics
-    /// Outside a runtime, if it has to wait.
     ///
     /// # Examples
     /// ```
@@ -198,20 +194,14 @@ impl Semaphore {
         if n > self.size {
             return Err(ctx.wait());
         }
-        let (granted, grants) = chan::bounded(1);
-        scope(|scope| {
-            let _waiter = CancelOnDrop(scope.go(move || granted.send(self.acquire(n))));
-            let permit = crate::select! {
-                recv(grants) -> permit => permit.ok(),
-                recv(ctx.done()) -> _ => None,
-            };
-            match (permit, ctx.err()) {
-                (Some(permit), None) => Ok(permit),
-                // What was granted meanwhile is given back.
-                (_, Some(error)) => Err(error),
-                (None, None) => Err(ctx.wait()),
-            }
-        })
+        let granted = self.wait_unless(n, &ctx.done());
+        let permit = granted.then(|| SemaphorePermit { semaphore: self, n });
+        match (permit, ctx.err()) {
+            (Some(permit), None) => Ok(permit),
+            // What was granted meanwhile is given back.
+            (_, Some(error)) => Err(error),
+            (None, None) => Err(ctx.wait()),
+        }
     }
 
     /// As [`acquire`](Self::acquire), with a permit that can be moved into a goroutine.
@@ -314,11 +304,7 @@ impl Semaphore {
             return false;
         }
         let waiters = self.waiters.lock();
-        // From here on nobody takes permits but under the lock. If somebody is queued, what is released is
-        // served by its releaser; if not, what was released just before is for the caller.
-        self.word.fetch_or(QUEUED, Ordering::Relaxed);
-        if waiters.is_empty() && !wait::is_cancelled(rt.as_ref()) && self.take_queued(n as u64) {
-            self.word.fetch_and(!QUEUED, Ordering::Relaxed);
+        if self.take_as_first(&waiters, n, rt.as_ref()) {
             drop(waiters);
             wait::leave_holding(rt, || self.release(n));
             return true;
@@ -344,6 +330,73 @@ impl Semaphore {
             wait::unwind(rt);
         }
         false
+    }
+
+    /// As [`wait`](Self::wait), and false if the channel is closed first. The wait has an entry in the queue
+    /// here and one at the channel: whoever claims it at one of them, or cancels it, ends it for both.
+    #[cold]
+    #[inline(never)]
+    fn wait_unless(&self, n: usize, done: &Receiver<Infallible>) -> bool {
+        let Some(closing) = Closing::of(done) else { return self.wait(n, None) };
+        let terms = Terms::new(WaitReason::Semaphore);
+        let rt = terms.enter();
+        let mut needs = n as u64;
+        let wait = Wait::new(rt.as_ref());
+        let here = Entry::new(&raw const wait, (&raw mut needs).cast());
+        let there = Entry::new(&raw const wait, null_mut());
+        let both = Both::new(&self.waiters, closing.lock());
+        both.take();
+        // SAFETY: just taken; these are the only references until the locks are released.
+        let (waiters, queues) = unsafe { both.data() };
+        let is_closed = closing.is_closed();
+        let is_taken = !is_closed && self.take_as_first(waiters, n, rt.as_ref());
+        if is_closed || is_taken {
+            // SAFETY: taken above, and released once.
+            unsafe { Release::release(&raw const both) };
+            if is_taken {
+                wait::leave_holding(rt, || self.release(n));
+            }
+            return is_taken;
+        }
+        // SAFETY: the entries stay in this frame until they are taken out, below.
+        unsafe {
+            waiters.push(&here);
+            closing.push(queues, &there);
+        }
+        // SAFETY: the wait was made with this `rt`; this thread holds the locks, which outlive the call.
+        let (rt, ended) = unsafe { wait.sleep(rt, terms, &both) };
+        // The entry at which it was claimed is out. Each other one is taken out under the lock of its queue.
+        if !std::ptr::eq(wait.fired(), &raw const there) {
+            closing.remove(&mut closing.lock().lock(), &there);
+        }
+        if std::ptr::eq(wait.fired(), &raw const here) {
+            wait::leave_holding(rt, || self.release(n));
+            return true;
+        }
+        let mut waiters = self.waiters.lock();
+        if here.is_listed() {
+            // SAFETY: it was queued here.
+            unsafe { waiters.remove(&here) };
+        }
+        drop(waiters);
+        // Those behind it may need less.
+        self.serve(rt.as_ref());
+        if ended == Ended::Cancelled {
+            wait::unwind(rt);
+        }
+        false
+    }
+
+    /// Sets `QUEUED`, after which nobody takes permits but under the lock, which is held. If somebody is
+    /// queued, what is released is served by its releaser; if not, what was released just before is for the
+    /// caller, and true is the answer if that is enough.
+    fn take_as_first(&self, waiters: &WaitQueue, n: usize, rt: Option<&InRuntime>) -> bool {
+        self.word.fetch_or(QUEUED, Ordering::Relaxed);
+        let taken = waiters.is_empty() && !wait::is_cancelled(rt) && self.take_queued(n as u64);
+        if taken {
+            self.word.fetch_and(!QUEUED, Ordering::Relaxed);
+        }
+        taken
     }
 
     #[cold]
@@ -389,15 +442,6 @@ impl Semaphore {
     fn free(&self) -> u64 {
         // ORDERING: Acquire pairs with the Release of `release`: who takes the permits comes after it.
         self.word.load(Ordering::Acquire) / PERMIT
-    }
-}
-
-/// A goroutine that waits for somebody who may give up.
-struct CancelOnDrop<'scope, T>(ScopedJoinHandle<'scope, T>);
-
-impl<T> Drop for CancelOnDrop<'_, T> {
-    fn drop(&mut self) {
-        self.0.cancel();
     }
 }
 

@@ -127,3 +127,9 @@ pub(crate) fn is_of_the_network(error: &io::Error) -> bool {
 pub(crate) fn is_in_progress(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EINPROGRESS)
 }
+
+/// Shuts both directions of a socket down. One that is not connected stays as it is.
+pub(crate) fn shut_down(socket: RawFd) {
+    // SAFETY: takes no pointers.
+    unsafe { libc::shutdown(socket, libc::SHUT_RDWR) };
+}

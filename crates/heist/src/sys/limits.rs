@@ -1,6 +1,8 @@
 //! The limits that the system sets to this process.
 
+use super::{clock, memory};
 use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A limit on a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,35 +44,85 @@ pub(crate) fn descriptors_to_keep(most: u32, part: u32) -> u32 {
 /// mapped.
 const HEADROOM: u64 = 8 << 20;
 
-/// Bytes that the process may still map. None if there is no limit or if it cannot be determined.
-/// No allocation.
-pub(crate) fn room() -> Option<u64> {
+/// How much the process may still map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// There is no limit.
+    Endless,
+    Bytes(u64),
+    /// There is a limit, and the system does not say how much is used: `/proc` is not mounted.
+    Unknown,
+}
+
+impl Room {
+    /// Whether there is room for so much. If that is unknown it is tried.
+    pub(crate) fn has(self, bytes: u64) -> bool {
+        match self {
+            Self::Endless => true,
+            Self::Bytes(room) => bytes <= room,
+            Self::Unknown => usize::try_from(bytes).is_ok_and(memory::can_map),
+        }
+    }
+}
+
+/// How much the process may still map. No allocation.
+pub(crate) fn room() -> Room {
     let (space, data) = (Limit::AddressSpace.get(), Limit::Data.get());
     if space.is_none() && data.is_none() {
-        return None;
+        return Room::Endless;
     }
+    let Some((space_used, data_used)) = used() else { return Room::Unknown };
+    let left =
+        |limit: Option<u64>, used| limit.map_or(u64::MAX, |limit| limit.saturating_sub(used));
+    Room::Bytes(left(space, space_used).min(left(data, data_used)))
+}
+
+/// Bytes of address space and of private writable memory that the process has.
+fn used() -> Option<(u64, u64)> {
     let mut text = [0u8; 128];
     let n = super::thread::read_start(c"/proc/self/statm".as_ptr(), &mut text)?;
     // In pages: the total, three fields that do not matter here, code, and data.
     let mut fields = std::str::from_utf8(&text[..n]).ok()?.split_ascii_whitespace();
-    // SAFETY: asks a question.
-    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+    let page = memory::page_bytes() as u64;
     let mut used = |skip| Some(fields.nth(skip)?.parse::<u64>().ok()?.saturating_mul(page));
-    let (space_used, data_used) = (used(0)?, used(4)?);
-    let left =
-        |limit: Option<u64>, used| limit.map_or(u64::MAX, |limit| limit.saturating_sub(used));
-    Some(left(space, space_used).min(left(data, data_used)))
+    Some((used(0)?, used(4)?))
 }
+
+/// How long a refusal of [`affordable`] is taken for the answer to the next who ask. Shorter than the pause
+/// of the helper, whose attempts are the ones that count.
+const REFUSAL_NS: u64 = 4_000_000;
+
+/// The last refusal: until when it holds, and for how many bytes. Two words that are not written together: who
+/// mixes two refusals is refused for moments, or asks once more.
+static REFUSED_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
+static REFUSED_BYTES: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// How many of `wanted` bytes to map now, at least `least`: where memory is limited, half of the
 /// rest, so that some is left for others.
 pub(crate) fn affordable(wanted: usize, least: usize) -> io::Result<usize> {
-    let Some(room) = room() else { return Ok(wanted) };
-    let room = usize::try_from(room.saturating_sub(HEADROOM)).unwrap_or(usize::MAX);
-    if room < least {
-        return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+    let refusal = || Err(io::Error::from_raw_os_error(libc::ENOMEM));
+    let until_ns = REFUSED_UNTIL_NS.load(Ordering::Relaxed);
+    if until_ns != 0
+        && least >= REFUSED_BYTES.load(Ordering::Relaxed)
+        && clock::now_ns() < until_ns
+    {
+        return refusal();
     }
-    Ok(if room >= wanted.saturating_mul(2) { wanted } else { (room / 2).clamp(least, wanted) })
+    let room = room();
+    if !room.has(HEADROOM.saturating_add(least as u64)) {
+        REFUSED_BYTES.store(least, Ordering::Relaxed);
+        REFUSED_UNTIL_NS.store(clock::now_ns() + REFUSAL_NS, Ordering::Relaxed);
+        return refusal();
+    }
+    Ok(match room {
+        Room::Endless => wanted,
+        Room::Bytes(bytes) => {
+            let half = usize::try_from(bytes.saturating_sub(HEADROOM) / 2).unwrap_or(usize::MAX);
+            half.clamp(least.min(wanted), wanted)
+        }
+        Room::Unknown if room.has(HEADROOM.saturating_add(wanted as u64)) => wanted,
+        Room::Unknown => least,
+    })
 }
 
 /// An error of the system, with what was wanted and which limit to raise.

@@ -115,6 +115,12 @@ fn map_with(
     NonNull::new(base.cast()).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
+/// Whether so much could be mapped now, by mapping it for a moment.
+pub(crate) fn can_map(len: usize) -> bool {
+    // SAFETY: just mapped, and not used.
+    map(len).map(|base| unsafe { unmap(base, len) }).is_ok()
+}
+
 /// Whether the process can have a few mappings more than it has: `vm.max_map_count` limits them.
 pub(crate) fn has_free_mappings() -> bool {
     const PAGES: usize = 8;

@@ -20,10 +20,34 @@ pub(crate) fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES).spawn(main)
 }
 
+/// As [`spawn`], for code of the user: with a stack as large as std's usual one. The closure comes back if there
+/// is no thread.
+pub(crate) fn spawn_roomy(name: &str, main: Main) -> Result<(), Main> {
+    /// What std maps unless the environment says otherwise.
+    const STACK_BYTES: usize = 2 << 20;
+    let main = Arc::new(Mutex::new(Some(main)));
+    let take = |main: &Mutex<Option<Main>>| main.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let given = Arc::clone(&main);
+    let begin = move || {
+        if let Some(main) = take(&given) {
+            main();
+        }
+    };
+    let builder = || std::thread::Builder::new().name(name.to_owned());
+    let spawned = check_room(STACK_BYTES).and_then(|()| builder().spawn(begin));
+    match spawned.err().and_then(|_| take(&main)) {
+        Some(main) => Err(main),
+        None => Ok(()),
+    }
+}
+
+/// What a thread does.
+pub(crate) type Main = Box<dyn FnOnce() + Send>;
+
 /// An error if the system has no memory for a thread with such a stack and its initial needs.
 pub(super) fn check_room(stack_bytes: usize) -> std::io::Result<()> {
-    let no_room = limits::room().is_some_and(|room| room < 2 * stack_bytes as u64);
-    if no_room || !memory::has_free_mappings() {
+    let has_room = limits::room().has(2 * stack_bytes as u64);
+    if !has_room || !memory::has_free_mappings() {
         return Err(std::io::Error::from_raw_os_error(libc::ENOMEM));
     }
     Ok(())
@@ -57,14 +81,17 @@ pub(crate) fn spawn_patiently<T: Send + 'static>(
     }
 }
 
-/// Checks whether the system allows `n` more threads at the same time, by making them: each one
-/// makes the next.
+/// Checks whether the system allows `n` more threads at the same time, with the stacks for signals that an M
+/// needs, by making them: each one makes the next.
 pub(crate) fn probe(name: &str, n: u32) -> std::io::Result<()> {
     if n == 0 {
         return Ok(());
     }
     let inner = name.to_owned();
-    let thread = spawn_patiently(name, move || probe(&inner, n - 1))?;
+    let thread = spawn_patiently(name, move || {
+        let _alt_stack = AltStack::install()?;
+        probe(&inner, n - 1)
+    })?;
     thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
 }
 

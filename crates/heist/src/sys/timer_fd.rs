@@ -4,6 +4,9 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::null_mut;
 
+/// No moment: a timer that is set to it never fires.
+const STOPPED: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+
 /// A timer of the monotonic clock.
 #[derive(Debug)]
 pub(crate) struct TimerFd(OwnedFd);
@@ -17,7 +20,10 @@ impl TimerFd {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: just made here, and not used elsewhere.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let timer = Self(unsafe { OwnedFd::from_raw_fd(fd) });
+        // A sandbox may allow the one call and refuse the other.
+        timer.arm(STOPPED)?;
+        Ok(timer)
     }
 
     pub(crate) fn fd(&self) -> i32 {
@@ -29,12 +35,17 @@ impl TimerFd {
     pub(crate) fn set(&self, when_ns: u64) {
         // All zeroes would stop the timer.
         let when_ns = when_ns.max(1);
-        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let when = libc::timespec {
             tv_sec: (when_ns / 1_000_000_000) as libc::time_t,
             tv_nsec: (when_ns % 1_000_000_000) as libc::c_long,
         };
-        let setting = libc::itimerspec { it_interval: zero, it_value: when };
+        if let Err(error) = self.arm(when) {
+            heist_core::throw!("TimerFd::set: {error}");
+        }
+    }
+
+    fn arm(&self, when: libc::timespec) -> io::Result<()> {
+        let setting = libc::itimerspec { it_interval: STOPPED, it_value: when };
         // SAFETY: the setting lives until the call returns; the old one is not requested.
         let set = unsafe {
             libc::timerfd_settime(
@@ -44,8 +55,6 @@ impl TimerFd {
                 null_mut(),
             )
         };
-        if set != 0 {
-            heist_core::throw!("TimerFd::set: {}", io::Error::last_os_error());
-        }
+        if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }

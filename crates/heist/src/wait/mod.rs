@@ -40,11 +40,13 @@
 //!
 //! GO: proc.go gopark; sema.go; runtime2.go sudog.
 
+mod both;
 mod published;
 mod record;
 
 pub(crate) use crate::gmp::g::WaitReason;
 pub(crate) use crate::sched::waiter::Waiter;
+pub(crate) use both::Both;
 pub(crate) use published::{wait_for_end, wait_for_event};
 pub(crate) use record::{AllClaimed, Claimed, Entry, HeldLocks, Wait, WaitQueue, Wake, idle_entry};
 

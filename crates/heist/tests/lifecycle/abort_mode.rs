@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 /// The scenes of the program.
 const MAIN: &str = r#"
+use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -35,6 +36,11 @@ fn parked() -> heist::JoinHandle<()> {
 fn main() {
     let scene = std::env::args().nth(1).unwrap();
     let rt = unsafe { heist::Runtime::builder().procs(2).build() }.unwrap();
+    // A scene that hangs fails.
+    std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_secs(60));
+        std::process::abort();
+    });
     match &*scene {
         "leave" => rt.run(|| drop(parked())),
         "cancel" => rt.run(|| {
@@ -73,6 +79,33 @@ fn main() {
             eprintln!("shut down");
             return;
         }
+        "semaphore" => rt.run(|| {
+            let semaphore = heist::sync::Semaphore::new(1);
+            let held = semaphore.acquire(1);
+            let (ctx, _canceller) =
+                heist::context::background().with_timeout(Duration::from_millis(5));
+            assert!(semaphore.acquire_context(&ctx, 1).is_err());
+            drop(held);
+            assert_eq!(semaphore.available(), 1);
+        }),
+        "server" => rt.run(|| {
+            let listener = heist::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let server = heist::net::Server::new();
+            let serves = server.clone();
+            let serving = heist::go(move || {
+                serves.serve(listener, |mut stream, _| {
+                    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0, "it was shut down");
+                })
+            });
+            let silent = heist::net::TcpStream::connect(address).unwrap();
+            while server.connections() == 0 {
+                heist::yield_now();
+            }
+            assert_eq!(server.shutdown(Duration::from_millis(5)).cancelled, 1);
+            serving.join().unwrap().unwrap();
+            drop(silent);
+        }),
         "exit" => rt.run(|| drop(heist::go(|| heist::exit_current()).join())),
         scene => panic!("no scene {scene}"),
     }
@@ -106,7 +139,8 @@ fn said(output: &Output) -> String {
 }
 
 /// Leaving `main` beside a parked goroutine, cancelling one and shutting down do not end the
-/// process: what cannot be unwound is left where it is. `exit_current` says why it cannot work.
+/// process: what cannot be unwound is left where it is. Waits that a context or a server ends need no
+/// unwinding. `exit_current` says why it cannot work.
 #[test]
 fn goroutines_that_cannot_be_unwound_are_left() {
     let program = program();
@@ -114,7 +148,7 @@ fn goroutines_that_cannot_be_unwound_are_left() {
         let mut command = Command::new(&program);
         command.arg(scene).env("HEIST_DEBUG", debug).output().expect("it starts")
     };
-    for scene in ["leave", "cancel"] {
+    for scene in ["leave", "cancel", "semaphore", "server"] {
         let output = play(scene, "");
         assert!(output.status.success(), "{scene}: {}", said(&output));
         assert_eq!(String::from_utf8_lossy(&output.stderr), "left\n", "{scene}");

@@ -138,6 +138,38 @@ fn pipelined_requests_are_answered_in_order() {
     });
 }
 
+/// Also if the answers to one piece are more than are kept back, and the client says nothing more before it
+/// has them all.
+#[test]
+fn a_client_that_waits_for_many_answers_gets_them() {
+    matrix::each_of(&few(), |_, rt| {
+        rt.run(|| {
+            const N: usize = 3000;
+            const REQUEST: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+            let (mut near, far) = wire::pair();
+            let server = heist::go(move || serve_http(far));
+            let writer = {
+                let near = near.try_clone().expect("a descriptor");
+                heist::go(move || (&near).write_all(REQUEST.repeat(N).as_bytes()).expect("writes"))
+            };
+            near.set_read_timeout(Some(Duration::from_secs(5))).expect("an option");
+            let mut answers = Vec::new();
+            let mut n_answers = 0;
+            while n_answers < N {
+                let mut buffer = [0; 16 << 10];
+                let n = near.read(&mut buffer).expect("an answer to everything");
+                answers.extend_from_slice(&buffer[..n]);
+                n_answers = answers.windows(5).filter(|&window| window == b"World").count();
+            }
+            writer.join().expect("ends well");
+            near.shutdown(Shutdown::Write).expect("half close");
+            near.read_to_end(&mut answers).expect("reads");
+            assert_eq!(parse_answers(&answers).len(), N);
+            server.join().expect("ends well").expect("serves to the end");
+        });
+    });
+}
+
 /// A client that asks for megabytes and reads them late gets all of them: the server waits for it.
 #[test]
 fn a_slow_reader_gets_everything() {

@@ -330,3 +330,45 @@ fn a_context_ends_the_wait() {
         assert_eq!(semaphore.acquire_context(&ctx, 1).map(drop), Err(ContextError::Canceled));
     });
 }
+
+/// Permits, the ends of contexts and cancellers come at the same time, to goroutines and to plain threads: no
+/// permit is lost, and nobody is left behind.
+#[test]
+fn contexts_race_with_permits() {
+    matrix::run(|| {
+        let semaphore = Arc::new(Semaphore::new(3));
+        let waits: Vec<_> = (0..200_u64)
+            .map(|i| {
+                let semaphore = Arc::clone(&semaphore);
+                let (ctx, canceller) =
+                    context::background().with_timeout(Duration::from_micros(37 * (i % 40)));
+                go(move || {
+                    let permit = semaphore.acquire_context(&ctx, 1 + (i % 3) as usize);
+                    yield_now();
+                    if i % 7 == 0 {
+                        canceller.cancel();
+                    }
+                    permit.is_ok()
+                })
+            })
+            .collect();
+        let on_a_thread = {
+            let semaphore = Arc::clone(&semaphore);
+            std::thread::spawn(move || {
+                for i in 0..50 {
+                    let time = Duration::from_micros(i);
+                    let (ctx, _canceller) = context::background().with_timeout(time);
+                    drop(semaphore.acquire_context(&ctx, 2));
+                }
+            })
+        };
+        for wait in waits.iter().step_by(5) {
+            wait.cancel();
+        }
+        for wait in waits {
+            let _ = wait.join();
+        }
+        heist::blocking(|| on_a_thread.join()).expect("it ends");
+        assert_eq!(semaphore.available(), 3);
+    });
+}

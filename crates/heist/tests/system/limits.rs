@@ -343,6 +343,127 @@ fn a_goroutine_without_hope_for_a_stack_ends_with_an_error() {
     }
 }
 
+/// Sends a message when it is dropped.
+struct TellWhenDropped(heist::chan::Sender<()>);
+
+impl Drop for TellWhenDropped {
+    fn drop(&mut self) {
+        self.0.try_send(()).expect("there is room");
+    }
+}
+
+/// Also if there are hundreds of them: trying again in vain does not keep the runtime busy.
+#[test]
+fn hundreds_without_hope_for_stacks_end_with_errors() {
+    run_out_of_stacks(false);
+}
+
+/// Also where the system does not say how much memory is used.
+#[test]
+fn hundreds_end_with_errors_without_proc() {
+    run_out_of_stacks(true);
+}
+
+fn run_out_of_stacks(hides_proc: bool) {
+    let ended = limited::run(0, |_| {
+        const N: usize = 2000;
+        let rt = limited::build(Runtime::builder().procs(2));
+        rt.run(limited::everything_works);
+        limited::limit_address_space(48 << 20);
+        if hides_proc {
+            hide_proc();
+        }
+        rt.run(|| {
+            let (_keep, gate) = heist::chan::bounded::<()>(0);
+            let (told, tells) = heist::chan::bounded(N);
+            let spawn = |_| {
+                let (gate, tell) = (gate.clone(), TellWhenDropped(told.clone()));
+                heist::go(move || {
+                    drop(tell);
+                    let _ = gate.recv();
+                })
+            };
+            let all: Vec<_> = (0..N).map(spawn).collect();
+            // Each begins, or ends without having run.
+            for _ in 0..N {
+                tells.recv().expect("it tells");
+            }
+            heist::yield_now();
+            let n_ended = all.iter().filter(|handle| handle.is_finished()).count();
+            assert!((100..N).contains(&n_ended), "{n_ended}");
+        });
+    });
+    ended.worked();
+}
+
+/// Where there is no memory for a thread, deadlines of plain threads come when somebody asks, and functions run
+/// on the canceller's thread.
+#[test]
+fn contexts_work_without_memory_for_a_thread() {
+    use heist::context::{self, ContextError};
+    for kib in [300, 1000, 3000] {
+        let ended = limited::run(kib, |kib| {
+            let soon = std::time::Duration::from_millis(20);
+            limited::limit_address_space(kib << 10);
+            let (ctx, _canceller) = context::background().with_timeout(soon);
+            assert_eq!(ctx.err(), None);
+            assert_eq!(ctx.wait(), ContextError::DeadlineExceeded);
+            let (ctx, _canceller) = context::background().with_timeout(soon);
+            while ctx.err().is_none() {
+                std::thread::yield_now();
+            }
+            let (ctx, canceller) = context::background().with_cancel();
+            let ran = Arc::new(AtomicBool::new(false));
+            let run = Arc::clone(&ran);
+            ctx.after_func(move || run.store(true, Ordering::Relaxed));
+            canceller.cancel();
+            assert!(ran.load(Ordering::Relaxed));
+        });
+        ended.worked();
+    }
+}
+
+/// Where the system does not report the end of a program, who waits for it can be cancelled.
+#[test]
+fn a_wait_for_a_program_is_cancelled_without_pidfd() {
+    let ended = limited::run(0, |_| {
+        refuse_calls(&[libc::SYS_pidfd_open]);
+        let rt = limited::build(Runtime::builder().procs(2));
+        rt.run(|| {
+            let mut command = heist::process::Command::new("sleep");
+            let mut program = command.arg("30").spawn().expect("it starts");
+            let id = program.id();
+            let waiting = heist::go(move || program.wait().map(drop));
+            heist::time::sleep(std::time::Duration::from_millis(20));
+            waiting.cancel();
+            assert!(waiting.join().expect_err("it was cancelled").is_cancelled());
+            // SAFETY: a child of this process, which has not been waited for.
+            assert_eq!(unsafe { libc::kill(id as i32, libc::SIGKILL) }, 0);
+            let mut program = heist::process::Command::new("true").spawn().expect("it starts");
+            assert!(program.wait().expect("it ends").success());
+        });
+    });
+    ended.worked();
+}
+
+/// What a sandbox refuses and a runtime cannot do without is found when it is built.
+#[test]
+fn a_runtime_without_signal_stacks_or_timers_is_refused() {
+    for call in [libc::SYS_sigaltstack, libc::SYS_timerfd_settime] {
+        let ended = limited::run(call as u64, |call| {
+            refuse_calls(&[call as libc::c_long]);
+            let rt = limited::build(Runtime::builder().procs(2));
+            rt.run(limited::everything_works);
+        });
+        if ended.code == Some(8) {
+            ended.worked();
+            return;
+        }
+        assert!(!ended.worked_or_was_refused(), "{ended}");
+        ended.said("what the sandbox allows");
+    }
+}
+
 /// A user without other threads, so that a limit on them is one for this process. Root is exempt.
 fn become_a_user(limit: u64) {
     limited::set_limit(libc::RLIMIT_NPROC, limit);

@@ -34,7 +34,12 @@ pub(crate) fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
     let cache = unsafe { &mut pp.local().stacks };
     let taken = if class == cache.class() { cache.take() } else { stack::take(class) };
     let stack = match taken {
-        Ok(stack) => stack,
+        Ok(stack) => {
+            if sched.stacks.n_waiting() != 0 {
+                stackless::hand_on(sched);
+            }
+            stack
+        }
         Err(error) => match stackless::without_stack(sched, gp, class, &error) {
             Some(last) => last,
             None => return false,

@@ -4,6 +4,11 @@
 //! more, because all of them wait, the stack never comes. Then those without one end, one after the other,
 //! with an error for whoever joins them: the closure is dropped on a stack that is kept for this.
 //!
+//! # Who tries again
+//! One at a time: an attempt in vain asks the kernel, and thousands of them would keep the Ps so busy that
+//! nobody sees that all is hopeless. The helper sends one at every look; one that gets a stack sends the next
+//! ([`hand_on`]), and so does a goroutine that ends and leaves its own.
+//!
 //! # When it is hopeless
 //! Every P rests, no goroutine runs, none waits for the clock or for the network, and that for [`ROUNDS`]
 //! looks of the helper in a row. A thread that is not the runtime's could still wake somebody; it has as long
@@ -27,6 +32,8 @@ const ROUNDS: u32 = 30;
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     hopeless_rounds: u32,
+    /// How many end at the next look, if it is as hopeless as the last one: twice as many each time.
+    n_ending: u32,
 }
 
 /// No stack could be had for a new goroutine: it waits for one, or gets the last one to end on.
@@ -54,19 +61,19 @@ pub(super) fn without_stack(
 /// this at every look as long as somebody waits.
 pub(crate) fn end_hopeless(sched: &Sched, patience: &mut Patience) {
     if !is_hopeless(sched) {
-        patience.hopeless_rounds = 0;
+        *patience = Patience::default();
         return;
     }
     patience.hopeless_rounds += 1;
     if patience.hopeless_rounds <= ROUNDS {
         return;
     }
-    // If that brings no stack, the next one ends at the next look.
+    // If that brings no stack, others end at the next look.
     patience.hopeless_rounds = ROUNDS;
+    patience.n_ending = (2 * patience.n_ending).max(1);
     let locked = sched.lock.lock();
-    if let Some(gp) = locked.stackless.front() {
-        // SAFETY: it is in the list, so it is valid and has not begun.
-        let g = unsafe { gp.as_ref() };
+    // Those behind the first one follow when it has ended.
+    for g in locked.stackless.iter().take(patience.n_ending as usize) {
         g.set_flag(g::STACKLESS);
         Lack::Goroutine.missed(format_args!(
             "goroutine {} ends without having run: the system has no memory for its stack, and no other \
@@ -130,8 +137,15 @@ pub(crate) fn retry_stackless(sched: &Sched) {
     }
 }
 
-/// Goroutines wait for stacks: collects those that resting Ps keep for themselves, and lets all
-/// who wait try again. For the helper.
+/// A goroutine that was about to begin has got a stack while others wait for one: there may be more.
+#[cold]
+pub(super) fn hand_on(sched: &Sched) {
+    release_stacks();
+    try_next(sched);
+}
+
+/// Goroutines wait for stacks: collects those that resting Ps keep for themselves, and lets one
+/// that waits try again. For the helper.
 #[cold]
 pub(crate) fn collect_stacks(sched: &Sched) {
     for pp in sched.all_ps() {
@@ -141,9 +155,12 @@ pub(crate) fn collect_stacks(sched: &Sched) {
             stall::handoff_p(sched, pp);
         }
     }
-    for _ in 0..sched.stacks.n_stackless.load(Ordering::Relaxed) {
-        retry_stackless(sched);
-    }
+    try_next(sched);
+}
+
+/// Lets one that waits try again, on any P.
+fn try_next(sched: &Sched) {
+    retry_stackless(sched);
     // ORDERING: the submitter's fence of `heist_core::spinning`.
     heist_core::sync::fence(Ordering::SeqCst);
     rest::wake_p(sched);
