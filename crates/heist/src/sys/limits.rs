@@ -102,9 +102,7 @@ static REFUSED_BYTES: AtomicUsize = AtomicUsize::new(usize::MAX);
 pub(crate) fn affordable(wanted: usize, least: usize) -> io::Result<usize> {
     let refusal = || Err(io::Error::from_raw_os_error(libc::ENOMEM));
     let until_ns = REFUSED_UNTIL_NS.load(Ordering::Relaxed);
-    if until_ns != 0
-        && least >= REFUSED_BYTES.load(Ordering::Relaxed)
-        && clock::now_ns() < until_ns
+    if until_ns != 0 && least >= REFUSED_BYTES.load(Ordering::Relaxed) && clock::now_ns() < until_ns
     {
         return refusal();
     }

@@ -26,7 +26,8 @@ pub(crate) fn spawn_roomy(name: &str, main: Main) -> Result<(), Main> {
     /// What std maps unless the environment says otherwise.
     const STACK_BYTES: usize = 2 << 20;
     let main = Arc::new(Mutex::new(Some(main)));
-    let take = |main: &Mutex<Option<Main>>| main.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let take =
+        |main: &Mutex<Option<Main>>| main.lock().unwrap_or_else(PoisonError::into_inner).take();
     let given = Arc::clone(&main);
     let begin = move || {
         if let Some(main) = take(&given) {

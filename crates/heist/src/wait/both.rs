@@ -8,7 +8,7 @@
 //! cannot leave its frame: to take out its other entry it takes the second lock, which is still held. After the
 //! second release nothing of the frame is used. A waiter that nobody claimed at an entry takes both locks.
 
-use super::Release;
+use super::HeldLocks;
 use crate::sys::lock::Lock;
 
 /// Two locks of the same rank.
@@ -27,7 +27,7 @@ impl<'a, A, B> Both<'a, A, B> {
         std::ptr::from_ref(self.a).addr() < std::ptr::from_ref(self.b).addr()
     }
 
-    /// Takes them. They are released by [`Release::release`] only.
+    /// Takes them. They are released by [`HeldLocks::release`] only.
     pub(crate) fn take(&self) {
         if self.a_is_first() {
             std::mem::forget(self.a.lock());
@@ -50,7 +50,7 @@ impl<'a, A, B> Both<'a, A, B> {
 }
 
 // SAFETY: the locks are read out of `this` before the first is released, and none is used after its release.
-unsafe impl<A, B> Release for Both<'_, A, B> {
+unsafe impl<A, B> HeldLocks for Both<'_, A, B> {
     unsafe fn release(this: *const Self) {
         // SAFETY: it is there until the last lock is released.
         let this = unsafe { &*this };
