@@ -1,5 +1,6 @@
 //! Address space: mapping it, guarding it, returning pages to the system.
 
+use super::limits::Limit;
 use super::thread;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -321,6 +322,8 @@ pub(crate) struct Pages<T> {
     len: usize,
     /// Zero: nothing is mapped.
     bytes: usize,
+    /// How far it was ever filled since its pages were returned last.
+    touched_bytes: usize,
 }
 
 // SAFETY: it owns its pages.
@@ -328,13 +331,18 @@ unsafe impl<T: Send> Send for Pages<T> {}
 
 /// What an array keeps when it is empty, or nearly empty.
 const PAGES_KEEP_BYTES: usize = 64 << 10; // A multiple of every page.
+/// The addresses that it keeps, where their number is not limited.
+const PAGES_RESERVED_BYTES: usize = 16 << 20;
 
 impl<T: Copy> Pages<T> {
-    /// An empty array. Its first pages are mapped, if the system allows that, so that a few
-    /// thousand entries do not depend on what it allows later. They are not touched yet.
+    /// An empty array. Pages are mapped ahead, if the system allows that, so that a million entries, or
+    /// a few thousand where addresses are limited, do not depend on what it allows later. They are
+    /// not touched yet.
     pub(crate) fn new() -> Self {
-        let mut pages = Self { base: NonNull::dangling(), len: 0, bytes: 0 };
-        pages.grow_to(PAGES_KEEP_BYTES);
+        let mut pages = Self { base: NonNull::dangling(), len: 0, bytes: 0, touched_bytes: 0 };
+        if Limit::AddressSpace.get().is_some() || !pages.grow_to(PAGES_RESERVED_BYTES) {
+            pages.grow_to(PAGES_KEEP_BYTES);
+        }
         pages
     }
 
@@ -343,6 +351,22 @@ impl<T: Copy> Pages<T> {
     fn has_room(&mut self) -> bool {
         let needed = (self.len + 1) * size_of::<T>();
         (2 * needed <= self.bytes) || self.grow() || needed <= self.bytes
+    }
+
+    /// Returns the memory of an array that has become empty, and the addresses beyond those that it keeps.
+    #[cold]
+    fn return_pages(&mut self) {
+        let base = self.base.cast::<u8>();
+        self.touched_bytes = 0;
+        // SAFETY: whole pages of this array, behind all entries that are left.
+        unsafe {
+            if self.bytes > PAGES_RESERVED_BYTES {
+                unmap(base.add(PAGES_RESERVED_BYTES), self.bytes - PAGES_RESERVED_BYTES);
+                self.bytes = PAGES_RESERVED_BYTES;
+            }
+            let rest = (base.add(PAGES_KEEP_BYTES), self.bytes - PAGES_KEEP_BYTES);
+            discard_all(std::iter::once(rest));
+        }
     }
 
     #[cold]
@@ -386,16 +410,14 @@ impl<T: Copy> heist_core::timer_heap::Store<T> for Pages<T> {
         // SAFETY: there is room for one more, and pages are aligned for anything.
         unsafe { self.base.as_ptr().add(self.len).write(line) };
         self.len += 1;
+        self.touched_bytes = self.touched_bytes.max(self.len * size_of::<T>());
         true
     }
 
     fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
-        if self.len <= 1 && self.bytes > PAGES_KEEP_BYTES {
-            let rest = self.base.cast::<u8>().as_ptr().wrapping_add(PAGES_KEEP_BYTES);
-            // SAFETY: whole pages behind all entries that are left.
-            unsafe { unmap(NonNull::new_unchecked(rest), self.bytes - PAGES_KEEP_BYTES) };
-            self.bytes = PAGES_KEEP_BYTES;
+        if self.len <= 1 && self.touched_bytes > PAGES_KEEP_BYTES {
+            self.return_pages();
         }
     }
 

@@ -64,7 +64,11 @@ impl Place {
         let mut places = places();
         match places.pop_free(len) {
             Some(place) => Ok(place),
-            None => places.make(len),
+            None => {
+                let place = places.make(len)?;
+                tls::limit_slack(places.clear);
+                Ok(place)
+            }
         }
     }
 
@@ -165,7 +169,6 @@ impl Places {
     /// Maps one more place.
     fn make(&mut self, len: usize) -> io::Result<Place> {
         let low = if self.first == 0 { self.map_first(len)? } else { self.map_at_distance(len)? };
-        tls::limit_slack(self.clear);
         // SAFETY: inside what was just reserved.
         let base = unsafe { low.add(self.clear) };
         // SAFETY: just reserved, above the guard, not used.
