@@ -88,12 +88,12 @@ fn used() -> Option<(u64, u64)> {
     Some((used(0)?, used(4)?))
 }
 
-/// How long a refusal of [`affordable`] is taken for the answer to the next who ask. Shorter than the pause
-/// of the helper, whose attempts are the ones that count.
+/// How long a refusal of [`affordable`] is taken for the answer to the next who ask. Shorter than
+/// the pause of the helper, whose attempts are the ones that count.
 const REFUSAL_NS: u64 = 4_000_000;
 
-/// The last refusal: until when it holds, and for how many bytes. Two words that are not written together: who
-/// mixes two refusals is refused for moments, or asks once more.
+/// The last refusal: until when it holds, and for how many bytes. Two words that are not written
+/// together: who mixes two refusals is refused for moments, or asks once more.
 static REFUSED_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 static REFUSED_BYTES: AtomicUsize = AtomicUsize::new(usize::MAX);
 
@@ -102,9 +102,7 @@ static REFUSED_BYTES: AtomicUsize = AtomicUsize::new(usize::MAX);
 pub(crate) fn affordable(wanted: usize, least: usize) -> io::Result<usize> {
     let refusal = || Err(io::Error::from_raw_os_error(libc::ENOMEM));
     let until_ns = REFUSED_UNTIL_NS.load(Ordering::Relaxed);
-    if until_ns != 0
-        && least >= REFUSED_BYTES.load(Ordering::Relaxed)
-        && clock::now_ns() < until_ns
+    if until_ns != 0 && least >= REFUSED_BYTES.load(Ordering::Relaxed) && clock::now_ns() < until_ns
     {
         return refusal();
     }
