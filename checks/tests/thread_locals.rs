@@ -1,5 +1,6 @@
 //! Thread-locals are right after every move, also those of other people's crates.
 
+use heist_checks::offsets;
 use heist_checks::thread_locals::{KINDS, PARKS, check};
 
 /// Whatever kind of thread-local a goroutine uses again after whatever kind of park, it is the one of the
@@ -11,6 +12,12 @@ fn a_thread_local_is_the_one_of_the_thread_that_uses_it() {
             assert_eq!(tally.wrong(), 0, "{kind} after {park}: {tally}");
         }
     }
+}
+
+/// An address that the compiler keeps with an offset in it moves too. (Only an optimised build has some.)
+#[heist::test(unsafe, procs = [2, 4, 16])]
+fn a_thread_local_whose_address_is_kept_with_an_offset_is_the_right_one() {
+    assert_eq!(offsets::check(2_000), 0);
 }
 
 /// A goroutine that has switched to a stack of its own making and parks there comes back to its thread:

@@ -1,6 +1,7 @@
 //! Prints how often a goroutine that moved used the thread-local of another thread. Exit code 1 if it
 //! ever did.
 
+use heist_checks::offsets;
 use heist_checks::thread_locals::{KINDS, PARKS, check};
 use std::process::ExitCode;
 
@@ -20,6 +21,9 @@ fn main() -> ExitCode {
             moved += tally.moved();
         }
     }
+    let beyond = offsets::check(10 * rounds as usize);
+    println!("addresses with an offset: {beyond} wrong");
+    wrong += beyond;
     println!("{wrong} wrong of {moved} uses after a move");
     if wrong == 0 && moved > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -11,6 +11,7 @@ mod places;
 mod report;
 mod shape;
 mod source;
+mod walks;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,6 +74,16 @@ fn rust_files() -> Vec<Source> {
 #[test]
 fn layers_point_downwards() {
     refuse(&layers::check(&rust_files()));
+}
+
+#[test]
+fn the_walks_name_what_exists() {
+    refuse(&walks::check(&text_files()));
+}
+
+#[test]
+fn the_scheduler_has_rooms() {
+    refuse(&walks::check_rooms(&rust_files()));
 }
 
 #[test]

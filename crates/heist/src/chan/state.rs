@@ -61,6 +61,24 @@ pub(super) enum Refused {
     Disconnected,
 }
 
+/// The same from within the runtime.
+pub(super) enum Refusal {
+    /// The caller is still inside.
+    NotReady(Option<InRuntime>),
+    Disconnected,
+}
+
+impl Refusal {
+    /// Leaves the runtime.
+    #[inline(always)]
+    fn leave(self) -> Refused {
+        match self {
+            Self::NotReady(_rt) => Refused::NotReady,
+            Self::Disconnected => Refused::Disconnected,
+        }
+    }
+}
+
 /// A channel.
 pub(super) struct Chan<T, B> {
     pub(super) queues: Lock<Queues>,
@@ -109,103 +127,90 @@ impl<T, B: Buffer<T>> Chan<T, B> {
     /// Sends the message, which is there, or leaves it there.
     #[inline(always)]
     pub(super) fn send(&self, message: &mut Option<T>, patience: Patience) -> Result<(), Refused> {
-        let place = message_ptr(message);
-        let mut spare = B::Spare::default();
-        // SAFETY: the message is there.
-        match unsafe { self.send_in(current::enter(), place, &mut spare, patience) } {
-            Ok(rt) => {
-                // Before the runtime is left, which may unwind.
-                was_sent(message);
-                drop(rt);
-                Ok(())
-            }
-            Err((_rt, refused)) => Err(refused),
-        }
+        self.send_in(current::enter, message, patience).map_err(Refusal::leave)
     }
 
     /// Receives a message into `parcel`, which is empty.
     #[inline(always)]
     pub(super) fn recv(&self, parcel: &mut Parcel<T>, patience: Patience) -> Result<(), Refused> {
-        let place = parcel.as_mut_ptr();
-        let mut spent = B::Spare::default();
-        // SAFETY: there is room for a message.
-        match unsafe { self.recv_in(current::enter(), place, &mut spent, patience) } {
-            Ok(rt) => {
-                // SAFETY: a message was moved in. It is owned before the runtime is left, which may unwind.
-                unsafe { parcel.was_filled() };
-                drop(rt);
-                Ok(())
-            }
-            Err((_rt, refused)) => Err(refused),
-        }
+        self.recv_in(current::enter, parcel, patience).map_err(Refusal::leave)
     }
 
-    /// Sends from within the runtime. `spare` must be dropped outside.
-    ///
-    /// # Safety
-    /// `message` points to a message. It was moved out if the answer is `Ok`, and only then.
+    /// Sends from within the runtime, which is left unless the channel is not ready. Each end has a way
+    /// out of its own: one for all would have to remember which it was.
     #[inline(always)]
-    pub(super) unsafe fn send_in(
+    pub(super) fn send_in(
         &self,
-        mut rt: Option<InRuntime>,
-        message: *mut T,
-        spare: &mut B::Spare,
+        enter: impl FnOnce() -> Option<InRuntime>,
+        message: &mut Option<T>,
         patience: Patience,
-    ) -> Result<Option<InRuntime>, (Option<InRuntime>, Refused)> {
+    ) -> Result<(), Refusal> {
+        let place = message_ptr(message);
+        let mut spare = B::Spare::default();
+        let mut rt = enter();
         loop {
-            // SAFETY: by the caller's promise.
-            match unsafe { self.buffer.put(message, spare) } {
-                Put::Done => return Ok(rt),
-                Put::Closed => return Err((rt, Refused::Disconnected)),
-                Put::Full if patience == Patience::None => return Err((rt, Refused::NotReady)),
+            // SAFETY: the message is there.
+            match unsafe { self.buffer.put(place, &mut spare) } {
+                Put::Done => break,
+                Put::Closed => return Err(Refusal::Disconnected),
+                // A buffer that needs a spare is never full, so there is nothing to free inside.
+                Put::Full if patience == Patience::None => return Err(Refusal::NotReady(rt)),
                 Put::Full | Put::Attend => {
                     let attempt;
                     // SAFETY: as above.
-                    (rt, attempt) = unsafe { self.send_locked(rt, message, spare, patience) };
+                    (rt, attempt) = unsafe { self.send_locked(rt, place, &mut spare, patience) };
                     match attempt {
-                        Attempt::Done => return Ok(rt),
-                        Attempt::Closed => return Err((rt, Refused::Disconnected)),
-                        Attempt::TimedOut => return Err((rt, Refused::NotReady)),
+                        Attempt::Done => break,
+                        Attempt::Closed => return Err(Refusal::Disconnected),
+                        Attempt::TimedOut => return Err(Refusal::NotReady(rt)),
                         Attempt::Again => {}
-                        Attempt::Starved => rt = provide::<T, B>(rt, spare),
+                        Attempt::Starved => rt = provide::<T, B>(rt, &mut spare),
                     }
                 }
-                Put::Starved => rt = provide::<T, B>(rt, spare),
+                Put::Starved => rt = provide::<T, B>(rt, &mut spare),
             }
         }
+        // Before the runtime is left, which may unwind.
+        was_sent(message);
+        drop(rt);
+        Ok(())
     }
 
-    /// Receives from within the runtime. `spent` must be dropped outside.
-    ///
-    /// # Safety
-    /// `place` is valid for a message, and was written if the answer is `Ok`.
+    /// Receives from within the runtime, likewise.
     #[inline(always)]
-    pub(super) unsafe fn recv_in(
+    pub(super) fn recv_in(
         &self,
-        mut rt: Option<InRuntime>,
-        place: *mut T,
-        spent: &mut B::Spare,
+        enter: impl FnOnce() -> Option<InRuntime>,
+        parcel: &mut Parcel<T>,
         patience: Patience,
-    ) -> Result<Option<InRuntime>, (Option<InRuntime>, Refused)> {
+    ) -> Result<(), Refusal> {
+        let place = parcel.as_mut_ptr();
+        let mut spent = B::Spare::default();
+        let mut rt = enter();
         loop {
-            // SAFETY: by the caller's promise.
-            match unsafe { self.buffer.take(place, spent) } {
-                Take::Done => return Ok(rt),
-                Take::Closed => return Err((rt, Refused::Disconnected)),
-                Take::Empty if patience == Patience::None => return Err((rt, Refused::NotReady)),
+            // SAFETY: there is room for a message.
+            match unsafe { self.buffer.take(place, &mut spent) } {
+                Take::Done => break,
+                Take::Closed => return Err(Refusal::Disconnected),
+                // None was taken, so there is nothing to free inside.
+                Take::Empty if patience == Patience::None => return Err(Refusal::NotReady(rt)),
                 Take::Empty | Take::Attend => {
                     let attempt;
                     // SAFETY: as above.
-                    (rt, attempt) = unsafe { self.recv_locked(rt, place, spent, patience) };
+                    (rt, attempt) = unsafe { self.recv_locked(rt, place, &mut spent, patience) };
                     match attempt {
-                        Attempt::Done => return Ok(rt),
-                        Attempt::Closed => return Err((rt, Refused::Disconnected)),
-                        Attempt::TimedOut => return Err((rt, Refused::NotReady)),
+                        Attempt::Done => break,
+                        Attempt::Closed => return Err(Refusal::Disconnected),
+                        Attempt::TimedOut => return Err(Refusal::NotReady(rt)),
                         Attempt::Again | Attempt::Starved => {}
                     }
                 }
             }
         }
+        // SAFETY: a message was moved in. It is owned before the runtime is left, which may unwind.
+        unsafe { parcel.was_filled() };
+        drop(rt);
+        Ok(())
     }
 
     /// The part of sending that needs the lock. Inlined, as all that is between a switch and the user's

@@ -62,22 +62,38 @@ pub(crate) fn map_stacks(len: usize) -> std::io::Result<NonNull<u8>> {
     Ok(base)
 }
 
-/// The same at a given address. None if the address is in use.
-pub(crate) fn map_stacks_at(address: usize, len: usize) -> std::io::Result<Option<NonNull<u8>>> {
-    let flags = UNTOUCHED | libc::MAP_STACK | libc::MAP_FIXED_NOREPLACE;
-    match map_with(address as *mut libc::c_void, len, flags) {
-        Ok(base) if base.addr().get() == address => {
-            keep_pages_small(base, len);
-            Ok(Some(base))
-        }
-        Ok(base) => {
-            // Kernels before 4.17 treat the address as a hint. SAFETY: just mapped, not used yet.
-            unsafe { unmap(base, len) };
-            Ok(None)
-        }
-        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(None),
-        Err(error) => Err(error),
+/// Reserves `len` bytes of addresses that nothing can use, at `address` or, if it is zero, where the
+/// kernel likes. None if the address is in use.
+pub(crate) fn reserve(address: usize, len: usize) -> std::io::Result<Option<NonNull<u8>>> {
+    let place = if address == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
+    let (hint, flags) = (address as *mut libc::c_void, UNTOUCHED | place);
+    // SAFETY: a new private mapping that replaces nothing touches nothing that exists.
+    let base = unsafe { libc::mmap(hint, len, libc::PROT_NONE, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        let error = std::io::Error::last_os_error();
+        return if error.raw_os_error() == Some(libc::EEXIST) { Ok(None) } else { Err(error) };
     }
+    if address != 0 && base.addr() != address {
+        // Kernels before 4.17 treat the address as a hint.
+        // SAFETY: just mapped, not used yet.
+        unsafe { libc::munmap(base, len) };
+        return Ok(None);
+    }
+    Ok(NonNull::new(base.cast()))
+}
+
+/// Opens a part of what was reserved, for a stack. False if the system refuses.
+///
+/// # Safety
+/// The range is inside what [`reserve`] returned, and nothing uses it.
+pub(crate) unsafe fn open(base: NonNull<u8>, len: usize) -> bool {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: by the caller's promise.
+    let opened = unsafe { libc::mprotect(base.as_ptr().cast(), len, access) } == 0;
+    if opened {
+        keep_pages_small(base, len);
+    }
+    opened
 }
 
 fn keep_pages_small(base: NonNull<u8>, len: usize) {

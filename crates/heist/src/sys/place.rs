@@ -12,11 +12,20 @@
 //! to equal that part of the address, and booleans and tags do not (`is_telling`).
 //!
 //! ```text
-//!  low                                           top
-//!   | guard | stack ............ | area of the thread |
+//!  low                                                            top
+//!   | clear | guard | stack ............ | area of the thread | clear |
 //! ```
+//!
+//! # The clear bytes
+//! The compiler may keep the address of a variable with an offset in it, if each access subtracts the
+//! offset again: `table[c - b'a']` keeps an address beyond its table. Such an address must move with
+//! its goroutine too. So nothing else is mapped around a place: a word that looks like an address
+//! there was made from one of the thread's variables. Offsets of more than [`CLEAR_BYTES`] are not
+//! recognised (docs/design/thread_locals.md).
 
+use super::limits::Limit;
 use super::memory::{self, PAGE_MAX_BYTES};
+use super::tls;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -30,6 +39,11 @@ const STRIDES: [usize; 6] = [1 << 40, 4 << 30, 256 << 20, 16 << 20, 1 << 20, STR
 const STRIDE_MIN: usize = 64 << 10;
 /// Below this address the kernel maps nothing, or user code is there.
 const LOWEST: usize = 16 << 20;
+/// What is kept clear on each side of a place, and what where the address space is limited.
+const CLEAR_BYTES: usize = 1 << 20;
+const CLEAR_LIMITED_BYTES: usize = 64 << 10;
+/// Places that are closer to each other have no room for clear bytes.
+const CLEAR_STRIDE_MIN: usize = 16 << 20;
 /// The size of the guard below a stack.
 const GUARD_BYTES: usize = PAGE_MAX_BYTES;
 
@@ -87,6 +101,8 @@ struct Places {
     next: usize,
     /// The index of the distance in use.
     stride: usize,
+    /// Bytes that are kept clear on each side of a place.
+    clear: usize,
     /// The first of those that no thread has. Each one links the next.
     free: Option<NonNull<Free>>,
 }
@@ -103,7 +119,8 @@ struct Free {
 unsafe impl Send for Places {}
 
 /// Taken only by threads without a P: it is held during system calls.
-static PLACES: Mutex<Places> = Mutex::new(Places { first: 0, next: 0, stride: 0, free: None });
+static PLACES: Mutex<Places> =
+    Mutex::new(Places { first: 0, next: 0, stride: 0, clear: 0, free: None });
 
 fn places() -> MutexGuard<'static, Places> {
     PLACES.lock().unwrap_or_else(PoisonError::into_inner)
@@ -147,64 +164,78 @@ impl Places {
 
     /// Maps one more place.
     fn make(&mut self, len: usize) -> io::Result<Place> {
-        let base = if self.first == 0 { self.map_first(len)? } else { self.map_at_distance(len)? };
-        // SAFETY: just mapped, not used.
-        if unsafe { memory::guard(base, GUARD_BYTES) } {
+        let low = if self.first == 0 { self.map_first(len)? } else { self.map_at_distance(len)? };
+        tls::limit_slack(self.clear);
+        // SAFETY: inside what was just reserved.
+        let base = unsafe { low.add(self.clear) };
+        // SAFETY: just reserved, above the guard, not used.
+        if unsafe { memory::open(base.add(GUARD_BYTES), len - GUARD_BYTES) } {
             return Ok(Place { base, len });
         }
         let error = io::Error::last_os_error();
         self.next = self.next.max(base.addr().get() + len);
-        // SAFETY: mapped above, and no thread ever had its variables there.
-        unsafe { memory::unmap(base, len) };
+        // SAFETY: reserved above, and no thread ever had its variables there.
+        unsafe { memory::unmap(low, len + 2 * self.clear) };
         Err(error)
     }
 
-    /// Maps at the kernel's choice, or below that where addresses are telling.
+    /// Reserves where the kernel likes, or below that where addresses are telling. Returns the low
+    /// end of all that was reserved, as does `map_at_distance`.
     fn map_first(&mut self, len: usize) -> io::Result<NonNull<u8>> {
         const TRIES: usize = 64;
-        let anywhere = memory::map_stacks(len)?;
-        let top = anywhere.addr().get() + len;
-        let mut base = anywhere;
+        let limited = Limit::AddressSpace.get().is_some();
+        self.clear = if limited { CLEAR_LIMITED_BYTES } else { CLEAR_BYTES };
+        let all = len + 2 * self.clear;
+        let Some(anywhere) = memory::reserve(0, all)? else {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        };
+        let top = anywhere.addr().get() + self.clear + len;
+        let mut low = anywhere;
         if !is_telling(top, STRIDES[0]) {
             for i in 1..TRIES {
                 let below = top.saturating_sub(i * STRIDES[1]);
-                if below >= LOWEST + len
+                if below >= LOWEST + all
                     && is_telling(below, STRIDES[0])
-                    && let Some(found) = memory::map_stacks_at(below - len, len)?
+                    && let Some(found) = memory::reserve(below - len - self.clear, all)?
                 {
-                    // SAFETY: just mapped, not used.
-                    unsafe { memory::unmap(anywhere, len) };
-                    base = found;
+                    // SAFETY: just reserved, not used.
+                    unsafe { memory::unmap(anywhere, all) };
+                    low = found;
                     break;
                 }
             }
         }
-        self.first = base.addr().get() + len;
+        self.first = low.addr().get() + self.clear + len;
         self.next = self.first.saturating_sub(STRIDES[0]);
-        Ok(base)
+        Ok(low)
     }
 
-    /// Maps at the highest free address that ends at the right distance from the other places; if
-    /// there is none at any distance, at any address.
+    /// Reserves at the highest free address that ends at the right distance from the other places;
+    /// if there is none at any distance, anywhere.
     fn map_at_distance(&mut self, len: usize) -> io::Result<NonNull<u8>> {
         while let Some(&stride) = STRIDES.get(self.stride) {
-            while self.next >= LOWEST + len {
+            if stride < CLEAR_STRIDE_MIN {
+                self.clear = 0;
+            }
+            let all = len + 2 * self.clear;
+            while self.next >= LOWEST + all {
                 let top = self.next;
                 let found = if is_telling(top, stride) {
-                    memory::map_stacks_at(top - len, len)?
+                    memory::reserve(top - len - self.clear, all)?
                 } else {
                     None
                 };
                 self.next = top.saturating_sub(stride);
-                if let Some(base) = found {
-                    return Ok(base);
+                if let Some(low) = found {
+                    return Ok(low);
                 }
             }
             self.stride += 1;
             let smaller = STRIDES.get(self.stride).unwrap_or(&STRIDE_MIN);
             self.next = self.first.saturating_sub(*smaller);
         }
-        memory::map_stacks(len)
+        self.clear = 0;
+        memory::reserve(0, len)?.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 }
 
@@ -216,7 +247,7 @@ mod tests {
 
     const BYTES: usize = 64 << 10;
     const LEN: usize = BYTES + GUARD_BYTES;
-    const NONE: Places = Places { first: 0, next: 0, stride: 0, free: None };
+    const NONE: Places = Places { first: 0, next: 0, stride: 0, clear: 0, free: None };
 
     #[test]
     fn places_differ_in_the_upper_half_of_their_addresses_only() {

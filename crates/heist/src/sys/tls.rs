@@ -18,6 +18,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 static BELOW: AtomicUsize = AtomicUsize::new(0);
 static ABOVE: AtomicUsize = AtomicUsize::new(0);
 
+/// How far beyond the area an address is still taken for one with an offset in it; see `sys::place`.
+static SLACK: AtomicUsize = AtomicUsize::new(1 << 20);
+
+/// Nothing else is mapped within so many bytes of a place that is about to be used.
+pub(crate) fn limit_slack(clear: usize) {
+    SLACK.fetch_min(clear, Ordering::Relaxed);
+}
+
 /// Learns the area from the calling thread, whose place ends at `top`. Everything above the
 /// caller's frame counts as the area: the frames up there are the first ones of the thread, whose
 /// addresses no goroutine can hold.
@@ -41,24 +49,76 @@ pub(crate) unsafe fn relocate(
     to: usize,
     mut found: impl FnMut(usize),
 ) {
-    let below = BELOW.load(Ordering::Relaxed);
+    let slack = SLACK.load(Ordering::Relaxed);
+    let below = BELOW.load(Ordering::Relaxed) + slack;
     let low = from - below;
-    let len = below + ABOVE.load(Ordering::Relaxed);
+    let len = below + ABOVE.load(Ordering::Relaxed) + slack;
     let mut at = begin;
     // SAFETY: by the caller's promise.
     while let Some(place) = unsafe { find(at, end, low, len) } {
-        // SAFETY: a word of that memory, which holds an address and so is initialised.
-        let word = unsafe { AtomicUsize::from_ptr(place as *mut usize) };
-        let old = word.load(Ordering::Relaxed);
+        // SAFETY: a word of that memory.
+        let old = unsafe { load(place) };
         let new = old.wrapping_sub(from).wrapping_add(to);
         // A waker may have written another value there since.
-        if old.wrapping_sub(low) < len
-            && word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
+        // SAFETY: as above.
+        if old.wrapping_sub(low) < len && unsafe { replace(place, old, new) } {
             found(place);
         }
         at = place + size_of::<usize>();
     }
+}
+
+/// Reads a word of a stack, which the compiler and sanitizers may take for one that is not in use.
+///
+/// # Safety
+/// The word is mapped.
+#[cfg(target_arch = "x86_64")]
+unsafe fn load(at: usize) -> usize {
+    let word;
+    // SAFETY: by the caller's promise; nothing is written.
+    unsafe { asm!("mov {}, [{}]", out(reg) word, in(reg) at, options(nostack, readonly)) };
+    word
+}
+
+/// Replaces a word of a stack if it is still `old`.
+///
+/// # Safety
+/// As for [`load`].
+#[cfg(target_arch = "x86_64")]
+unsafe fn replace(at: usize, old: usize, new: usize) -> bool {
+    let seen: usize;
+    // SAFETY: by the caller's promise.
+    unsafe {
+        asm!(
+            "lock cmpxchg [{}], {}",
+            in(reg) at,
+            in(reg) new,
+            inout("rax") old => seen,
+            options(nostack),
+        );
+    }
+    seen == old
+}
+
+/// As on x86-64.
+///
+/// # Safety
+/// The word is mapped.
+#[cfg(target_arch = "aarch64")]
+unsafe fn load(at: usize) -> usize {
+    // SAFETY: by the caller's promise.
+    unsafe { AtomicUsize::from_ptr(at as *mut usize) }.load(Ordering::Relaxed)
+}
+
+/// As on x86-64.
+///
+/// # Safety
+/// The word is mapped.
+#[cfg(target_arch = "aarch64")]
+unsafe fn replace(at: usize, old: usize, new: usize) -> bool {
+    // SAFETY: by the caller's promise.
+    let word = unsafe { AtomicUsize::from_ptr(at as *mut usize) };
+    word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
 /// The first word from `begin` to `end` that is one of the `len` addresses from `low` on.
@@ -230,14 +290,19 @@ mod tests {
         let (first, second) = (areas.recv().expect("has run"), areas.recv().expect("has run"));
         assert_ne!(first.0, second.0);
         assert_eq!(first.0 as u32, second.0 as u32, "low ends of words would change");
-        let mut words = [1, first.1, second.1, first.0, first.2, !0];
+        // The compiler keeps some addresses with an offset in them.
+        let offset = 50 << 10;
+        let mut words =
+            [1, first.1, second.1, first.0, first.2, !0, first.1 + offset, first.1 - offset];
         let range = words.as_mut_ptr_range();
         let mut places = vec![];
         // SAFETY: the words exist and nothing else uses them.
         unsafe {
             relocate(range.start.addr(), range.end.addr(), first.0, second.0, |at| places.push(at));
         }
-        assert_eq!(words, [1, second.1, second.1, second.0, second.2, !0]);
-        assert_eq!(places.len(), 3);
+        let expected =
+            [1, second.1, second.1, second.0, second.2, !0, second.1 + offset, second.1 - offset];
+        assert_eq!(words, expected);
+        assert_eq!(places.len(), 5);
     }
 }

@@ -48,7 +48,7 @@ pub(crate) use crate::gmp::g::WaitReason;
 pub(crate) use crate::sched::waiter::Waiter;
 pub(crate) use both::Both;
 pub(crate) use published::{wait_for_end, wait_for_event};
-pub(crate) use record::{AllClaimed, Claimed, Entry, Release, Wait, WaitQueue, Wake, idle_entry};
+pub(crate) use record::{AllClaimed, Claimed, Entry, HeldLocks, Wait, WaitQueue, Wake, idle_entry};
 
 use crate::current::InRuntime;
 use crate::sched::life::cancel::{self, Shield, Why};

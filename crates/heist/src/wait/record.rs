@@ -96,7 +96,7 @@ impl Wait {
     /// # Safety
     /// As for [`Self::park`].
     #[inline(always)]
-    pub(crate) unsafe fn sleep<L: Release>(
+    pub(crate) unsafe fn sleep<L: HeldLocks>(
         &self,
         rt: Option<InRuntime>,
         terms: Terms,
@@ -120,7 +120,7 @@ impl Wait {
     /// The wait was made with this `rt`. This thread holds the locks, has forgotten their guards, and
     /// they outlive the call.
     #[inline(always)]
-    pub(super) unsafe fn park<L: Release>(
+    pub(super) unsafe fn park<L: HeldLocks>(
         &self,
         rt: Option<InRuntime>,
         terms: Terms,
@@ -169,7 +169,7 @@ impl Wait {
 }
 
 /// The waiter is off its stack: wakers may find it.
-unsafe fn release<L: Release>(_: NonNull<G>, locks: *mut ()) -> bool {
+unsafe fn release<L: HeldLocks>(_: NonNull<G>, locks: *mut ()) -> bool {
     // SAFETY: the goroutine that parks holds the locks on this thread and forgot the guards; it keeps
     // them alive until it is awake.
     unsafe { L::release(locks.cast_const().cast()) };
@@ -181,7 +181,7 @@ unsafe fn release<L: Release>(_: NonNull<G>, locks: *mut ()) -> bool {
 /// # Safety
 /// `release` uses nothing behind its argument once the last lock is released: the waiter may be
 /// awake, and its frame gone.
-pub(crate) unsafe trait Release {
+pub(crate) unsafe trait HeldLocks {
     /// Releases it.
     ///
     /// # Safety
@@ -190,7 +190,7 @@ pub(crate) unsafe trait Release {
 }
 
 // SAFETY: a lock is not used by `unlock_forgotten` after it is free.
-unsafe impl<T> Release for Lock<T> {
+unsafe impl<T> HeldLocks for Lock<T> {
     #[inline]
     unsafe fn release(this: *const Self) {
         // SAFETY: passed on.
@@ -200,7 +200,7 @@ unsafe impl<T> Release for Lock<T> {
 
 /// Nothing is held.
 // SAFETY: nothing is used.
-unsafe impl Release for () {
+unsafe impl HeldLocks for () {
     unsafe fn release(_: *const Self) {}
 }
 

@@ -4,10 +4,10 @@
 //! only that one may have something to free, and nothing may be freed in there.
 
 use super::super::alarm::Alarm;
-use super::super::parcel::{Parcel, message_ptr, was_sent};
+use super::super::parcel::Parcel;
 use super::super::receiver::{self, Receiver};
 use super::super::sender::{self, Sender};
-use super::super::state::{Chan, Patience, Refused};
+use super::super::state::{Chan, Patience, Refusal, Refused};
 use crate::current::InRuntime;
 use heist_core::buffer::Buffer;
 use std::time::Instant;
@@ -65,18 +65,8 @@ fn recv_from<T, B: Buffer<T>>(
     rt: &mut Option<InRuntime>,
     parcel: &mut Parcel<T>,
 ) -> Result<(), Refused> {
-    let place = parcel.as_mut_ptr();
-    let mut spent = B::Spare::default();
-    // SAFETY: there is room for a message.
-    match unsafe { chan.recv_in(rt.take(), place, &mut spent, Patience::None) } {
-        Ok(inside) => {
-            // SAFETY: it was moved in. It is owned before the runtime is left, which may unwind.
-            unsafe { parcel.was_filled() };
-            drop(inside);
-            Ok(())
-        }
-        Err((inside, refused)) => Err(refuse(rt, inside, refused)),
-    }
+    let received = chan.recv_in(|| rt.take(), parcel, Patience::None);
+    received.map_err(|refusal| stay_inside(rt, refusal))
 }
 
 #[inline(never)]
@@ -85,26 +75,17 @@ fn send_to<T, B: Buffer<T>>(
     rt: &mut Option<InRuntime>,
     message: &mut Option<T>,
 ) -> Result<(), Refused> {
-    let place = message_ptr(message);
-    let mut spare = B::Spare::default();
-    // SAFETY: the message is there.
-    match unsafe { chan.send_in(rt.take(), place, &mut spare, Patience::None) } {
-        Ok(inside) => {
-            // Before the runtime is left, which may unwind.
-            was_sent(message);
-            drop(inside);
-            Ok(())
-        }
-        Err((inside, refused)) => Err(refuse(rt, inside, refused)),
-    }
+    let sent = chan.send_in(|| rt.take(), message, Patience::None);
+    sent.map_err(|refusal| stay_inside(rt, refusal))
 }
 
-/// Stays in the runtime if the channel is not ready. Then there is nothing to free: a buffer that needs a
-/// spare is never full, and one that is empty has spent none.
 #[inline(always)]
-fn refuse(rt: &mut Option<InRuntime>, inside: Option<InRuntime>, refused: Refused) -> Refused {
-    if refused == Refused::NotReady {
-        *rt = inside;
+fn stay_inside(rt: &mut Option<InRuntime>, refusal: Refusal) -> Refused {
+    match refusal {
+        Refusal::NotReady(inside) => {
+            *rt = inside;
+            Refused::NotReady
+        }
+        Refusal::Disconnected => Refused::Disconnected,
     }
-    refused
 }

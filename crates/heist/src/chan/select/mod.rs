@@ -37,7 +37,7 @@ use super::state::Patience;
 use crate::current::{self, InRuntime};
 use crate::sys::clock;
 use crate::sys::lock::Lock;
-use crate::wait::{self, Ended, Entry, Release, Terms, Wait, WaitReason};
+use crate::wait::{self, Ended, Entry, HeldLocks, Terms, Wait, WaitReason};
 use heist_core::rng::Rng;
 use heist_core::timer_heap::NEVER;
 use std::ptr::null;
@@ -277,7 +277,7 @@ fn wait(
     let enlisted = unsafe { enlist_all(order, cases, &raw const wait, deadline_ns) };
     let Some(deadline_ns) = enlisted else {
         // SAFETY: just taken.
-        unsafe { Release::release(&raw const locks) };
+        unsafe { HeldLocks::release(&raw const locks) };
         return None;
     };
     for (case, interest, queues) in queued(order, cases) {
@@ -387,7 +387,7 @@ impl Locks {
 }
 
 // SAFETY: nothing of the list is used after the last lock is released.
-unsafe impl Release for Locks {
+unsafe impl HeldLocks for Locks {
     unsafe fn release(this: *const Self) {
         // SAFETY: the list is there until the last lock is released.
         let Self { first, n } = unsafe { &*this };
