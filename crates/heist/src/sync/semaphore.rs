@@ -21,7 +21,7 @@ use crate::current::{self, InRuntime};
 use crate::sys::lock::Lock;
 use crate::time::{deadline_after, deadline_at};
 use crate::wait::{
-    self, AllClaimed, Both, Ended, Entry, Release, Terms, Wait, WaitQueue, WaitReason, Wake,
+    self, AllClaimed, Both, Ended, Entry, HeldLocks, Terms, Wait, WaitQueue, WaitReason, Wake,
 };
 use heist_core::lock_rank::Rank;
 use std::convert::Infallible;
@@ -355,7 +355,7 @@ impl Semaphore {
         let is_taken = !is_closed && self.take_as_first(waiters, n, rt.as_ref());
         if is_closed || is_taken {
             // SAFETY: taken above, and released once.
-            unsafe { Release::release(&raw const both) };
+            unsafe { HeldLocks::release(&raw const both) };
             if is_taken {
                 wait::leave_holding(rt, || self.release(n));
             }

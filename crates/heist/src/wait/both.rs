@@ -10,7 +10,7 @@
 //! is still held. After the second release nothing of the frame is used. A waiter that nobody
 //! claimed at an entry takes both locks.
 
-use super::Release;
+use super::HeldLocks;
 use crate::sys::lock::Lock;
 
 /// Two locks of the same rank.
@@ -29,7 +29,7 @@ impl<'a, A, B> Both<'a, A, B> {
         std::ptr::from_ref(self.a).addr() < std::ptr::from_ref(self.b).addr()
     }
 
-    /// Takes them. They are released by [`Release::release`] only.
+    /// Takes them. They are released by [`HeldLocks::release`] only.
     pub(crate) fn take(&self) {
         if self.a_is_first() {
             std::mem::forget(self.a.lock());
@@ -53,7 +53,7 @@ impl<'a, A, B> Both<'a, A, B> {
 
 // SAFETY: the locks are read out of `this` before the first is released, and none is used after its
 // release.
-unsafe impl<A, B> Release for Both<'_, A, B> {
+unsafe impl<A, B> HeldLocks for Both<'_, A, B> {
     unsafe fn release(this: *const Self) {
         // SAFETY: it is there until the last lock is released.
         let this = unsafe { &*this };
