@@ -8,7 +8,8 @@ use crate::wait::Entry;
 use heist_core::buffer::Meeting;
 use std::convert::Infallible;
 
-/// A channel through which nothing is sent: whoever waits for it is woken with `Closed`, and by nothing else.
+/// A channel through which nothing is sent: whoever waits for it is woken with `Closed`, and by
+/// nothing else.
 #[derive(Clone, Copy)]
 pub(crate) struct Closing<'a>(&'a Chan<Infallible, Meeting>);
 

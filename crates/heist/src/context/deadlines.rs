@@ -69,7 +69,8 @@ pub(super) fn are_unwatched() -> bool {
     UNWATCHED.load(Ordering::Relaxed)
 }
 
-/// The caller has said that there is a thread. False, and it is taken back, if there is none to be had.
+/// The caller has said that there is a thread. False, and it is taken back, if there is none to be
+/// had.
 fn start_thread() -> bool {
     let is_started = thread::spawn_roomy("heist-deadlines", Box::new(wait_for_all)).is_ok();
     if !is_started {

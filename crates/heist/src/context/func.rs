@@ -44,7 +44,8 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// Runs it on a goroutine of its own, or a thread of its own; on the caller, if there is none to be had.
+    /// Runs it on a goroutine of its own, or a thread of its own; on the caller, if there is none
+    /// to be had.
     pub(super) fn start(self) {
         let Self { func, body } = self;
         match &func.home {

@@ -240,7 +240,8 @@ impl Context {
     /// [`ContextFunc::stop`] prevents it. Dropping what is returned changes nothing.
     ///
     /// The goroutine is of the runtime of whoever calls this, or else of whoever cancels; if neither
-    /// is in a runtime, `f` runs on a thread of its own, or on the canceller's if the system has none. If the runtime of whoever calls this has shut down
+    /// is in a runtime, `f` runs on a thread of its own, or on the canceller's if the system has
+    /// none. If the runtime of whoever calls this has shut down
     /// when the context is cancelled, `f` never runs: it is dropped, as everything else that was left to
     /// that runtime.
     ///

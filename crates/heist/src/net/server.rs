@@ -292,8 +292,8 @@ impl Server {
     /// `grace` is cancelled: it unwinds at its next wait, and is waited for. Destructors that would wait for
     /// the network on the way, as that of a `BufWriter`, fail instead.
     ///
-    /// With `panic = "abort"` nothing can be unwound: then its connection is shut down, so that what waits for
-    /// it finds its end.
+    /// With `panic = "abort"` nothing can be unwound: then its connection is shut down, so that
+    /// what waits for it finds its end.
     ///
     /// # Panics
     /// Outside a runtime.

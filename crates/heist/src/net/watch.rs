@@ -1,7 +1,7 @@
 //! `Watch`: a way to shut a connection down that somebody else owns.
 //!
-//! The owner takes its descriptor's number out before it closes the descriptor, under the same lock under which
-//! the number is used: so the number is never another's.
+//! The owner takes its descriptor's number out before it closes the descriptor, under the same lock
+//! under which the number is used: so the number is never another's.
 
 use crate::sync::Mutex;
 use crate::sys::fd;
@@ -20,7 +20,8 @@ impl Watch {
         *self.0.lock_shielded() = None;
     }
 
-    /// Shuts both directions down, if the socket is there: who waits for it goes on, and finds its end.
+    /// Shuts both directions down, if the socket is there: who waits for it goes on, and finds its
+    /// end.
     pub(super) fn shut_down(&self) {
         if let Some(socket) = *self.0.lock_shielded() {
             fd::shut_down(socket);

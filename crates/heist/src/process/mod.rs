@@ -260,7 +260,8 @@ impl Child {
         ending.read_with(|_| self.inner.try_wait()?.ok_or(io::ErrorKind::WouldBlock.into()))
     }
 
-    /// Waits for a program whose end the system does not report, so that a canceller can end the wait.
+    /// Waits for a program whose end the system does not report, so that a canceller can end the
+    /// wait.
     fn wait_by_looking(&mut self) -> io::Result<ExitStatus> {
         const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
         let [mut pause, longest] = PAUSES;

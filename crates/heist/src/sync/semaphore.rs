@@ -334,8 +334,9 @@ impl Semaphore {
         false
     }
 
-    /// As [`wait`](Self::wait), and false if the channel is closed first. The wait has an entry in the queue
-    /// here and one at the channel: whoever claims it at one of them, or cancels it, ends it for both.
+    /// As [`wait`](Self::wait), and false if the channel is closed first. The wait has an entry in
+    /// the queue here and one at the channel: whoever claims it at one of them, or cancels it, ends
+    /// it for both.
     #[cold]
     #[inline(never)]
     fn wait_unless(&self, n: usize, done: &Receiver<Infallible>) -> bool {
@@ -365,9 +366,11 @@ impl Semaphore {
             waiters.push(&here);
             closing.push(queues, &there);
         }
-        // SAFETY: the wait was made with this `rt`; this thread holds the locks, which outlive the call.
+        // SAFETY: the wait was made with this `rt`; this thread holds the locks, which outlive the
+        // call.
         let (rt, ended) = unsafe { wait.sleep(rt, terms, &both) };
-        // The entry at which it was claimed is out. Each other one is taken out under the lock of its queue.
+        // The entry at which it was claimed is out. Each other one is taken out under the lock of
+        // its queue.
         if !std::ptr::eq(wait.fired(), &raw const there) {
             closing.remove(&mut closing.lock().lock(), &there);
         }
@@ -389,9 +392,9 @@ impl Semaphore {
         false
     }
 
-    /// Sets `QUEUED`, after which nobody takes permits but under the lock, which is held. If somebody is
-    /// queued, what is released is served by its releaser; if not, what was released just before is for the
-    /// caller, and true is the answer if that is enough.
+    /// Sets `QUEUED`, after which nobody takes permits but under the lock, which is held. If
+    /// somebody is queued, what is released is served by its releaser; if not, what was released
+    /// just before is for the caller, and true is the answer if that is enough.
     fn take_as_first(&self, waiters: &WaitQueue, n: usize, rt: Option<&InRuntime>) -> bool {
         self.word.fetch_or(QUEUED, Ordering::Relaxed);
         let taken = waiters.is_empty() && !wait::is_cancelled(rt) && self.take_queued(n as u64);

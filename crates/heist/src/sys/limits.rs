@@ -88,12 +88,12 @@ fn used() -> Option<(u64, u64)> {
     Some((used(0)?, used(4)?))
 }
 
-/// How long a refusal of [`affordable`] is taken for the answer to the next who ask. Shorter than the pause
-/// of the helper, whose attempts are the ones that count.
+/// How long a refusal of [`affordable`] is taken for the answer to the next who ask. Shorter than
+/// the pause of the helper, whose attempts are the ones that count.
 const REFUSAL_NS: u64 = 4_000_000;
 
-/// The last refusal: until when it holds, and for how many bytes. Two words that are not written together: who
-/// mixes two refusals is refused for moments, or asks once more.
+/// The last refusal: until when it holds, and for how many bytes. Two words that are not written
+/// together: who mixes two refusals is refused for moments, or asks once more.
 static REFUSED_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 static REFUSED_BYTES: AtomicUsize = AtomicUsize::new(usize::MAX);
 

@@ -20,8 +20,8 @@ pub(crate) fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES).spawn(main)
 }
 
-/// As [`spawn`], for code of the user: with a stack as large as std's usual one. The closure comes back if there
-/// is no thread.
+/// As [`spawn`], for code of the user: with a stack as large as std's usual one. The closure comes
+/// back if there is no thread.
 pub(crate) fn spawn_roomy(name: &str, main: Main) -> Result<(), Main> {
     /// What std maps unless the environment says otherwise.
     const STACK_BYTES: usize = 2 << 20;
@@ -82,8 +82,8 @@ pub(crate) fn spawn_patiently<T: Send + 'static>(
     }
 }
 
-/// Checks whether the system allows `n` more threads at the same time, with the stacks for signals that an M
-/// needs, by making them: each one makes the next.
+/// Checks whether the system allows `n` more threads at the same time, with the stacks for signals
+/// that an M needs, by making them: each one makes the next.
 pub(crate) fn probe(name: &str, n: u32) -> std::io::Result<()> {
     if n == 0 {
         return Ok(());

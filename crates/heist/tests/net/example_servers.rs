@@ -138,8 +138,8 @@ fn pipelined_requests_are_answered_in_order() {
     });
 }
 
-/// Also if the answers to one piece are more than are kept back, and the client says nothing more before it
-/// has them all.
+/// Also if the answers to one piece are more than are kept back, and the client says nothing more
+/// before it has them all.
 #[test]
 fn a_client_that_waits_for_many_answers_gets_them() {
     matrix::each_of(&few(), |_, rt| {

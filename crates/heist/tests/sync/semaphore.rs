@@ -331,8 +331,8 @@ fn a_context_ends_the_wait() {
     });
 }
 
-/// Permits, the ends of contexts and cancellers come at the same time, to goroutines and to plain threads: no
-/// permit is lost, and nobody is left behind.
+/// Permits, the ends of contexts and cancellers come at the same time, to goroutines and to plain
+/// threads: no permit is lost, and nobody is left behind.
 #[test]
 fn contexts_race_with_permits() {
     matrix::run(|| {

@@ -396,8 +396,8 @@ fn run_out_of_stacks(hides_proc: bool) {
     ended.worked();
 }
 
-/// Where there is no memory for a thread, deadlines of plain threads come when somebody asks, and functions run
-/// on the canceller's thread.
+/// Where there is no memory for a thread, deadlines of plain threads come when somebody asks, and
+/// functions run on the canceller's thread.
 #[test]
 fn contexts_work_without_memory_for_a_thread() {
     use heist::context::{self, ContextError};

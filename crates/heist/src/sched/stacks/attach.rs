@@ -35,6 +35,10 @@ pub(crate) fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
     let taken = if class == cache.class() { cache.take() } else { stack::take(class) };
     let stack = match taken {
         Ok(stack) => {
+            // There was no hope for it, and then somebody else ended.
+            if g.has_flag(g::STACKLESS) {
+                g.clear_flag(g::STACKLESS);
+            }
             if sched.stacks.n_waiting() != 0 {
                 stackless::hand_on(sched);
             }

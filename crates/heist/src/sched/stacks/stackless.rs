@@ -5,9 +5,9 @@
 //! with an error for whoever joins them: the closure is dropped on a stack that is kept for this.
 //!
 //! # Who tries again
-//! One at a time: an attempt in vain asks the kernel, and thousands of them would keep the Ps so busy that
-//! nobody sees that all is hopeless. The helper sends one at every look; one that gets a stack sends the next
-//! ([`hand_on`]), and so does a goroutine that ends and leaves its own.
+//! One at a time: an attempt in vain asks the kernel, and thousands of them would keep the Ps so
+//! busy that nobody sees that all is hopeless. The helper sends one at every look; one that gets a
+//! stack sends the next ([`hand_on`]), and so does a goroutine that ends and leaves its own.
 //!
 //! # When it is hopeless
 //! Every P rests, no goroutine runs, none waits for the clock or for the network, and that for [`ROUNDS`]
@@ -32,7 +32,8 @@ const ROUNDS: u32 = 30;
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     hopeless_rounds: u32,
-    /// How many end at the next look, if it is as hopeless as the last one: twice as many each time.
+    /// How many end at the next look, if it is as hopeless as the last one: twice as many each
+    /// time.
     n_ending: u32,
 }
 
@@ -50,8 +51,15 @@ pub(super) fn without_stack(
         Plain(error)
     ));
     // SAFETY: the goroutine is the caller's to run.
-    let last = unsafe { gp.as_ref() }.has_flag(g::STACKLESS).then(stack::take_last).flatten();
-    if last.is_none() {
+    let g = unsafe { gp.as_ref() };
+    let last = g.has_flag(g::STACKLESS).then(stack::take_last).flatten();
+    if last.is_some() {
+        Lack::Goroutine.missed(format_args!(
+            "goroutine {} ends without having run: the system has no memory for its stack, and no other \
+             goroutine can end; raise `ulimit -v` or make stacks smaller",
+            g.id.get()
+        ));
+    } else {
         wait_for_stack(sched, gp);
     }
     last
@@ -75,11 +83,6 @@ pub(crate) fn end_hopeless(sched: &Sched, patience: &mut Patience) {
     // Those behind the first one follow when it has ended.
     for g in locked.stackless.iter().take(patience.n_ending as usize) {
         g.set_flag(g::STACKLESS);
-        Lack::Goroutine.missed(format_args!(
-            "goroutine {} ends without having run: the system has no memory for its stack, and no other \
-             goroutine can end; raise `ulimit -v` or make stacks smaller",
-            g.id.get()
-        ));
     }
 }
 
@@ -137,7 +140,8 @@ pub(crate) fn retry_stackless(sched: &Sched) {
     }
 }
 
-/// A goroutine that was about to begin has got a stack while others wait for one: there may be more.
+/// A goroutine that was about to begin has got a stack while others wait for one: there may be
+/// more.
 #[cold]
 pub(super) fn hand_on(sched: &Sched) {
     release_stacks();
