@@ -207,11 +207,11 @@ impl Helper {
             // Each orphan takes one of those that are starting.
             let coming = locked.n_starting.saturating_sub(locked.orphans.len());
             let full = locked.n_ms >= sched.config.max_threads;
-            if full && admission::admit(&sched, &mut locked) {
+            let enough = locked.idle_ms.len() + coming >= wanted;
+            if admission::admit_from_helper(&sched, &mut locked, enough) {
                 drop(locked);
                 return admission::wake_for_admitted(&sched);
             }
-            let enough = locked.idle_ms.len() + coming >= wanted;
             if enough || full || self.refused_until.is_some() {
                 return;
             }
