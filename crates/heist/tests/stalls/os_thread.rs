@@ -437,3 +437,40 @@ fn a_stale_guard_unlocks_no_other_goroutine() {
         });
     }
 }
+
+/// A goroutine that is locked to its thread exchanges the P with the others all the time. With a
+/// thread for each of them there are enough, also at the moment when one has given the P away and is
+/// not idle yet.
+#[test]
+fn a_small_thread_limit_is_enough_for_threads_that_exchange_a_p() {
+    let ended = child::run(|| {
+        for (threads, procs) in [(2, 1), (3, 2)] {
+            let rt = matrix::start(Runtime::builder().procs(procs).max_threads(threads));
+            let until = std::time::Instant::now() + Duration::from_secs(2);
+            let is_over = move || std::time::Instant::now() >= until;
+            rt.run(|| {
+                let locked = go(move || {
+                    let _locked = lock_os_thread();
+                    while !is_over() {
+                        yield_now();
+                    }
+                });
+                let (sender, receiver) = heist::chan::bounded::<u8>(0);
+                let partner = go(move || while receiver.recv().is_ok() {});
+                for n in 1.. {
+                    sender.send(1).unwrap();
+                    if n % 64 == 0 {
+                        heist::time::sleep(Duration::from_micros(50));
+                    }
+                    if is_over() {
+                        break;
+                    }
+                }
+                drop(sender);
+                locked.join().unwrap();
+                partner.join().unwrap();
+            });
+        }
+    });
+    ended.succeeded();
+}

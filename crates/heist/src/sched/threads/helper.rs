@@ -12,7 +12,7 @@ use crate::coro::stack;
 use crate::gmp::M;
 use crate::sched::stacks::stackless::Patience;
 use crate::sched::{Phase, Sched};
-use crate::sched::{rest, stacks, world};
+use crate::sched::{outside, rest, stacks, world};
 use crate::sys::cpu::DefaultProcs;
 use crate::sys::degraded::{Lack, Plain};
 use crate::sys::placed_thread::PlacedThread;
@@ -26,6 +26,12 @@ use std::time::{Duration, Instant};
 const SCAVENGE_PERIOD: Duration = Duration::from_secs(1);
 /// How long to wait after the system refused a thread or the memory of a stack.
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long a P waits for an M to become idle before there are too many threads. An M that has given its P away
+/// becomes idle a moment later; on a loaded machine its thread may wait for a CPU meanwhile.
+const FULL_PATIENCE: Duration = Duration::from_millis(100);
+/// How long the helper sleeps between two looks for it.
+const FULL_PAUSE: Duration = Duration::from_millis(1);
 
 /// Spare Ms that are asked for within so short a time are asked for again and again.
 const SPARES_AGAIN: Duration = Duration::from_millis(5);
@@ -48,6 +54,9 @@ pub(crate) struct Helper {
     /// The number of a record for which there was no memory.
     unused_id: Option<u32>,
     refused_until: Option<Instant>,
+    /// Since when a P waits for an M to become idle because there may be no more threads, and how many Ps had
+    /// been given to Ms before.
+    full_since: Option<(Instant, u64)>,
     /// When it last collected stacks.
     collected: Option<Instant>,
     /// How long those who wait for stacks have waited in vain.
@@ -75,6 +84,7 @@ impl Helper {
             refused_until: None,
             collected: None,
             patience: Patience::default(),
+            full_since: None,
             spare_asked: None,
             n_spares: 1,
         }
@@ -87,7 +97,8 @@ impl Helper {
         loop {
             let short = sched.stacks.n_waiting() != 0;
             let refused = self.refused_until.is_some() || short;
-            let pause = refused.then_some(REFUSED_PAUSE);
+            let full = self.full_since.map(|_| FULL_PAUSE);
+            let pause = full.or(refused.then_some(REFUSED_PAUSE));
             let timeout = pause.or(scavenging.then_some(SCAVENGE_PERIOD));
             let asked = sched.threads.mailbox.wait(scavenging, timeout);
             if sched.phase() == Phase::Stopped {
@@ -105,7 +116,7 @@ impl Helper {
                 world::follow_default_procs(&sched, &mut self.procs);
             }
             self.collect_stacks();
-            if scavenging && asked & !SCAVENGE == 0 {
+            if scavenging && full.is_none() && asked & !SCAVENGE == 0 {
                 let began_ns = thread::cpu_ns(thread::id());
                 let (_, more) = stack::scavenge();
                 if let Some((began, ended)) = began_ns.zip(thread::cpu_ns(thread::id())) {
@@ -165,6 +176,7 @@ impl Helper {
         loop {
             let mut locked = sched.lock.lock();
             if locked.orphans.len() <= locked.n_starting {
+                self.full_since = None;
                 return;
             }
             if !locked.idle_ms.is_empty()
@@ -179,8 +191,9 @@ impl Helper {
             let full = locked.n_ms >= sched.config.max_threads;
             let refused = self.refused_until.is_some();
             if !refused && full {
+                let n_taken = locked.orphans.n_taken();
                 drop(locked);
-                thread_exhaustion(&sched);
+                return self.expect_idle_m(n_taken);
             }
             if !refused {
                 locked.n_ms += 1;
@@ -191,6 +204,20 @@ impl Helper {
                 begin::put_orphan_to_rest(&sched);
             }
         }
+    }
+
+    /// A P waits for an M, none is idle, and there may be no more threads. An M may be about to become idle,
+    /// because it has given its P away, or it waits in the poller. Only if that does not help are there too many.
+    fn expect_idle_m(&mut self, n_taken: u64) {
+        match self.full_since {
+            Some((since, before)) if before == n_taken => {
+                if since.elapsed() >= FULL_PATIENCE {
+                    thread_exhaustion(&self.sched);
+                }
+            }
+            _ => self.full_since = Some((Instant::now(), n_taken)),
+        }
+        outside::break_poller(&self.sched);
     }
 
     /// Sees to it that Ms with nothing to do are at hand: one, and if they are asked for again and
