@@ -299,3 +299,31 @@ fn timers_go_on_after_a_refused_thread() {
     });
     ended.succeeded();
 }
+
+/// At the limit of threads, goroutines that compute keep all of them, and wait for others that cannot
+/// start. It is said so.
+#[test]
+fn goroutines_that_cannot_start_at_the_thread_limit_are_reported() {
+    const N: usize = 20;
+    let ended = child::run(|| {
+        let rt = matrix::start(Runtime::builder().procs(1).max_threads(10));
+        let begun = Arc::new(AtomicUsize::new(0));
+        rt.handle().spawn(move || {
+            for _ in 0..N {
+                let begun = Arc::clone(&begun);
+                go(move || {
+                    begun.fetch_add(1, Ordering::Relaxed);
+                    while begun.load(Ordering::Relaxed) < N {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+        });
+        matrix::eventually("a report", || {
+            rt.metrics().get("/heist/degraded/threads:events") > Some(0)
+        });
+        std::process::exit(0);
+    });
+    ended.succeeded();
+    ended.said("heist: all 10 threads belong to goroutines that compute or block");
+}

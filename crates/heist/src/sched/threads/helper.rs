@@ -10,8 +10,9 @@ use super::mailbox::{PROCS, REFUSED, SCAVENGE, SPARE};
 use super::{admission, begin};
 use crate::coro::stack;
 use crate::gmp::M;
+use crate::metrics::shard::Shard;
 use crate::sched::stacks::stackless::Patience;
-use crate::sched::{Phase, Sched};
+use crate::sched::{Locked, Phase, Sched};
 use crate::sched::{outside, rest, stacks, world};
 use crate::sys::cpu::DefaultProcs;
 use crate::sys::degraded::{Lack, Plain};
@@ -32,6 +33,9 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 const FULL_PATIENCE: Duration = Duration::from_millis(100);
 /// How long the helper sleeps between two looks for it.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
+
+/// So long goroutines cannot start because of the limit of threads before that is reported.
+const STARVATION: Duration = Duration::from_secs(1);
 
 /// Spare Ms that are asked for within so short a time are asked for again and again.
 const SPARES_AGAIN: Duration = Duration::from_millis(5);
@@ -63,6 +67,7 @@ pub(crate) struct Helper {
     patience: Patience,
     /// When a spare M was last asked for.
     spare_asked: Option<Instant>,
+    starvation: Starvation,
     /// How many to have at hand.
     n_spares: u32,
     /// Where the default number of Ps comes from; made when it is first asked for.
@@ -86,6 +91,7 @@ impl Helper {
             patience: Patience::default(),
             full_since: None,
             spare_asked: None,
+            starvation: Starvation::default(),
             n_spares: 1,
         }
     }
@@ -235,11 +241,16 @@ impl Helper {
             let coming = locked.n_starting.saturating_sub(locked.orphans.len());
             let full = locked.n_ms >= sched.config.max_threads;
             let enough = locked.idle_ms.len() + coming >= wanted;
+            let starves = full && locked.idle_ms.is_empty() && has_startable(&sched, &locked);
             if admission::admit_from_helper(&sched, &mut locked, enough) {
                 drop(locked);
                 return admission::wake_for_admitted(&sched);
             }
-            if enough || full || self.refused_until.is_some() {
+            if full {
+                drop(locked);
+                return self.starvation.note(&sched, starves);
+            }
+            if enough || self.refused_until.is_some() {
                 return;
             }
             locked.n_ms += 1;
@@ -322,6 +333,50 @@ impl Helper {
         let ending = self.ending.into_iter().filter(|&(_, pointer)| pointer != closer);
         let ending = ending.map(|(thread, _)| thread);
         threads.into_iter().flatten().chain(ending).for_each(PlacedThread::join);
+    }
+}
+
+/// Whether goroutines could start that no thread runs yet.
+fn has_startable(sched: &Sched, locked: &Locked) -> bool {
+    sched.all_ps().any(|pp| !pp.is_empty()) || locked.global.has_unstopped()
+}
+
+/// Whether every thread that there may be belongs to a goroutine that was stopped on it, so that those go on in turn and
+/// no other can start. Nothing ends that but one of them, and a program in which they wait for the others hangs.
+#[derive(Default)]
+struct Starvation {
+    /// Since when it is so, and how much had happened before.
+    since: Option<(Instant, u64)>,
+    is_reported: bool,
+}
+
+impl Starvation {
+    /// It looks so now, or not. Reports it once, if that has lasted and no goroutine has made progress but by computing.
+    #[cold]
+    fn note(&mut self, sched: &Sched, starves: bool) {
+        if !starves || self.is_reported {
+            self.since = None;
+            return;
+        }
+        let events = |shard: &Shard| {
+            let counts = [&shard.created, &shard.finished, &shard.readied, &shard.yields];
+            counts.into_iter().fold(0, |sum: u64, count| sum.wrapping_add(count.get()))
+        };
+        let n =
+            sched.all_ps().fold(events(&sched.stats), |n, pp| n.wrapping_add(events(&pp.stats)));
+        match self.since {
+            Some((since, before)) if before == n => {
+                if since.elapsed() >= STARVATION {
+                    self.is_reported = true;
+                    let most = sched.config.max_threads;
+                    Lack::Thread.missed(format_args!(
+                        "all {most} threads belong to goroutines that compute or block, and others cannot \
+                         start until one of them ends or parks; raise max_threads"
+                    ));
+                }
+            }
+            _ => self.since = Some((Instant::now(), n)),
+        }
     }
 }
 
