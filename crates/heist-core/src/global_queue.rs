@@ -245,6 +245,12 @@ impl<T: Linked> GlobalQueue<T> {
         !self.stopped.is_empty() || !self.stopped_latency.is_empty()
     }
 
+    /// Whether a goroutine is queued that is not a stopped one.
+    #[must_use]
+    pub const fn has_unstopped(&self) -> bool {
+        !self.latency.is_empty() || !self.urgent.is_empty() || !self.list.is_empty()
+    }
+
     /// Puts back a stopped goroutine that was just taken. The others have their turn first.
     ///
     /// # Safety

@@ -92,8 +92,10 @@ impl Builder {
     }
 
     fn check_the_rest(&self) -> Result<(), BuildError> {
-        if self.max_threads == 0 {
-            return wrong("max_threads", "a runtime needs at least one thread".into());
+        if self.max_threads < 2 {
+            let problem = "a goroutine that computes or blocks keeps its thread, and the others need \
+                           one more; the minimum is 2";
+            return wrong("max_threads", problem.into());
         }
         if self.quantum.is_zero() {
             return wrong("quantum", "in a slice of no time a goroutine makes no progress".into());

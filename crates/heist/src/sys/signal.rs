@@ -79,18 +79,10 @@ pub(crate) struct Blocked(u64);
 impl Blocked {
     pub(crate) const NONE: Self = Self(0);
 
-    /// The signals that are blocked in the calling thread. A process inherits them from its parent,
-    /// and some programs block those that they want to wait for.
-    pub(crate) fn here() -> Self {
-        Self::change(libc::SIG_BLOCK, &empty_set())
-    }
-
-    /// Unblocks the preemption signal in the calling thread. Returns the signals that stay blocked.
+    /// Unblocks the preemption signal in the calling thread. Returns the signals that stay blocked: a process
+    /// inherits them from its parent, and some programs block those that they want to wait for.
     pub(crate) fn all_but_ours() -> Self {
-        let mut ours = empty_set();
-        // SAFETY: `ours` is a set, and the number is that of a signal.
-        unsafe { libc::sigaddset(&raw mut ours, PREEMPT) };
-        Self(Self::change(libc::SIG_UNBLOCK, &ours).0 & !Self::of(&ours).0)
+        Unblocked::new().rest
     }
 
     /// Changes the blocked signals of the calling thread. Returns the previous ones.
@@ -105,6 +97,38 @@ impl Blocked {
         // SAFETY: a signal set is plain bits; the kernel's is 64 of them.
         Self(unsafe { std::ptr::from_ref(set).cast::<u64>().read() })
     }
+}
+
+/// The preemption signal is unblocked in the calling thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unblocked {
+    /// The signals that stay blocked.
+    pub(crate) rest: Blocked,
+    was_blocked: bool,
+}
+
+impl Unblocked {
+    /// Unblocks it.
+    pub(crate) fn new() -> Self {
+        let ours = own_set();
+        let (before, ours) = (Blocked::change(libc::SIG_UNBLOCK, &ours).0, Blocked::of(&ours).0);
+        Self { rest: Blocked(before & !ours), was_blocked: before & ours != 0 }
+    }
+
+    /// Blocks it again, if it was blocked before. For the thread that unblocked it.
+    pub(crate) fn restore(self) {
+        if self.was_blocked {
+            Blocked::change(libc::SIG_BLOCK, &own_set());
+        }
+    }
+}
+
+/// The preemption signal alone.
+fn own_set() -> libc::sigset_t {
+    let mut ours = empty_set();
+    // SAFETY: `ours` is a set, and the number is that of a signal.
+    unsafe { libc::sigaddset(&raw mut ours, PREEMPT) };
+    ours
 }
 
 fn empty_set() -> libc::sigset_t {

@@ -2,6 +2,7 @@
 
 use crate::matrix;
 
+use heist::goroutine::{Builder, Class};
 use heist::sync::WaitGroup;
 use heist::{Handle, Runtime, go, testing, yield_now};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -504,4 +505,68 @@ fn a_wait_group_is_hammered_at_changing_numbers() {
             }
         });
     }
+}
+
+/// A goroutine of the idle class that waits for the world lock, and then for a P, does not keep
+/// others from changing the number of Ps.
+#[test]
+fn an_idle_goroutine_without_a_p_does_not_hold_the_world_lock() {
+    let rt = matrix::plain(2);
+    let stop = Arc::new(AtomicBool::new(false));
+    let changes = Arc::new(AtomicU64::new(0));
+    let handle = rt.handle();
+    let idle: Vec<_> = (0..3)
+        .map(|k| {
+            let (stop, own) = (Arc::clone(&stop), handle.clone());
+            let change = move || {
+                for i in 0.. {
+                    own.set_procs(1 + (i + k) % 3);
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            };
+            let builder = Builder::new().class(Class::Idle);
+            builder.spawn_on(&handle, change).expect("there is memory")
+        })
+        .collect();
+    let threads: Vec<_> = (0..2)
+        .map(|k| {
+            let (stop, changes, own) = (Arc::clone(&stop), Arc::clone(&changes), handle.clone());
+            std::thread::spawn(move || {
+                for i in 0.. {
+                    own.set_procs(1 + (i + k) % 3);
+                    changes.fetch_add(1, Ordering::Relaxed);
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            })
+        })
+        .collect();
+    matrix::eventually("changes", || changes.load(Ordering::Relaxed) > 1000);
+    let busy: Vec<_> = (0..8)
+        .map(|_| {
+            let stop = Arc::clone(&stop);
+            handle.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    yield_now();
+                }
+            })
+        })
+        .collect();
+    for _ in 0..20 {
+        let (before, from) = (changes.load(Ordering::Relaxed), Instant::now());
+        matrix::eventually("a change beside goroutines that are busy", || {
+            // Then the idle ones get a P, and this fails instead of hanging.
+            stop.fetch_or(from.elapsed() > Duration::from_secs(5), Ordering::Relaxed);
+            changes.load(Ordering::Relaxed) > before
+        });
+        assert!(!stop.load(Ordering::Relaxed), "nobody could change the number of Ps");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    stop.store(true, Ordering::Relaxed);
+    busy.into_iter().for_each(|handle| handle.join().unwrap());
+    idle.into_iter().for_each(|handle| handle.join().unwrap());
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }

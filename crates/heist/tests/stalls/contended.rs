@@ -2,7 +2,7 @@
 
 use crate::matrix;
 
-use heist::{Runtime, go};
+use heist::{Runtime, go, yield_now};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -89,4 +89,46 @@ fn held_back_goroutines_start() {
             });
         }
     }
+}
+
+/// Held-back goroutines are admitted to threads that have become idle, also while no P is idle: two
+/// goroutines that yield keep both Ps busy, and few of the others block.
+#[test]
+fn held_back_goroutines_start_on_idle_threads_while_every_p_is_busy() {
+    const N: usize = 20_000;
+    const BLOCKING: usize = 100;
+    let compute = |ms| {
+        let from = Instant::now();
+        while from.elapsed() < Duration::from_millis(ms) {}
+    };
+    let rt = matrix::start(Runtime::builder().procs(2));
+    let lock = Arc::new(std::sync::Mutex::new(()));
+    let (begun, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let took = rt.run(|| {
+        for _ in 0..N {
+            let (lock, begun, ended) = (Arc::clone(&lock), Arc::clone(&begun), Arc::clone(&ended));
+            go(move || {
+                if begun.fetch_add(1, Ordering::Relaxed) < BLOCKING {
+                    let held = lock.lock().unwrap();
+                    compute(1);
+                    drop(held);
+                    compute(3);
+                }
+                ended.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        let from = Instant::now();
+        let yield_until_all_ended = move |ended: Arc<AtomicUsize>| {
+            while ended.load(Ordering::Relaxed) < N && from.elapsed() < Duration::from_secs(20) {
+                yield_now();
+            }
+        };
+        let second = Arc::clone(&ended);
+        let other = go(move || yield_until_all_ended(second));
+        yield_until_all_ended(Arc::clone(&ended));
+        other.join().unwrap();
+        from.elapsed()
+    });
+    // A thread that becomes idle admits fewer than there are threads: a hundred of them, not all.
+    assert_eq!(ended.load(Ordering::Relaxed), N, "{took:?}");
 }

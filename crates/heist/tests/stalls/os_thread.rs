@@ -437,3 +437,76 @@ fn a_stale_guard_unlocks_no_other_goroutine() {
         });
     }
 }
+
+/// `run_here` on a thread that blocks all signals, as programs with a thread for signals have them: the
+/// goroutine is preempted nonetheless, and afterwards the thread blocks what it blocked before.
+#[test]
+fn run_here_unblocks_the_preemption_signal() {
+    fn masked(how: libc::c_int, set: &libc::sigset_t) -> libc::sigset_t {
+        // SAFETY: a signal set is plain bits, and both are valid.
+        unsafe {
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            assert_eq!(libc::pthread_sigmask(how, set, &raw mut before), 0);
+            before
+        }
+    }
+    // SAFETY: a signal set is plain bits.
+    let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: it is a valid set.
+    unsafe { libc::sigfillset(&raw mut all) };
+    let before = masked(libc::SIG_BLOCK, &all);
+    let rt = matrix::start(Runtime::builder().procs(1));
+    let ran = rt.run_here(|| {
+        let flag = Arc::new(AtomicBool::new(false));
+        let other = Arc::clone(&flag);
+        go(move || other.store(true, Ordering::Relaxed));
+        let from = std::time::Instant::now();
+        while !flag.load(Ordering::Relaxed) && from.elapsed() < Duration::from_secs(5) {
+            std::hint::spin_loop();
+        }
+        flag.load(Ordering::Relaxed)
+    });
+    let after = masked(libc::SIG_SETMASK, &before);
+    assert!(ran, "the goroutine could not be stopped");
+    for signal in [libc::SIGURG, libc::SIGTERM] {
+        // SAFETY: it is a valid set.
+        assert_eq!(unsafe { libc::sigismember(&raw const after, signal) }, 1);
+    }
+}
+
+/// A goroutine that is locked to its thread exchanges the P with the others all the time. With a
+/// thread for each of them there are enough, also at the moment when one has given the P away and is
+/// not idle yet.
+#[test]
+fn a_small_thread_limit_is_enough_for_threads_that_exchange_a_p() {
+    let ended = child::run(|| {
+        for (threads, procs) in [(2, 1), (3, 2)] {
+            let rt = matrix::start(Runtime::builder().procs(procs).max_threads(threads));
+            let until = std::time::Instant::now() + Duration::from_secs(2);
+            let is_over = move || std::time::Instant::now() >= until;
+            rt.run(|| {
+                let locked = go(move || {
+                    let _locked = lock_os_thread();
+                    while !is_over() {
+                        yield_now();
+                    }
+                });
+                let (sender, receiver) = heist::chan::bounded::<u8>(0);
+                let partner = go(move || while receiver.recv().is_ok() {});
+                for n in 1.. {
+                    sender.send(1).unwrap();
+                    if n % 64 == 0 {
+                        heist::time::sleep(Duration::from_micros(50));
+                    }
+                    if is_over() {
+                        break;
+                    }
+                }
+                drop(sender);
+                locked.join().unwrap();
+                partner.join().unwrap();
+            });
+        }
+    });
+    ended.succeeded();
+}

@@ -36,7 +36,10 @@ fn invalid_options_are_refused() {
         assert!(text.starts_with("stack_size: ") && text.contains("1073741824"), "{text}");
     }
     assert!(refusal(builder().exact_quantum(std::time::Duration::ZERO)).starts_with("quantum: "));
-    assert!(refusal(builder().max_threads(0)).starts_with("max_threads: "));
+    for threads in [0, 1] {
+        let text = refusal(builder().max_threads(threads));
+        assert!(text.starts_with("max_threads: ") && text.contains("the minimum is 2"), "{text}");
+    }
     assert!(refusal(builder().name("a\0b")).starts_with("name: "));
     let policy = StealPolicy::go().with_tries(0);
     assert!(refusal(builder().steal_policy(policy)).starts_with("steal_policy: "));

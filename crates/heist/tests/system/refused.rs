@@ -9,6 +9,7 @@ use heist::{Runtime, go, try_go, yield_now};
 use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Sets the soft limit of a resource and returns what it was.
 fn set_limit(resource: libc::__rlimit_resource_t, soft: u64) -> u64 {
@@ -263,4 +264,66 @@ fn too_many_threads_end_the_process() {
     });
     ended.exited(2);
     ended.said("heist: program exceeds 8-thread limit\nfatal error: thread exhaustion\n");
+}
+
+/// Timers run again after a thread was refused at a moment when all the others blocked.
+#[test]
+fn timers_go_on_after_a_refused_thread() {
+    let ended = child::run(|| {
+        let rt = matrix::plain(1);
+        let ticks = Arc::new(AtomicUsize::new(0));
+        let ticking = Arc::clone(&ticks);
+        let handle = rt.handle();
+        handle.spawn(move || {
+            loop {
+                heist::time::sleep(Duration::from_millis(20));
+                ticking.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        matrix::eventually("a tick", || ticks.load(Ordering::Relaxed) != 0);
+        let before = refuse_threads();
+        let refused = || rt.metrics().get("/heist/degraded/threads:events") > Some(0);
+        matrix::eventually("a refusal", || {
+            handle.spawn(|| heist::blocking(|| std::thread::sleep(Duration::from_secs(60))));
+            std::thread::sleep(Duration::from_millis(50));
+            refused()
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        set_limit(libc::RLIMIT_NPROC, before);
+        let (seen, from) = (ticks.load(Ordering::Relaxed), std::time::Instant::now());
+        matrix::eventually("ten ticks", || {
+            assert!(from.elapsed() < Duration::from_secs(10), "the timers have stopped");
+            ticks.load(Ordering::Relaxed) >= seen + 10
+        });
+        std::process::exit(0);
+    });
+    ended.succeeded();
+}
+
+/// At the limit of threads, goroutines that compute keep all of them, and wait for others that cannot
+/// start. It is said so.
+#[test]
+fn goroutines_that_cannot_start_at_the_thread_limit_are_reported() {
+    const N: usize = 20;
+    let ended = child::run(|| {
+        let rt = matrix::start(Runtime::builder().procs(1).max_threads(10));
+        let begun = Arc::new(AtomicUsize::new(0));
+        rt.handle().spawn(move || {
+            for _ in 0..N {
+                let begun = Arc::clone(&begun);
+                go(move || {
+                    begun.fetch_add(1, Ordering::Relaxed);
+                    while begun.load(Ordering::Relaxed) < N {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+        });
+        matrix::eventually("a report", || {
+            rt.metrics().get("/heist/degraded/threads:events") > Some(0)
+        });
+        std::process::exit(0);
+    });
+    ended.succeeded();
+    ended.said("heist: all 10 threads belong to goroutines that compute or block");
 }

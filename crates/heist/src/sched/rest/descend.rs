@@ -158,6 +158,12 @@ pub(crate) fn stop_m(sched: &Sched, m: &M) -> Found {
     if sched.phase() == Phase::Stopped {
         return Found::Leave;
     }
+    // This M may have lent its P to another one, which could give it to none but this.
+    if threads::take_orphan(sched, m, &mut locked) {
+        drop(locked);
+        run::suit_turns(sched, m, m.p().is_reserved);
+        return Found::Retry;
+    }
     // SAFETY: this M is in no list and stays where it is until its thread ends.
     unsafe { locked.idle_ms.push(NonNull::from(m)) };
     let admitted = threads::admit_to_idle(sched, &mut locked);

@@ -5,7 +5,7 @@
 use crate::gmp::{M, P};
 use crate::sched::run::lanes::has_stopped;
 use crate::sched::{Locked, Sched};
-use crate::sched::{run, threads, world};
+use crate::sched::{run, stall, threads, world};
 use heist_core::sync::{Ordering, fence};
 use std::ptr::NonNull;
 
@@ -139,7 +139,8 @@ pub(crate) unsafe fn hand_over(sched: &Sched, m: NonNull<M>, pp: &P, start: Star
     m.note.wake(&m.doorbell);
 }
 
-/// Wakes somebody if there is anything to run.
+/// Wakes an M if there is anything to run, or if timers or descriptors wait and no M looks at them: the M finds
+/// nothing to run, and waits in the poller.
 pub(crate) fn wake_p_if_work(sched: &Sched) {
     let mut locked = sched.lock.lock();
     threads::admit(sched, &mut locked);
@@ -148,7 +149,7 @@ pub(crate) fn wake_p_if_work(sched: &Sched) {
     // ORDERING: the submitter's fence of `heist_core::spinning`.
     fence(Ordering::SeqCst);
     let queued = sched.global_len().get() != 0 || sched.all_ps().any(|pp| !pp.is_empty());
-    if queued || idle_work {
+    if queued || idle_work || stall::is_unattended(sched) {
         wake_p(sched);
     }
     if sched.global_len().latency() != 0 {

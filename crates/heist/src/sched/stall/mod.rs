@@ -16,7 +16,7 @@ pub(crate) mod sysmon;
 pub(crate) use blocking::regain_p;
 pub(crate) use freeze::wait_for_turn;
 pub(crate) use retake::{handoff_p, heavy_fence};
-pub(super) use sysmon::overdue::watch_waiter;
+pub(super) use sysmon::overdue::{is_unattended, watch_waiter};
 
 use bell::Bell;
 use heist_core::block_predictor::BlockPredictor;

@@ -17,12 +17,14 @@ use std::sync::Arc;
 pub(crate) struct Orphans {
     // Reserved for all Ps at once: pushing must not allocate.
     waiting: Vec<(u32, Start)>,
+    /// How many were taken so far.
+    n_taken: u64,
 }
 
 impl Orphans {
     pub(crate) fn new(capacity: u32) -> Self {
         // ALLOC: when the runtime is built.
-        Self { waiting: Vec::with_capacity(capacity as usize) }
+        Self { waiting: Vec::with_capacity(capacity as usize), n_taken: 0 }
     }
 
     pub(crate) fn push(&mut self, p: u32, start: Start) {
@@ -33,8 +35,15 @@ impl Orphans {
         self.waiting.len() as u32
     }
 
+    /// How many were taken so far: as long as that does not change, the same ones wait.
+    pub(super) const fn n_taken(&self) -> u64 {
+        self.n_taken
+    }
+
     pub(crate) fn pop(&mut self) -> Option<(u32, Start)> {
-        self.waiting.pop()
+        let taken = self.waiting.pop();
+        self.n_taken += u64::from(taken.is_some());
+        taken
     }
 }
 
@@ -87,15 +96,21 @@ fn give_back(sched: &Sched, m: &M) {
 pub(crate) fn first_p(sched: &Sched, m: &M) -> Found {
     let mut locked = sched.lock.lock();
     locked.n_starting -= 1;
-    let Some((id, start)) = locked.orphans.pop() else {
-        drop(locked);
-        return rest::stop_m(sched, m);
-    };
+    if take_orphan(sched, m, &mut locked) {
+        return Found::Retry;
+    }
+    drop(locked);
+    rest::stop_m(sched, m)
+}
+
+/// An M without a P takes one that waits for a thread. False if there is none.
+pub(crate) fn take_orphan(sched: &Sched, m: &M, locked: &mut Locked) -> bool {
+    let Some((id, start)) = locked.orphans.pop() else { return false };
     m.acquire_p(sched.p(id));
     if start == Start::Spinning {
         rest::begin_spin(sched, m);
     }
-    Found::Retry
+    true
 }
 
 /// No thread could be made for a P that waits for one: its work goes where others find it. Those may all be

@@ -8,7 +8,7 @@ use crate::gmp::M;
 use crate::sched::Sched;
 use crate::sched::run::execute;
 use crate::sys::registers;
-use crate::sys::signal::Blocked;
+use crate::sys::signal::Unblocked;
 use crate::sys::thread::{self, AltStack};
 use std::ptr::NonNull;
 
@@ -16,6 +16,8 @@ use std::ptr::NonNull;
 pub(crate) struct Guest<'a> {
     sched: &'a Sched,
     m: NonNull<M>,
+    /// Its goroutine can be preempted, also if the thread blocks all signals otherwise.
+    unblocked: Unblocked,
     /// Dropped when the thread is a plain one again.
     _alt_stack: AltStack,
 }
@@ -32,11 +34,12 @@ impl<'a> Guest<'a> {
                 .all_ms
                 .add(M::new(NonNull::from(sched), sched.threads.all_ms.next_id()))?,
         };
-        let guest = Self { sched, m, _alt_stack: alt_stack };
+        let unblocked = Unblocked::new();
+        let guest = Self { sched, m, unblocked, _alt_stack: alt_stack };
         guest.m().reset();
         guest.m().set_tid(thread::id());
         guest.m().thread.set(registers::thread_pointer());
-        guest.m().blocked.set(Blocked::here());
+        guest.m().blocked.set(unblocked.rest);
         Ok(guest)
     }
 
@@ -56,6 +59,7 @@ impl<'a> Guest<'a> {
 
 impl Drop for Guest<'_> {
     fn drop(&mut self) {
+        self.unblocked.restore();
         let mut locked = self.sched.lock.lock();
         // SAFETY: the record lives as long as the runtime, and is in no other list.
         unsafe { locked.free_guests.push(self.m) };

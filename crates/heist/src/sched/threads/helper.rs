@@ -10,9 +10,10 @@ use super::mailbox::{PROCS, REFUSED, SCAVENGE, SPARE};
 use super::{admission, begin};
 use crate::coro::stack;
 use crate::gmp::M;
+use crate::metrics::shard::Shard;
 use crate::sched::stacks::stackless::Patience;
-use crate::sched::{Phase, Sched};
-use crate::sched::{rest, stacks, world};
+use crate::sched::{Locked, Phase, Sched};
+use crate::sched::{outside, rest, stacks, world};
 use crate::sys::cpu::DefaultProcs;
 use crate::sys::degraded::{Lack, Plain};
 use crate::sys::placed_thread::PlacedThread;
@@ -26,6 +27,15 @@ use std::time::{Duration, Instant};
 const SCAVENGE_PERIOD: Duration = Duration::from_secs(1);
 /// How long to wait after the system refused a thread or the memory of a stack.
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long a P waits for an M to become idle before there are too many threads. An M that has given its P away
+/// becomes idle a moment later; on a loaded machine its thread may wait for a CPU meanwhile.
+const FULL_PATIENCE: Duration = Duration::from_millis(100);
+/// How long the helper sleeps between two looks for it.
+const FULL_PAUSE: Duration = Duration::from_millis(1);
+
+/// So long goroutines cannot start because of the limit of threads before that is reported.
+const STARVATION: Duration = Duration::from_secs(1);
 
 /// Spare Ms that are asked for within so short a time are asked for again and again.
 const SPARES_AGAIN: Duration = Duration::from_millis(5);
@@ -48,12 +58,16 @@ pub(crate) struct Helper {
     /// The number of a record for which there was no memory.
     unused_id: Option<u32>,
     refused_until: Option<Instant>,
+    /// Since when a P waits for an M to become idle because there may be no more threads, and how many Ps had
+    /// been given to Ms before.
+    full_since: Option<(Instant, u64)>,
     /// When it last collected stacks.
     collected: Option<Instant>,
     /// How long those who wait for stacks have waited in vain.
     patience: Patience,
     /// When a spare M was last asked for.
     spare_asked: Option<Instant>,
+    starvation: Starvation,
     /// How many to have at hand.
     n_spares: u32,
     /// Where the default number of Ps comes from; made when it is first asked for.
@@ -75,7 +89,9 @@ impl Helper {
             refused_until: None,
             collected: None,
             patience: Patience::default(),
+            full_since: None,
             spare_asked: None,
+            starvation: Starvation::default(),
             n_spares: 1,
         }
     }
@@ -87,7 +103,8 @@ impl Helper {
         loop {
             let short = sched.stacks.n_waiting() != 0;
             let refused = self.refused_until.is_some() || short;
-            let pause = refused.then_some(REFUSED_PAUSE);
+            let full = self.full_since.map(|_| FULL_PAUSE);
+            let pause = full.or(refused.then_some(REFUSED_PAUSE));
             let timeout = pause.or(scavenging.then_some(SCAVENGE_PERIOD));
             let asked = sched.threads.mailbox.wait(scavenging, timeout);
             if sched.phase() == Phase::Stopped {
@@ -105,7 +122,7 @@ impl Helper {
                 world::follow_default_procs(&sched, &mut self.procs);
             }
             self.collect_stacks();
-            if scavenging && asked & !SCAVENGE == 0 {
+            if scavenging && full.is_none() && asked & !SCAVENGE == 0 {
                 let began_ns = thread::cpu_ns(thread::id());
                 let (_, more) = stack::scavenge();
                 if let Some((began, ended)) = began_ns.zip(thread::cpu_ns(thread::id())) {
@@ -165,6 +182,7 @@ impl Helper {
         loop {
             let mut locked = sched.lock.lock();
             if locked.orphans.len() <= locked.n_starting {
+                self.full_since = None;
                 return;
             }
             if !locked.idle_ms.is_empty()
@@ -179,8 +197,9 @@ impl Helper {
             let full = locked.n_ms >= sched.config.max_threads;
             let refused = self.refused_until.is_some();
             if !refused && full {
+                let n_taken = locked.orphans.n_taken();
                 drop(locked);
-                thread_exhaustion(&sched);
+                return self.expect_idle_m(n_taken);
             }
             if !refused {
                 locked.n_ms += 1;
@@ -191,6 +210,20 @@ impl Helper {
                 begin::put_orphan_to_rest(&sched);
             }
         }
+    }
+
+    /// A P waits for an M, none is idle, and there may be no more threads. An M may be about to become idle,
+    /// because it has given its P away, or it waits in the poller. Only if that does not help are there too many.
+    fn expect_idle_m(&mut self, n_taken: u64) {
+        match self.full_since {
+            Some((since, before)) if before == n_taken => {
+                if since.elapsed() >= FULL_PATIENCE {
+                    thread_exhaustion(&self.sched);
+                }
+            }
+            _ => self.full_since = Some((Instant::now(), n_taken)),
+        }
+        outside::break_poller(&self.sched);
     }
 
     /// Sees to it that Ms with nothing to do are at hand: one, and if they are asked for again and
@@ -207,12 +240,17 @@ impl Helper {
             // Each orphan takes one of those that are starting.
             let coming = locked.n_starting.saturating_sub(locked.orphans.len());
             let full = locked.n_ms >= sched.config.max_threads;
-            if full && admission::admit(&sched, &mut locked) {
+            let enough = locked.idle_ms.len() + coming >= wanted;
+            let starves = full && locked.idle_ms.is_empty() && has_startable(&sched, &locked);
+            if admission::admit_from_helper(&sched, &mut locked, enough) {
                 drop(locked);
                 return admission::wake_for_admitted(&sched);
             }
-            let enough = locked.idle_ms.len() + coming >= wanted;
-            if enough || full || self.refused_until.is_some() {
+            if full {
+                drop(locked);
+                return self.starvation.note(&sched, starves);
+            }
+            if enough || self.refused_until.is_some() {
                 return;
             }
             locked.n_ms += 1;
@@ -295,6 +333,50 @@ impl Helper {
         let ending = self.ending.into_iter().filter(|&(_, pointer)| pointer != closer);
         let ending = ending.map(|(thread, _)| thread);
         threads.into_iter().flatten().chain(ending).for_each(PlacedThread::join);
+    }
+}
+
+/// Whether goroutines could start that no thread runs yet.
+fn has_startable(sched: &Sched, locked: &Locked) -> bool {
+    sched.all_ps().any(|pp| !pp.is_empty()) || locked.global.has_unstopped()
+}
+
+/// Whether every thread that there may be belongs to a goroutine that was stopped on it, so that those go on in turn and
+/// no other can start. Nothing ends that but one of them, and a program in which they wait for the others hangs.
+#[derive(Default)]
+struct Starvation {
+    /// Since when it is so, and how much had happened before.
+    since: Option<(Instant, u64)>,
+    is_reported: bool,
+}
+
+impl Starvation {
+    /// It looks so now, or not. Reports it once, if that has lasted and no goroutine has made progress but by computing.
+    #[cold]
+    fn note(&mut self, sched: &Sched, starves: bool) {
+        if !starves || self.is_reported {
+            self.since = None;
+            return;
+        }
+        let events = |shard: &Shard| {
+            let counts = [&shard.created, &shard.finished, &shard.readied, &shard.yields];
+            counts.into_iter().fold(0, |sum: u64, count| sum.wrapping_add(count.get()))
+        };
+        let n =
+            sched.all_ps().fold(events(&sched.stats), |n, pp| n.wrapping_add(events(&pp.stats)));
+        match self.since {
+            Some((since, before)) if before == n => {
+                if since.elapsed() >= STARVATION {
+                    self.is_reported = true;
+                    let most = sched.config.max_threads;
+                    Lack::Thread.missed(format_args!(
+                        "all {most} threads belong to goroutines that compute or block, and others cannot \
+                         start until one of them ends or parks; raise max_threads"
+                    ));
+                }
+            }
+            _ => self.since = Some((Instant::now(), n)),
+        }
     }
 }
 

@@ -84,20 +84,26 @@ pub(crate) struct Pauses {
 
 /// Takes the world lock, for a goroutine of this runtime or for a thread that is none of its Ms.
 ///
-/// A goroutine that has to wait for them does so as in an announced blocking call: who has them
-/// wants its P.
+/// A goroutine that has to wait for it does so as in an announced blocking call: the holder wants its P. It
+/// takes the lock only with a P: it may have to wait for one for as long as other goroutines are busy, and with
+/// the lock nobody else could stop the world for all that time.
 pub(crate) fn lock_world(
     sched: &Sched,
     rt: Option<InRuntime>,
 ) -> (Option<InRuntime>, Guard<'_, WorldState>) {
-    let Some(rt) = rt else { return (None, sched.world.lock.lock()) };
-    if let Some(world_lock) = sched.world.lock.try_lock() {
-        return (Some(rt), world_lock);
+    let Some(mut rt) = rt else { return (None, sched.world.lock.lock()) };
+    loop {
+        if let Some(world_lock) = sched.world.lock.try_lock() {
+            return (Some(rt), world_lock);
+        }
+        // SAFETY: the M of the calling thread is alive; the evidence ends here.
+        unsafe { rt.into_m().as_ref() }.word.leave(Place::Blocked);
+        drop(sched.world.lock.lock());
+        let Some(entered) = current::enter() else {
+            heist_core::throw!("lock_world: the calling thread runs no goroutine");
+        };
+        rt = entered;
     }
-    // SAFETY: the M of the calling thread is alive; the evidence ends here.
-    unsafe { rt.into_m().as_ref() }.word.leave(Place::Blocked);
-    let world_lock = sched.world.lock.lock();
-    (current::enter(), world_lock)
 }
 
 /// Stops the world for who has the world lock; `caller` is his M, if it is one of this runtime. None

@@ -18,7 +18,7 @@ pub(crate) mod without_p;
 pub(super) use slices::demand_for;
 
 use crate::current::NoAllocation;
-use crate::sched::{Detail, Phase, Sched, life, threads};
+use crate::sched::{Detail, Phase, Sched, life, rest, threads};
 use crate::sys::thread_state::ThreadStates;
 use crate::sys::{clock, stopwatch, thread};
 use heist_core::policy::sysmon::{self as rules, Agenda, Mood, Naps};
@@ -173,14 +173,22 @@ impl<'a> Sysmon<'a> {
         if now - since < SYSMON_REST_NS {
             return idle;
         }
-        let undisturbed = !idle || life::check_dead(sched);
         self.idle_since_ns = None;
+        if idle && overdue::is_unattended(sched) {
+            // The P that had the timers became idle without an M, because the system refused a thread.
+            rest::wake_p(sched);
+            return idle;
+        }
+        let undisturbed = !idle || life::check_dead(sched);
         if !undisturbed || self.next_trace_ns != NEVER {
             // It asks again later. Or a person reads the trace, also of a program that does nothing.
             return idle;
         }
         self.all_idle = false;
-        sched.stall.bell.sleep(|| is_idle(sched) || is_stopped(sched));
+        sched
+            .stall
+            .bell
+            .sleep(|| is_idle(sched) && !overdue::is_unattended(sched) || is_stopped(sched));
         sched.life.advance_minute();
         self.naps = Naps::new();
         true
