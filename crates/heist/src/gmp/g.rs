@@ -144,7 +144,7 @@ pub(crate) const ABANDONED: u32 = 8;
 /// saw that: a hint.
 pub(crate) const HOG: u32 = 64;
 /// It blocked without announcing it, or is of a kind that does: a hint. Its P is given away before it goes
-/// on, see `sched::syscall`.
+/// on, see `sched::stall::blocking`.
 pub(crate) const BLOCKS: u32 = 1024;
 /// A plain thread does nothing but wait for its end.
 pub(crate) const AWAITED: u32 = 2048;

@@ -50,7 +50,7 @@ fn the_report_names_the_goroutine_the_place_and_a_remedy() {
     for text in ["stack_size", "HEIST_STACK_SIZE", "with_stack", " more ...", "overflow::forever"] {
         ended.said(text);
     }
-    ended.said("heist::sched::body::goroutine_main");
+    ended.said("heist::sched::life::body::goroutine_main");
     // The line of the report, and one line for each of a few dozen frames.
     assert!(ended.stderr.lines().count() < 60, "{}", ended.stderr);
 }

@@ -243,7 +243,7 @@ fn overflow_inside_is_reported() {
     for text in [
         "goroutine 1 overflowed its stack of 2097152 bytes",
         "with_stack::forever",
-        "heist::sched::body::goroutine_main",
+        "heist::sched::life::body::goroutine_main",
     ] {
         ended.said(text);
     }
