@@ -172,9 +172,9 @@ impl Builder {
     /// The maximum number of threads that run goroutines; 10,000 by default, at least 2. If a
     /// processor with runnable goroutines needs one more, the process ends, as in Go.
     ///
-    /// A goroutine that is preempted by force keeps its thread until it parks, yields or ends. If as
-    /// many of them compute as there are threads, they take turns and no other goroutine can start:
-    /// the process does not end, and reports it once on standard error.
+    /// A goroutine that is preempted by force keeps its thread until it parks, yields or ends. If
+    /// as many of them compute as there are threads, they take turns and no other goroutine can
+    /// start: the process does not end, and reports it once on standard error.
     #[doc(alias = "SetMaxThreads")]
     pub const fn max_threads(mut self, n: usize) -> Self {
         self.max_threads = n;

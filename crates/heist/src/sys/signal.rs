@@ -79,8 +79,9 @@ pub(crate) struct Blocked(u64);
 impl Blocked {
     pub(crate) const NONE: Self = Self(0);
 
-    /// Unblocks the preemption signal in the calling thread. Returns the signals that stay blocked: a process
-    /// inherits them from its parent, and some programs block those that they want to wait for.
+    /// Unblocks the preemption signal in the calling thread. Returns the signals that stay blocked:
+    /// a process inherits them from its parent, and some programs block those that they want to
+    /// wait for.
     pub(crate) fn all_but_ours() -> Self {
         Unblocked::new().rest
     }

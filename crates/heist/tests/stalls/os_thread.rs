@@ -438,8 +438,8 @@ fn a_stale_guard_unlocks_no_other_goroutine() {
     }
 }
 
-/// `run_here` on a thread that blocks all signals, as programs with a thread for signals have them: the
-/// goroutine is preempted nonetheless, and afterwards the thread blocks what it blocked before.
+/// `run_here` on a thread that blocks all signals, as programs with a thread for signals have them:
+/// the goroutine is preempted nonetheless, and afterwards the thread blocks what it blocked before.
 #[test]
 fn run_here_unblocks_the_preemption_signal() {
     fn masked(how: libc::c_int, set: &libc::sigset_t) -> libc::sigset_t {
@@ -475,8 +475,8 @@ fn run_here_unblocks_the_preemption_signal() {
 }
 
 /// A goroutine that is locked to its thread exchanges the P with the others all the time. With a
-/// thread for each of them there are enough, also at the moment when one has given the P away and is
-/// not idle yet.
+/// thread for each of them there are enough, also at the moment when one has given the P away and
+/// is not idle yet.
 #[test]
 fn a_small_thread_limit_is_enough_for_threads_that_exchange_a_p() {
     let ended = child::run(|| {

@@ -300,8 +300,8 @@ fn timers_go_on_after_a_refused_thread() {
     ended.succeeded();
 }
 
-/// At the limit of threads, goroutines that compute keep all of them, and wait for others that cannot
-/// start. It is said so.
+/// At the limit of threads, goroutines that compute keep all of them, and wait for others that
+/// cannot start. It is said so.
 #[test]
 fn goroutines_that_cannot_start_at_the_thread_limit_are_reported() {
     const N: usize = 20;

@@ -139,8 +139,8 @@ pub(crate) unsafe fn hand_over(sched: &Sched, m: NonNull<M>, pp: &P, start: Star
     m.note.wake(&m.doorbell);
 }
 
-/// Wakes an M if there is anything to run, or if timers or descriptors wait and no M looks at them: the M finds
-/// nothing to run, and waits in the poller.
+/// Wakes an M if there is anything to run, or if timers or descriptors wait and no M looks at them:
+/// the M finds nothing to run, and waits in the poller.
 pub(crate) fn wake_p_if_work(sched: &Sched) {
     let mut locked = sched.lock.lock();
     threads::admit(sched, &mut locked);

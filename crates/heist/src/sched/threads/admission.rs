@@ -18,12 +18,14 @@
 //! is lent all the same when that has gone on for a tenth of a second.
 //!
 //! # Why nobody is held back for ever
-//! A goroutine is held back only while a stopped one waits. The stopped ones take turns, so the helper, which sysmon
+//! A goroutine is held back only while a stopped one waits. The stopped ones take turns, so the
+//! helper, which sysmon
 //! asks for a thread in every round, gets the lock that it may have to wait for, and makes threads until two are
-//! idle. In each of these rounds it admits as many goroutines as there are idle threads beside the last: while every
-//! P is busy no thread may become idle for a long time, so a thread that becomes idle is not the only one to admit
-//! some. When no stopped goroutine waits any more, or there can be no more threads, the helper admits all of them. A
-//! P that would become idle admits some first, and none is held back while a P is idle, so no P is idle beside them.
+//! idle. In each of these rounds it admits as many goroutines as there are idle threads beside the
+//! last: while every P is busy no thread may become idle for a long time, so a thread that becomes
+//! idle is not the only one to admit some. When no stopped goroutine waits any more, or there can
+//! be no more threads, the helper admits all of them. A P that would become idle admits some first,
+//! and none is held back while a P is idle, so no P is idle beside them.
 
 use crate::gmp::{G, M, g};
 use crate::sched::rest;
@@ -70,8 +72,9 @@ pub(crate) fn admit(sched: &Sched, locked: &mut Locked) -> bool {
     admit_some(sched, locked, ADMITTED_MAX)
 }
 
-/// The helper was asked for threads. `enough`: it makes none now. Everybody can start if the reason to hold
-/// somebody back is gone, else as many as there are idle threads beside the last one. Whether there were any.
+/// The helper was asked for threads. `enough`: it makes none now. Everybody can start if the reason
+/// to hold somebody back is gone, else as many as there are idle threads beside the last one.
+/// Whether there were any.
 pub(super) fn admit_from_helper(sched: &Sched, locked: &mut Locked, enough: bool) -> bool {
     let full = locked.n_ms >= sched.config.max_threads;
     if full || !locked.global.has_stopped() {
@@ -80,8 +83,8 @@ pub(super) fn admit_from_helper(sched: &Sched, locked: &mut Locked, enough: bool
     enough && admit_to_idle(sched, locked)
 }
 
-/// As many can start as there are idle threads beside the last one. For a thread that has become idle, and for
-/// the helper.
+/// As many can start as there are idle threads beside the last one. For a thread that has become
+/// idle, and for the helper.
 pub(crate) fn admit_to_idle(sched: &Sched, locked: &mut Locked) -> bool {
     let n = locked.idle_ms.len().saturating_sub(1);
     n != 0 && admit_some(sched, locked, n)

@@ -28,8 +28,9 @@ const SCAVENGE_PERIOD: Duration = Duration::from_secs(1);
 /// How long to wait after the system refused a thread or the memory of a stack.
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long a P waits for an M to become idle before there are too many threads. An M that has given its P away
-/// becomes idle a moment later; on a loaded machine its thread may wait for a CPU meanwhile.
+/// How long a P waits for an M to become idle before there are too many threads. An M that has
+/// given its P away becomes idle a moment later; on a loaded machine its thread may wait for a CPU
+/// meanwhile.
 const FULL_PATIENCE: Duration = Duration::from_millis(100);
 /// How long the helper sleeps between two looks for it.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
@@ -58,8 +59,8 @@ pub(crate) struct Helper {
     /// The number of a record for which there was no memory.
     unused_id: Option<u32>,
     refused_until: Option<Instant>,
-    /// Since when a P waits for an M to become idle because there may be no more threads, and how many Ps had
-    /// been given to Ms before.
+    /// Since when a P waits for an M to become idle because there may be no more threads, and how
+    /// many Ps had been given to Ms before.
     full_since: Option<(Instant, u64)>,
     /// When it last collected stacks.
     collected: Option<Instant>,
@@ -212,8 +213,9 @@ impl Helper {
         }
     }
 
-    /// A P waits for an M, none is idle, and there may be no more threads. An M may be about to become idle,
-    /// because it has given its P away, or it waits in the poller. Only if that does not help are there too many.
+    /// A P waits for an M, none is idle, and there may be no more threads. An M may be about to
+    /// become idle, because it has given its P away, or it waits in the poller. Only if that does
+    /// not help are there too many.
     fn expect_idle_m(&mut self, n_taken: u64) {
         match self.full_since {
             Some((since, before)) if before == n_taken => {
@@ -341,8 +343,9 @@ fn has_startable(sched: &Sched, locked: &Locked) -> bool {
     sched.all_ps().any(|pp| !pp.is_empty()) || locked.global.has_unstopped()
 }
 
-/// Whether every thread that there may be belongs to a goroutine that was stopped on it, so that those go on in turn and
-/// no other can start. Nothing ends that but one of them, and a program in which they wait for the others hangs.
+/// Whether every thread that there may be belongs to a goroutine that was stopped on it, so that
+/// those go on in turn and no other can start. Nothing ends that but one of them, and a program in
+/// which they wait for the others hangs.
 #[derive(Default)]
 struct Starvation {
     /// Since when it is so, and how much had happened before.
@@ -351,7 +354,8 @@ struct Starvation {
 }
 
 impl Starvation {
-    /// It looks so now, or not. Reports it once, if that has lasted and no goroutine has made progress but by computing.
+    /// It looks so now, or not. Reports it once, if that has lasted and no goroutine has made
+    /// progress but by computing.
     #[cold]
     fn note(&mut self, sched: &Sched, starves: bool) {
         if !starves || self.is_reported {

@@ -84,9 +84,9 @@ pub(crate) struct Pauses {
 
 /// Takes the world lock, for a goroutine of this runtime or for a thread that is none of its Ms.
 ///
-/// A goroutine that has to wait for it does so as in an announced blocking call: the holder wants its P. It
-/// takes the lock only with a P: it may have to wait for one for as long as other goroutines are busy, and with
-/// the lock nobody else could stop the world for all that time.
+/// A goroutine that has to wait for it does so as in an announced blocking call: the holder wants
+/// its P. It takes the lock only with a P: it may have to wait for one for as long as other
+/// goroutines are busy, and with the lock nobody else could stop the world for all that time.
 pub(crate) fn lock_world(
     sched: &Sched,
     rt: Option<InRuntime>,

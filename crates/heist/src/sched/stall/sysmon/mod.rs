@@ -175,7 +175,8 @@ impl<'a> Sysmon<'a> {
         }
         self.idle_since_ns = None;
         if idle && overdue::is_unattended(sched) {
-            // The P that had the timers became idle without an M, because the system refused a thread.
+            // The P that had the timers became idle without an M, because the system refused a
+            // thread.
             rest::wake_p(sched);
             return idle;
         }
