@@ -173,7 +173,10 @@ fn hogs_take_turns_of_ten_milliseconds() {
             began.sort();
             began.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>()
         });
-        assert!(turns.len() > 2, "{turns:?}");
+        if turns.len() <= 2 {
+            // The machine gave the two too little time to tell.
+            return false;
+        }
         // The last one is cut short by the end of its loop, not by the scheduler.
         let whole = &turns[..turns.len() - 1];
         assert!(whole.iter().all(|&turn| turn >= Duration::from_millis(9)), "{turns:?}");

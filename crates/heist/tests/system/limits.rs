@@ -65,7 +65,7 @@ fn a_runtime_works_or_is_refused_with_few_descriptors() {
 /// Goroutines that have a stack can sleep, however little the system gives from then on.
 #[test]
 fn thousands_sleep_although_the_system_gives_no_more_memory() {
-    const N: usize = 10_000;
+    const N: usize = 6_000;
     let ended = limited::run(0, |_| {
         let rt = limited::build(Runtime::builder().procs(1).stack_size(32 << 10));
         rt.run(|| {
