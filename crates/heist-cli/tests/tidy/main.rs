@@ -61,7 +61,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 /// The checks' own scripts have no extension.
 fn is_script(path: &Path) -> bool {
     let folder = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
-    matches!(folder, Some("ci" | ".ci"))
+    // The repository itself may be in a folder of that name.
+    matches!(folder, Some("ci" | ".ci")) && path.parent() != Some(&root())
 }
 
 fn rust_files() -> Vec<Source> {
