@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Lines that wait for a guest who reads slowly. More are lost for that one: nobody waits for him.
 const PATIENCE: usize = 100;
-/// The longest line, in bytes. Who says more at once is shown out.
+/// The longest line, in bytes. A client that sends a longer one is disconnected.
 const LINE_MAX: u64 = 4096;
 /// How often the room says that it is still there.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(60);

@@ -38,7 +38,7 @@ pub(super) struct Source<T> {
     state: State,
     ends: Ends,
     closing: Closing,
-    /// Who may shut it down, if somebody may.
+    /// What may shut it down, if anything may.
     watch: Option<Arc<Watch>>,
     /// None on the way to the end.
     inner: Option<T>,

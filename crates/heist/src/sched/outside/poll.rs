@@ -5,14 +5,14 @@
 //!
 //! # The gate
 //! `last_ns` is zero while somebody waits in the poller; who swaps zero in is that one. `busy` says
-//! whether anybody is inside, because the poller's events have one place. Who wants to wait may find
+//! whether anybody is inside, because the poller's events have one place. An M that wants to wait may find
 //! somebody who looks. That takes a microsecond, unless the kernel has given the CPU to another
 //! thread meanwhile: then it takes until that one's turn is over, and whoever is not needed sleeps.
 //! Only one wants to wait at a time, so at most one sleeps here.
 //!
 //! # Why no timer is missed
 //! A waiter publishes `until_ns`, fences and computes the earliest timer; if that is earlier than
-//! what it published, it starts again. Who adds a timer fences and then reads `until_ns`. One of
+//! what it published, it starts again. An M that adds a timer fences and then reads `until_ns`. One of
 //! the two sees the other.
 //!
 //! GO: proc.go findRunnable (netpoll), time.go wakeNetPoller, netpoll_epoll.go.
@@ -108,7 +108,7 @@ impl PollGate {
     /// stays: otherwise a second one could be made while the first one waits.
     pub(super) fn looked(&self, last: u64) {
         let now = clock::now_ns();
-        // Whoever looked before this one left may have been faster; that is as good.
+        // An M that looked before this one left may have been faster; that is as good.
         let _ = self.last_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -145,7 +145,7 @@ pub(crate) fn poll_now(sched: &Sched, m: &M) -> Option<Next> {
 /// Runs the first of what an M found that was looking for work, and queues the others.
 pub(super) fn run_woken(sched: &Sched, m: &M, woken: List<G>) -> Option<Next> {
     if woken.iter().any(G::is_classed) {
-        // Who runs first, and where, its class decides.
+        // The class of a goroutine decides when and where it runs.
         run::inject(sched, m, woken);
         return next_local(m);
     }
@@ -286,7 +286,7 @@ fn come_back(sched: &Sched, m: &M, woken: List<G>) -> Found {
     run::suit_turns(sched, m, sched.rest.idle().is_reserved(id));
     sched.stall.bell().ring();
     if latency {
-        // Who runs first, and where, its class decides.
+        // The class of a goroutine decides when and where it runs.
         run::inject(sched, m, woken);
         return Found::Retry;
     }

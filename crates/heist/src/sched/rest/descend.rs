@@ -121,7 +121,7 @@ pub(crate) fn rest_p(sched: &Sched, locked: &mut Locked, pp: &P) {
 fn look_once_more(sched: &Sched, m: &M) -> LastLook {
     if !run::has_ring_loot(sched) {
         let nothing = !sched.all_ps().any(|pp| run::can_rob(sched, pp));
-        // Who is to wait for the network is not to watch the others as well.
+        // An M that is to wait for the network does not watch the others as well.
         if nothing && (sched.outside.has_waiters() || !watch::others_are_busy(sched, m)) {
             return LastLook::Sleep;
         }
