@@ -373,27 +373,43 @@ fn run_out_of_stacks(hides_proc: bool) {
         if hides_proc {
             hide_proc();
         }
-        rt.run(|| {
-            let (_keep, gate) = heist::chan::bounded::<()>(0);
-            let (told, tells) = heist::chan::bounded(N);
-            let spawn = |_| {
-                let (gate, tell) = (gate.clone(), TellWhenDropped(told.clone()));
-                heist::go(move || {
-                    drop(tell);
-                    let _ = gate.recv();
-                })
-            };
-            let all: Vec<_> = (0..N).map(spawn).collect();
-            // Each begins, or ends without having run.
-            for _ in 0..N {
-                tells.recv().expect("it tells");
-            }
-            heist::yield_now();
-            let n_ended = all.iter().filter(|handle| handle.is_finished()).count();
-            assert!((100..N).contains(&n_ended), "{n_ended}");
-        });
+        // A spawn is refused as soon as a goroutine waits for a stack. If another processor was that
+        // fast, too few of them wait: all of them end and are spawned again.
+        while !rt.run(|| spawn_beyond_memory(N)) {}
     });
     ended.worked();
+}
+
+/// Spawns `n` goroutines, for which there are not stacks enough, and waits until each has begun or has
+/// ended with an error. False if not all of them could be spawned.
+fn spawn_beyond_memory(n: usize) -> bool {
+    let (keep, gate) = heist::chan::bounded::<()>(0);
+    let (told, tells) = heist::chan::bounded(n);
+    let mut all = Vec::with_capacity(n);
+    while all.len() < n {
+        let (gate, tell) = (gate.clone(), TellWhenDropped(told.clone()));
+        let waits = move || {
+            drop(tell);
+            let _ = gate.recv();
+        };
+        match heist::try_go(waits) {
+            Ok(handle) => all.push(handle),
+            Err(error) => {
+                assert_eq!(error, heist::goroutine::SpawnError::NoMemory);
+                drop(keep);
+                all.into_iter().for_each(|handle| drop(handle.join()));
+                return false;
+            }
+        }
+    }
+    // Each begins, or ends without having run.
+    for _ in 0..n {
+        tells.recv().expect("it tells");
+    }
+    heist::yield_now();
+    let n_ended = all.iter().filter(|handle| handle.is_finished()).count();
+    assert!((100..n).contains(&n_ended), "{n_ended}");
+    true
 }
 
 /// Where there is no memory for a thread, deadlines of plain threads come when somebody asks, and
