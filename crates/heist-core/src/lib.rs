@@ -46,6 +46,7 @@ pub mod global_queue;
 pub mod idle;
 pub mod idle_ms;
 pub mod join;
+mod lane;
 pub mod level_time;
 pub mod list;
 pub mod lock_rank;

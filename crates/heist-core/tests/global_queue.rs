@@ -3,7 +3,7 @@
 
 mod jobs;
 
-use heist_core::global_queue::{GlobalLen, GlobalQueue};
+use heist_core::global_queue::{GlobalLen, GlobalQueue, Lane};
 use heist_core::list::List;
 use heist_core::policy::RING_CAPACITY;
 use heist_core::run_queue::{RunQueue, Slot};
@@ -30,7 +30,7 @@ fn pop_takes_exactly_one() {
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
     for job in &jobs {
         // SAFETY: the job is in no queue.
-        unsafe { queue.push_back(&len, NonNull::from(job)) };
+        unsafe { queue.push(&len, Lane::Normal, NonNull::from(job)) };
     }
     for expected in 0..3 {
         assert_eq!((queue.len(), len.get()), (3 - expected, 3 - expected));
@@ -46,7 +46,7 @@ fn share_comes_in_order() {
     let jobs = jobs(1000);
     for (size, procs, share) in [(0, 1, 0), (1, 4, 1), (10, 4, 3), (10, 1, 10), (1000, 2, 128)] {
         let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
-        queue.append(&len, &mut list(&jobs[..size]));
+        queue.append(&len, Lane::Normal, &mut list(&jobs[..size]));
         let batch: Vec<u32> = queue.pop_batch(&len, procs).map(id).collect();
         assert_eq!(batch, (0..share).collect::<Vec<_>>(), "{size} among {procs}");
         assert_eq!(len.get(), size as u32 - share);
@@ -59,8 +59,8 @@ fn share_comes_in_order() {
 fn batches_join_at_either_end() {
     let jobs = jobs(9);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
-    queue.append(&len, &mut list(&jobs[3..6]));
-    queue.append(&len, &mut list(&jobs[6..]));
+    queue.append(&len, Lane::Normal, &mut list(&jobs[3..6]));
+    queue.append(&len, Lane::Normal, &mut list(&jobs[6..]));
     queue.prepend(&len, &mut list(&jobs[..3]));
     assert_eq!(len.get(), 9);
     assert_eq!(pop_all(&mut queue, &len), (0..9).collect::<Vec<_>>());
@@ -71,7 +71,7 @@ fn batches_join_at_either_end() {
 fn drained_p_comes_first_and_in_order() {
     let jobs = jobs(6);
     let (mut global, len) = (GlobalQueue::new(), GlobalLen::new());
-    global.append(&len, &mut list(&jobs[4..]));
+    global.append(&len, Lane::Normal, &mut list(&jobs[4..]));
     let local = RunQueue::starting_at(u32::MAX - 1);
     // SAFETY: one thread.
     let owner = unsafe { local.owner() };
@@ -88,7 +88,7 @@ fn drained_p_comes_first_and_in_order() {
 fn share_fits_into_an_empty_ring() {
     let jobs = jobs(1000);
     let (mut global, len) = (GlobalQueue::new(), GlobalLen::new());
-    global.append(&len, &mut list(&jobs));
+    global.append(&len, Lane::Normal, &mut list(&jobs));
     let local = RunQueue::new();
     // SAFETY: one thread.
     let owner = unsafe { local.owner() };
@@ -105,17 +105,17 @@ fn share_fits_into_an_empty_ring() {
 fn the_front_part_has_an_order_of_its_own() {
     let jobs = jobs(6);
     let (mut global, len) = (GlobalQueue::new(), GlobalLen::new());
-    global.append(&len, &mut list(&jobs[0..2]));
-    global.append_urgent(&len, &mut list(&jobs[2..4]));
+    global.append(&len, Lane::Normal, &mut list(&jobs[0..2]));
+    global.append(&len, Lane::Urgent, &mut list(&jobs[2..4]));
     for job in &jobs[4..6] {
         // SAFETY: the job is in no list and outlives this one.
-        unsafe { global.push_latency(&len, NonNull::from(job)) };
+        unsafe { global.push(&len, Lane::Latency, NonNull::from(job)) };
     }
     assert_eq!((len.get(), len.urgent(), len.latency()), (6, 4, 2));
     assert_eq!(global.pop_urgent(&len).map(id), Some(4));
     assert_eq!(global.pop(&len).map(id), Some(0));
-    assert_eq!(global.pop_latency(&len).map(id), Some(5));
-    assert_eq!(global.pop_latency(&len), None);
+    assert_eq!(global.pop_lane(&len, Lane::Latency).map(id), Some(5));
+    assert_eq!(global.pop_lane(&len, Lane::Latency), None);
     assert_eq!(global.pop_urgent(&len).map(id), Some(2));
     assert_eq!((len.get(), len.urgent(), len.latency()), (2, 1, 0));
     let mut batch = global.pop_batch(&len, 1);
@@ -127,7 +127,7 @@ fn the_front_part_has_an_order_of_its_own() {
 fn stop(queue: &mut GlobalQueue<Job>, len: &GlobalLen, jobs: &[Job]) {
     for job in jobs {
         // SAFETY: the job is in no queue.
-        unsafe { queue.push_stopped(len, NonNull::from(job)) };
+        unsafe { queue.push_stopped(len, Lane::Normal, NonNull::from(job)) };
     }
 }
 
@@ -136,9 +136,9 @@ fn stop(queue: &mut GlobalQueue<Job>, len: &GlobalLen, jobs: &[Job]) {
 fn a_stopped_one_keeps_its_place() {
     let jobs = jobs(7);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
-    queue.append(&len, &mut list(&jobs[..3]));
+    queue.append(&len, Lane::Normal, &mut list(&jobs[..3]));
     stop(&mut queue, &len, &jobs[3..4]);
-    queue.append(&len, &mut list(&jobs[4..]));
+    queue.append(&len, Lane::Normal, &mut list(&jobs[4..]));
     assert_eq!((queue.len(), len.get()), (7, 7));
     assert_eq!(pop_all(&mut queue, &len), (0..7).collect::<Vec<_>>());
 }
@@ -150,7 +150,7 @@ fn stopped_ones_take_turns_with_the_others() {
     for (n, n_stopped) in [(50, 50), (90, 10), (10, 90), (99, 1), (1, 99), (0, 100), (100, 0)] {
         let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
         stop(&mut queue, &len, &jobs[n..n + n_stopped]);
-        queue.append(&len, &mut list(&jobs[..n]));
+        queue.append(&len, Lane::Normal, &mut list(&jobs[..n]));
         let order = pop_all(&mut queue, &len);
         let (stopped, others): (Vec<u32>, Vec<u32>) = order.iter().partition(|&&id| id >= n as u32);
         assert_eq!(others, (0..n as u32).collect::<Vec<_>>());
@@ -172,10 +172,10 @@ fn stopped_ones_take_turns_with_the_others() {
 fn a_stopped_one_comes_alone() {
     let jobs = jobs(10);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
-    queue.append(&len, &mut list(&jobs[1..4]));
+    queue.append(&len, Lane::Normal, &mut list(&jobs[1..4]));
     stop(&mut queue, &len, &jobs[4..5]);
-    queue.append(&len, &mut list(&jobs[5..]));
-    queue.append_urgent(&len, &mut list(&jobs[..1]));
+    queue.append(&len, Lane::Normal, &mut list(&jobs[5..]));
+    queue.append(&len, Lane::Urgent, &mut list(&jobs[..1]));
     let mut shares: Vec<Vec<u32>> = Vec::new();
     while !queue.is_empty() {
         shares.push(queue.pop_batch(&len, 1).map(id).collect());
@@ -189,13 +189,13 @@ fn a_stopped_one_comes_alone() {
 fn a_stopped_one_is_found_out_of_turn() {
     let jobs = jobs(1000);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
-    queue.append(&len, &mut list(&jobs[..998]));
+    queue.append(&len, Lane::Normal, &mut list(&jobs[..998]));
     assert!(!queue.has_stopped());
     stop(&mut queue, &len, &jobs[998..]);
     assert!(queue.has_stopped());
-    assert_eq!(queue.pop_stopped(&len).map(id), Some(998));
-    assert_eq!(queue.pop_stopped(&len).map(id), Some(999));
-    assert_eq!(queue.pop_stopped(&len), None);
+    assert_eq!(queue.pop_stopped(&len, Lane::Normal).map(id), Some(998));
+    assert_eq!(queue.pop_stopped(&len, Lane::Normal).map(id), Some(999));
+    assert_eq!(queue.pop_stopped(&len, Lane::Normal), None);
     assert_eq!(pop_all(&mut queue, &len), (0..998).collect::<Vec<_>>());
 }
 
@@ -204,9 +204,9 @@ fn a_stopped_one_is_found_out_of_turn() {
 fn a_wanted_one_is_taken_out_of_turn() {
     let jobs = jobs(8);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
-    queue.append(&len, &mut list(&jobs[..3]));
+    queue.append(&len, Lane::Normal, &mut list(&jobs[..3]));
     stop(&mut queue, &len, &jobs[3..4]);
-    queue.append(&len, &mut list(&jobs[4..]));
+    queue.append(&len, Lane::Normal, &mut list(&jobs[4..]));
     let mut take = |wanted| queue.take_wanted(&len, |job| id(NonNull::from(job)) == wanted).map(id);
     assert_eq!(take(3), None, "it was stopped, and is found otherwise");
     for wanted in [1, 2, 7, 0] {
@@ -224,9 +224,9 @@ fn a_wanted_one_is_taken_out_of_turn() {
 fn stopped_ones_of_a_removed_p_come_first() {
     let jobs = jobs(6);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
-    queue.append(&len, &mut list(&jobs[1..3]));
+    queue.append(&len, Lane::Normal, &mut list(&jobs[1..3]));
     stop(&mut queue, &len, &jobs[3..4]);
-    queue.append(&len, &mut list(&jobs[4..]));
+    queue.append(&len, Lane::Normal, &mut list(&jobs[4..]));
     queue.prepend_stopped(&len, &mut List::new());
     queue.prepend_stopped(&len, &mut list(&jobs[..1]));
     assert_eq!(len.get(), 6);
@@ -241,8 +241,8 @@ fn a_stopped_one_that_is_put_back_lets_others_go_first() {
     let jobs = jobs(4);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
     stop(&mut queue, &len, &jobs[..2]);
-    queue.append(&len, &mut list(&jobs[2..]));
-    let taken = queue.pop_stopped(&len).expect("one is there");
+    queue.append(&len, Lane::Normal, &mut list(&jobs[2..]));
+    let taken = queue.pop_stopped(&len, Lane::Normal).expect("one is there");
     // SAFETY: just taken, so valid and in no queue.
     unsafe { queue.put_back_stopped(&len, taken) };
     assert_eq!(len.get(), 4);

@@ -6,7 +6,7 @@
 
 mod jobs;
 
-use heist_core::global_queue::{GlobalLen, GlobalQueue};
+use heist_core::global_queue::{GlobalLen, GlobalQueue, Lane};
 use heist_core::list::List;
 use heist_core::policy::global_first;
 use heist_core::run_queue::{Popped, RunQueue, Slot};
@@ -41,7 +41,7 @@ impl OneProc {
                 // SAFETY: just taken out of the ring, so in no list.
                 unsafe { batch.push_back(gp) };
             }
-            self.global.append(&self.global_len, &mut batch);
+            self.global.append(&self.global_len, Lane::Normal, &mut batch);
         });
     }
 

@@ -18,7 +18,7 @@
 
 mod loom_kernel;
 
-use heist_core::global_queue::{GlobalLen, GlobalQueue};
+use heist_core::global_queue::{GlobalLen, GlobalQueue, Lane};
 use heist_core::idle_ms::IdleMs;
 use heist_core::list::{DoubleLink, DoublyLinked, Link, Linked};
 use heist_core::note::Note;
@@ -128,11 +128,15 @@ impl World {
         let mut locked = self.locked.lock().unwrap();
         let next = locked.global.pop_stopped_in_turn(&self.len).map(|hog| m_of(hog));
         let idle = |locked: &mut Locked| locked.idle.pop().map(|m| id_of(m));
-        let any = |locked: &mut Locked| locked.global.pop_stopped(&self.len).map(|hog| m_of(hog));
+        let any = |locked: &mut Locked| {
+            locked.global.pop_stopped(&self.len, Lane::Normal).map(|hog| m_of(hog))
+        };
         let taker = next.or_else(|| idle(&mut locked)).or_else(|| any(&mut locked));
         let Some(taker) = taker else { return };
         // SAFETY: the hog is valid and in no queue.
-        unsafe { locked.global.push_stopped(&self.len, NonNull::from(&self.hogs[own])) };
+        unsafe {
+            locked.global.push_stopped(&self.len, Lane::Normal, NonNull::from(&self.hogs[own]))
+        };
         drop(locked);
         self.hand_over(taker, true);
         assert!(self.wait(own), "it has not ended");
@@ -145,7 +149,9 @@ impl World {
             return;
         }
         // SAFETY: the hog is valid and in no queue.
-        unsafe { locked.global.push_stopped(&self.len, NonNull::from(&self.hogs[own])) };
+        unsafe {
+            locked.global.push_stopped(&self.len, Lane::Normal, NonNull::from(&self.hogs[own]))
+        };
         drop(locked);
         assert!(self.wait(own), "it has not ended");
     }
@@ -229,7 +235,7 @@ fn two_hogs_take_turns() {
         // SAFETY: the hog is valid and in no queue.
         unsafe {
             let mut locked = world.locked.lock().unwrap();
-            locked.global.push_stopped(&world.len, NonNull::from(&world.hogs[1]));
+            locked.global.push_stopped(&world.len, Lane::Normal, NonNull::from(&world.hogs[1]));
         }
         let m1 = thread::spawn(move || {
             assert!(other.wait(1));

@@ -19,7 +19,7 @@
 
 mod race;
 
-use heist_core::global_queue::{GlobalLen, GlobalQueue};
+use heist_core::global_queue::{GlobalLen, GlobalQueue, Lane};
 use heist_core::idle::{IdleProcs, IdleView};
 use heist_core::list::{Link, Linked};
 use heist_core::policy::{Share, may_spin};
@@ -118,7 +118,7 @@ impl World {
             Where::Global => {
                 let mut sched = self.sched.lock().unwrap();
                 // SAFETY: the job is new and in no queue.
-                unsafe { sched.global.push_back(&self.global_len, gp) };
+                unsafe { sched.global.push(&self.global_len, Lane::Normal, gp) };
             }
             Where::Moved => return self.rob_stalled(),
         }

@@ -3,7 +3,7 @@
 
 mod jobs;
 
-use heist_core::global_queue::{GlobalLen, GlobalQueue};
+use heist_core::global_queue::{GlobalLen, GlobalQueue, Lane};
 use heist_core::list::List;
 use heist_core::policy::{GLOBAL_BATCH_MAX, RING_CAPACITY, Share};
 use heist_core::run_queue::{Popped, RunNext, RunQueue, Slot, Stolen};
@@ -206,6 +206,70 @@ fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
+/// The lanes that count as queued work, the most urgent first.
+const COUNTED: [Lane; 3] = [Lane::Latency, Lane::Urgent, Lane::Normal];
+
+#[derive(Clone, Copy, Debug)]
+enum LaneStep {
+    Push(Lane, bool),
+    Pop,
+    PopUrgent,
+    PopLane(Lane),
+    PopStopped(Lane),
+    PopBatch(u32),
+}
+
+fn lane() -> impl Strategy<Value = Lane> {
+    prop_oneof![Just(Lane::Latency), Just(Lane::Urgent), Just(Lane::Normal), Just(Lane::Idle)]
+}
+
+fn lane_step() -> impl Strategy<Value = LaneStep> {
+    prop_oneof![
+        5 => (lane(), any::<bool>()).prop_map(|(lane, stopped)| LaneStep::Push(lane, stopped)),
+        1 => Just(LaneStep::Pop),
+        1 => Just(LaneStep::PopUrgent),
+        1 => lane().prop_map(LaneStep::PopLane),
+        1 => lane().prop_map(LaneStep::PopStopped),
+        1 => (1..4_u32).prop_map(LaneStep::PopBatch),
+    ]
+}
+
+/// What is in each lane, free ones and stopped ones apart.
+#[derive(Default)]
+struct LaneModel([[VecDeque<u32>; 2]; 4]);
+
+impl LaneModel {
+    fn list(&mut self, lane: Lane, is_stopped: bool) -> &mut VecDeque<u32> {
+        &mut self.0[lane as usize][usize::from(is_stopped)]
+    }
+
+    fn n_of(&self, lane: Lane) -> usize {
+        self.0[lane as usize].iter().map(VecDeque::len).sum()
+    }
+
+    fn n_counted(&self) -> usize {
+        COUNTED.iter().map(|&lane| self.n_of(lane)).sum()
+    }
+
+    fn is_stopped(&self, id: u32) -> bool {
+        self.0.iter().any(|lists| lists[1].contains(&id))
+    }
+
+    /// These came out, in this order: each was the first of a list of these lanes.
+    fn takes(&mut self, ids: &[u32], lanes: &[Lane]) -> Result<(), TestCaseError> {
+        for &id in ids {
+            let mut lists = lanes.iter().flat_map(|&lane| [(lane, false), (lane, true)]);
+            let first =
+                lists.find(|&(lane, stopped)| self.list(lane, stopped).front() == Some(&id));
+            let Some((lane, stopped)) = first else {
+                return Err(TestCaseError::fail(format!("{id} was the first of no list")));
+            };
+            self.list(lane, stopped).pop_front();
+        }
+        Ok(())
+    }
+}
+
 proptest! {
     #![proptest_config(config(128))]
 
@@ -232,6 +296,60 @@ proptest! {
         pair.take(Step::Drain(1))?;
     }
 
+    /// Whatever comes into the lanes comes out once: those of a lane in order, free ones and stopped
+    /// ones each for themselves, and a stopped one alone. The idle lane comes out when it is asked for.
+    #[test]
+    fn lanes_lose_nothing(steps in vec(lane_step(), 1..200)) {
+        let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
+        let mut model = LaneModel::default();
+        let mut arena = Arena::default();
+        for step in steps {
+            match step {
+                LaneStep::Push(lane, is_stopped) => {
+                    let gp = arena.make();
+                    // SAFETY: the job is new and in no list.
+                    unsafe {
+                        if is_stopped {
+                            queue.push_stopped(&len, lane, gp);
+                        } else {
+                            queue.push(&len, lane, gp);
+                        }
+                    }
+                    model.list(lane, is_stopped).push_back(id(gp));
+                }
+                LaneStep::Pop => {
+                    let popped: Vec<u32> = queue.pop(&len).map(id).into_iter().collect();
+                    prop_assert_eq!(popped.is_empty(), model.n_counted() == 0);
+                    model.takes(&popped, &COUNTED)?;
+                }
+                LaneStep::PopUrgent => {
+                    let popped: Vec<u32> = queue.pop_urgent(&len).map(id).into_iter().collect();
+                    model.takes(&popped, &COUNTED[..2])?;
+                }
+                LaneStep::PopLane(lane) => {
+                    let popped: Vec<u32> = queue.pop_lane(&len, lane).map(id).into_iter().collect();
+                    prop_assert_eq!(popped.is_empty(), model.n_of(lane) == 0);
+                    model.takes(&popped, &[lane])?;
+                }
+                LaneStep::PopStopped(lane) => {
+                    let popped = queue.pop_stopped(&len, lane).map(id);
+                    prop_assert_eq!(popped, model.list(lane, true).pop_front());
+                }
+                LaneStep::PopBatch(procs) => {
+                    let batch: Vec<u32> = queue.pop_batch(&len, procs).map(id).collect();
+                    prop_assert_eq!(batch.is_empty(), model.n_counted() == 0);
+                    let n_stopped = batch.iter().filter(|&&id| model.is_stopped(id)).count();
+                    prop_assert!(n_stopped == 0 || batch.len() == 1, "{:?}", batch);
+                    model.takes(&batch, &COUNTED)?;
+                }
+            }
+            prop_assert_eq!(queue.len() as usize, model.n_counted());
+            prop_assert_eq!(len.get() as usize, model.n_counted());
+            prop_assert_eq!(len.latency() as usize, model.n_of(Lane::Latency));
+            prop_assert_eq!(queue.has_idle(), model.n_of(Lane::Idle) != 0);
+        }
+    }
+
     /// IN-10, IN-11, IN-33: the global queue is a deque from which shares are taken.
     #[test]
     fn global_queue_is_a_deque(steps in vec(global_step(), 1..100)) {
@@ -243,12 +361,12 @@ proptest! {
                 GlobalStep::Push => {
                     let gp = arena.make();
                     // SAFETY: the job is new and in no list.
-                    unsafe { queue.push_back(&len, gp) };
+                    unsafe { queue.push(&len, Lane::Normal, gp) };
                     model.push_back(id(gp));
                 }
                 GlobalStep::Append(n) => {
                     let (mut list, ids) = arena.make_list(n);
-                    queue.append(&len, &mut list);
+                    queue.append(&len, Lane::Normal, &mut list);
                     model.extend(ids);
                     prop_assert!(list.is_empty());
                 }

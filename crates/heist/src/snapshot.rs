@@ -2,7 +2,8 @@
 
 use crate::current;
 use crate::gmp::described::Described;
-use crate::gmp::{G, g, pool};
+use crate::gmp::flags::Flag;
+use crate::gmp::{G, pool};
 use crate::sched::Sched;
 use std::collections::HashMap;
 use std::fmt::{self, Write};
@@ -84,7 +85,7 @@ impl Sched {
 
     fn for_each_live(&self, mut look: impl FnMut(&G)) {
         pool::for_each(|gp| {
-            if self.is_mine(gp) && !gp.has_flag(g::UNBORN) {
+            if self.is_mine(gp) && !gp.flags.has(Flag::UNBORN) {
                 look(gp);
             }
         });

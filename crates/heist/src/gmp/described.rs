@@ -3,7 +3,7 @@
 //! GO: the goroutine headers of traceback.go.
 
 use super::G;
-use super::g::{self, ABANDONED};
+use super::flags::Flag;
 use heist_core::status::Status;
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl<'a> Described<'a> {
 
     fn name_of(gp: &G, status: Status) -> &'static str {
         match status {
-            _ if gp.has_flag(ABANDONED) => "abandoned: stack overflow",
+            _ if gp.flags.has(Flag::ABANDONED) => "abandoned: stack overflow",
             Status::Waiting => gp.wait_reason().text(),
             status => status.name(),
         }
@@ -44,7 +44,7 @@ impl fmt::Display for Described<'_> {
         if status == Status::Waiting && minutes >= 1 {
             write!(f, ", {minutes} minutes")?;
         }
-        if gp.has_flag(g::LOCKED) {
+        if gp.flags.has(Flag::LOCKED) {
             f.write_str(", locked to thread")?;
         }
         writeln!(f, "]:")?;

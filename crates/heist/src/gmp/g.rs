@@ -13,11 +13,13 @@
 //! - `payload`: the goroutine until `join` says finished, then the handle.
 
 use super::M;
+use super::flags::{Flag, Flags};
 use super::shown::{ShownByte, ShownNumber, ShownPointer};
 use crate::coro::stack::Class;
 use crate::coro::switch::Coro;
 use crate::sched::Sched;
 use crate::sys::memory::prefetch_for_write;
+use heist_core::global_queue::Lane;
 use heist_core::join::JoinWord;
 use heist_core::list::{Link, Linked};
 use heist_core::status::{StatusWord, Ticket};
@@ -126,44 +128,14 @@ pub(crate) enum Woken {
 /// The bit of `waits_since` that says that a latency is measured.
 const SAMPLED: u16 = 1 << 15;
 
-/// Set by a canceller: the next park unwinds.
-pub(crate) const CANCELLED: u32 = 1;
-/// The goroutine is unwinding towards its end on purpose.
-pub(crate) const EXITING: u32 = 2;
-/// It is of the latency class.
-pub(crate) const LATENCY: u32 = 256;
-/// It is of the idle class.
-pub(crate) const IDLE: u32 = 512;
-/// It was made to begin with a later wake-up, and nobody has seen it yet.
-pub(crate) const UNBORN: u32 = 128;
-/// It is looked at when it ends: whether it came near the end of its stack.
-pub(crate) const WATCHED: u32 = 16;
-/// It ran out of stack and is frozen where it was; see `sched::abandon`.
-pub(crate) const ABANDONED: u32 = 8;
-/// It computed for a whole slice without entering the runtime, and has not entered it since sysmon
-/// saw that: a hint.
-pub(crate) const HOG: u32 = 64;
-/// It blocked without announcing it, or is of a kind that does: a hint. Its P is given away before it goes
-/// on, see `sched::stall::blocking`.
-pub(crate) const BLOCKS: u32 = 1024;
-/// A plain thread does nothing but wait for its end.
-pub(crate) const AWAITED: u32 = 2048;
-/// User code locked it to its thread.
-pub(crate) const LOCKED: u32 = 4096;
-/// It waited for the memory of a stack in vain: it ends without having run.
-pub(crate) const STACKLESS: u32 = 8192;
-/// It waits in a destructor while it ends, or for what it must not leave: a second unwinding would end the process,
-/// so this wait cannot be cancelled.
-pub(crate) const UNCANCELLABLE: u32 = 4;
-
 /// The bit of `started` that says so.
 const STARTED: u8 = 1;
 
 /// What few goroutines have and therefore is not in the record.
 #[derive(Debug, Default)]
 pub(crate) struct Extras {
-    /// The flag of its class, or zero.
-    pub(crate) class: u32,
+    /// The flag of its class, or none.
+    pub(crate) class: Flag,
     pub(crate) name: Option<Box<str>>,
     pub(crate) stack: Option<Class>,
     /// It is locked to the thread on which it starts.
@@ -181,7 +153,7 @@ pub(crate) struct G {
     link: Link<G>,
     pub(crate) status: StatusWord,
     pub(crate) join: JoinWord,
-    pub(crate) flags: AtomicU16,
+    pub(crate) flags: Flags,
     /// While it waits, when that began, in minutes of its runtime; it wraps after 22 days. While it
     /// is runnable and its latency is measured, `SAMPLED` and where that began; see
     /// `metrics::latency`.
@@ -231,7 +203,7 @@ impl G {
             link: Link::new(),
             status: StatusWord::new(),
             join: JoinWord::new(),
-            flags: AtomicU16::new(0),
+            flags: Flags::new(),
             waits_since: AtomicU16::new(0),
             outcome: Cell::new(Outcome::None),
             wait_reason: ShownByte::new(0),
@@ -288,33 +260,25 @@ impl G {
     /// Whether somebody asked this goroutine to end.
     #[inline]
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.has_flag(CANCELLED)
+        self.flags.has(Flag::CANCELLED)
     }
 
-    /// Whether a flag is set.
+    /// The lane of the global queue in which its class waits.
     #[inline]
-    pub(crate) fn has_flag(&self, flag: u32) -> bool {
-        // ORDERING: SeqCst pairs with `set_flag`: a parker that began to wait and then reads the
-        // flag, and a canceller that set it and then reads the status, cannot both miss.
-        u32::from(self.flags.load(Ordering::SeqCst)) & flag != 0
-    }
-
-    /// Sets a flag.
-    pub(crate) fn set_flag(&self, flag: u32) {
-        // ORDERING: see `has_flag`.
-        self.flags.fetch_or(flag as u16, Ordering::SeqCst);
-    }
-
-    /// Clears a flag.
-    pub(crate) fn clear_flag(&self, flag: u32) {
-        // ORDERING: see `has_flag`.
-        self.flags.fetch_and(!(flag as u16), Ordering::SeqCst);
+    pub(crate) fn lane(&self) -> Lane {
+        if !self.is_classed() {
+            Lane::Normal
+        } else if self.flags.began_with(Flag::LATENCY) {
+            Lane::Latency
+        } else {
+            Lane::Idle
+        }
     }
 
     /// Whether it is of another class than most.
     #[inline]
     pub(crate) fn is_classed(&self) -> bool {
-        u32::from(self.flags.load(Ordering::Relaxed)) & (LATENCY | IDLE) != 0
+        self.flags.began_with(Flag::LATENCY | Flag::IDLE)
     }
 
     /// Whether it may be stopped by force here.

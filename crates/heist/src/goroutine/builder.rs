@@ -6,7 +6,8 @@ use super::payload::{Code, Staged};
 use crate::coro::stack;
 use crate::current;
 use crate::gmp::M;
-use crate::gmp::g::{self, Extras};
+use crate::gmp::flags::Flag;
+use crate::gmp::g::Extras;
 use crate::sched::Sched;
 use crate::sched::life::cancel::{self, Why};
 use crate::sched::life::spawn::{self, Recipe, Refused};
@@ -201,7 +202,8 @@ where
     T: Send + 'static,
 {
     let staged = Staged::new(f);
-    let recipe = Recipe { vtable: &Code::<F, T>::VTABLE, site, extras: share(&extras), flags: 0 };
+    let recipe =
+        Recipe { vtable: &Code::<F, T>::VTABLE, site, extras: share(&extras), flags: Flag::NONE };
     let Some(rt) = current::enter() else {
         staged.discard();
         unshare(recipe.extras);
@@ -234,7 +236,7 @@ where
     F: FnOnce() + Send + 'static,
 {
     let staged = Staged::new(f);
-    let recipe = Recipe { vtable: &Code::<F, ()>::VTABLE, site, extras: null(), flags: 0 };
+    let recipe = Recipe { vtable: &Code::<F, ()>::VTABLE, site, extras: null(), flags: Flag::NONE };
     let Some(rt) = current::enter() else {
         staged.discard();
         return Err(SpawnError::NoRuntime);
@@ -283,9 +285,9 @@ where
 {
     let staged = Staged::new(f);
     let (m, flags) = match beginning {
-        Beginning::Anywhere => (None, 0),
-        Beginning::Awaited => (None, g::AWAITED),
-        Beginning::On(m) => (Some(m), g::AWAITED),
+        Beginning::Anywhere => (None, Flag::NONE),
+        Beginning::Awaited => (None, Flag::AWAITED),
+        Beginning::On(m) => (Some(m), Flag::AWAITED),
     };
     let recipe = Recipe { vtable: &Code::<F, T>::VTABLE, site, extras: share(&extras), flags };
     let rt = current::enter();

@@ -1,6 +1,6 @@
 //! Classes: how urgent a goroutine is.
 
-use crate::gmp::g;
+use crate::gmp::flags::Flag;
 
 /// How urgent a goroutine is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,11 +19,11 @@ pub enum Class {
 }
 
 impl Class {
-    pub(super) const fn flag(self) -> u32 {
+    pub(super) const fn flag(self) -> Flag {
         match self {
-            Self::Latency => g::LATENCY,
-            Self::Normal => 0,
-            Self::Idle => g::IDLE,
+            Self::Latency => Flag::LATENCY,
+            Self::Normal => Flag::NONE,
+            Self::Idle => Flag::IDLE,
         }
     }
 }

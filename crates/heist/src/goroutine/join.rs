@@ -3,7 +3,8 @@
 use super::GoroutineId;
 use super::payload;
 use crate::current;
-use crate::gmp::g::{self, Extras, Outcome, Woken};
+use crate::gmp::flags::Flag;
+use crate::gmp::g::{Extras, Outcome, Woken};
 use crate::gmp::{G, pool};
 use crate::sched::life::body;
 use crate::sched::life::cancel;
@@ -100,7 +101,7 @@ impl<T> JoinHandle<T> {
             return true;
         }
         // Nothing keeps its runtime from closing under this thread but the goroutine itself.
-        g.set_flag(g::CANCELLED);
+        g.flags.set(Flag::CANCELLED);
         g.woken.set(Woken::Cancelled);
         // SAFETY: a goroutine's runtime outlives it; it was just claimed.
         unsafe {

@@ -29,7 +29,7 @@ pub(crate) use crate::gmp::g::Extras;
 pub(crate) use builder::{Beginning, cannot_spawn, spawn_later, spawn_on};
 
 use crate::current;
-use crate::gmp::g;
+use crate::gmp::flags::Flag;
 use crate::sched::Sched;
 use crate::sched::life;
 use crate::sched::life::cancel;
@@ -39,16 +39,16 @@ use std::fmt;
 /// Whether the calling goroutine, or thread, unwinds because of a panic, and not because it was cancelled
 /// or ends itself.
 pub(crate) fn is_panicking() -> bool {
-    std::thread::panicking() && !has(g::EXITING)
+    std::thread::panicking() && !has(Flag::EXITING)
 }
 
 /// Whether the calling goroutine ends without having run, because there was no stack for it.
 pub(crate) fn has_no_stack() -> bool {
-    has(g::STACKLESS)
+    has(Flag::STACKLESS)
 }
 
-fn has(flag: u32) -> bool {
-    current::goroutine().is_some_and(|gp| gp.has_flag(flag))
+fn has(flag: Flag) -> bool {
+    current::goroutine().is_some_and(|gp| gp.flags.has(flag))
 }
 
 /// The number of a goroutine: unique in its runtime, counted from 1, never used again.

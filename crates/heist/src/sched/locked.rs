@@ -21,8 +21,6 @@ pub(crate) struct Locked {
     pub(super) free_guests: DoubleList<M>,
     /// Ps that got work but no M yet: the helper makes one for each.
     pub(super) orphans: Orphans,
-    /// Goroutines of the idle class.
-    pub(crate) idle_work: List<G>,
     /// Goroutines that could not start because there was no memory for a stack.
     pub(super) stackless: List<G>,
     /// Goroutines that do not start because threads are scarce.
@@ -44,7 +42,6 @@ impl Locked {
             gone_ms: DoubleList::new(),
             free_guests: DoubleList::new(),
             orphans: Orphans::new(PROCS_MAX),
-            idle_work: List::new(),
             stackless: List::new(),
             held_back: List::new(),
             n_ms: 0,

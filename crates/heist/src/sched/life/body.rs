@@ -5,7 +5,8 @@
 
 use super::shutdown;
 use crate::current::{self, InRuntime};
-use crate::gmp::g::{self, Extras, Outcome, Vtable};
+use crate::gmp::flags::Flag;
+use crate::gmp::g::{Extras, Outcome, Vtable};
 use crate::gmp::{G, M};
 use crate::sched::life::cancel::{Ending, Shield, Why};
 use crate::sched::threads::bound;
@@ -60,7 +61,7 @@ pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
 pub(crate) fn end_unborn(g: &G) {
     drop_closure(g, vtable_of(g));
     drop_extras(g);
-    g.clear_flag(g::UNBORN);
+    g.flags.clear(Flag::UNBORN);
     g.outcome.set(Outcome::Cancelled);
     g.status.transition(Status::Runnable, Status::Running);
     g.status.transition(Status::Running, Status::Dead);
@@ -105,7 +106,7 @@ fn on_loud_drop(g: &G, payload: Box<dyn Any + Send>) {
 
 fn run_closure(g: &G) -> Outcome {
     let vtable = vtable_of(g);
-    if g.has_flag(g::CANCELLED | g::STACKLESS) {
+    if g.flags.has(Flag::CANCELLED | Flag::STACKLESS) {
         // Its destructors may wait, as those of a goroutine that is unwound.
         let _shield = Shield::raise(g);
         drop_closure(g, vtable);
@@ -118,7 +119,7 @@ fn run_closure(g: &G) -> Outcome {
         unsafe { (vtable.run)(g) };
     }));
     match result {
-        Ok(()) if g.has_flag(g::EXITING) => {
+        Ok(()) if g.flags.has(Flag::EXITING) => {
             // It caught its own ending, kept it from being dropped, and returned.
             g.outcome.set(Outcome::Returned);
             discard(g);
@@ -142,7 +143,7 @@ fn run_closure(g: &G) -> Outcome {
 
 /// Drops a result that nobody will take.
 fn discard(g: &G) {
-    let _shield = g.has_flag(g::CANCELLED | g::EXITING).then(|| Shield::raise(g));
+    let _shield = g.flags.has(Flag::CANCELLED | Flag::EXITING).then(|| Shield::raise(g));
     let dropped = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the outcome says what the payload holds, and nobody takes it after this.
         unsafe {

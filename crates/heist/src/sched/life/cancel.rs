@@ -13,7 +13,8 @@
 use super::spawn;
 use crate::current::{self, InRuntime};
 use crate::gmp::G;
-use crate::gmp::g::{self, WaitReason, Woken};
+use crate::gmp::flags::Flag;
+use crate::gmp::g::{WaitReason, Woken};
 use crate::gmp::m::Seal;
 use crate::sched::life::park;
 use crate::sched::{Phase, Sched};
@@ -85,7 +86,7 @@ pub(crate) fn unwind(why: Why) -> ! {
         stay(why);
     }
     if let Some(gp) = current::goroutine() {
-        gp.set_flag(g::EXITING);
+        gp.flags.set(Flag::EXITING);
     }
     begin(why)
 }
@@ -119,13 +120,13 @@ unsafe fn forever(_: NonNull<G>, _: *mut ()) -> bool {
 /// Whether a goroutine that begins to wait is not to: it was cancelled, and can be unwound.
 #[inline]
 pub(crate) fn forbids_waiting(gp: &G) -> bool {
-    CAN_UNWIND && gp.is_cancelled() && !gp.has_flag(g::UNCANCELLABLE)
+    CAN_UNWIND && gp.is_cancelled() && !gp.flags.has(Flag::UNCANCELLABLE)
 }
 
 /// Whether nothing unwinds the calling goroutine, though it may have been cancelled: it runs destructors because
 /// it ends, or must not leave what it does.
 pub(crate) fn is_spared(gp: &G) -> bool {
-    std::thread::panicking() || gp.has_flag(g::UNCANCELLABLE)
+    std::thread::panicking() || gp.flags.has(Flag::UNCANCELLABLE)
 }
 
 /// As long as it lives its goroutine, the caller, is not unwound by cancellation.
@@ -136,8 +137,8 @@ pub(crate) struct Shield<'a> {
 
 impl<'a> Shield<'a> {
     pub(crate) fn raise(me: &'a G) -> Self {
-        let was_up = me.has_flag(g::UNCANCELLABLE);
-        me.set_flag(g::UNCANCELLABLE);
+        let was_up = me.flags.has(Flag::UNCANCELLABLE);
+        me.flags.set(Flag::UNCANCELLABLE);
         Self { me, was_up }
     }
 }
@@ -145,7 +146,7 @@ impl<'a> Shield<'a> {
 impl Drop for Shield<'_> {
     fn drop(&mut self) {
         if !self.was_up {
-            self.me.clear_flag(g::UNCANCELLABLE);
+            self.me.flags.clear(Flag::UNCANCELLABLE);
         }
     }
 }
@@ -163,7 +164,7 @@ pub(crate) fn will_be() -> bool {
 #[inline]
 pub(crate) fn check(rt: InRuntime) -> InRuntime {
     let gp = rt.goroutine();
-    if CAN_UNWIND && gp.has_flag(g::CANCELLED | g::EXITING) {
+    if CAN_UNWIND && gp.flags.has(Flag::CANCELLED | Flag::EXITING) {
         return check_slow(rt, gp);
     }
     rt
@@ -192,7 +193,7 @@ pub(crate) fn cancel(rt: Option<&InRuntime>, gp: &G) {
 /// The first half of [`cancel`]: the next park of the goroutine unwinds it. Before the second half
 /// there must be a heavy fence; one is enough for many goroutines.
 pub(crate) fn mark(gp: &G) {
-    gp.set_flag(g::CANCELLED);
+    gp.flags.set(Flag::CANCELLED);
 }
 
 /// The second half of [`cancel`]: wakes it if it is marked and waits. If `home` is given, only if it is a
@@ -203,9 +204,9 @@ pub(crate) fn wake_marked(rt: Option<&InRuntime>, gp: &G, home: Option<&Sched>) 
     // which all of this was so.
     let is_meant = || {
         gp.is_cancelled()
-            && !gp.has_flag(g::UNCANCELLABLE)
+            && !gp.flags.has(Flag::UNCANCELLABLE)
             // One that has not begun needs no unwinding.
-            && (CAN_UNWIND || gp.has_flag(g::UNBORN))
+            && (CAN_UNWIND || gp.flags.has(Flag::UNBORN))
             && home.is_none_or(|home| std::ptr::eq(gp.sched.get(), home))
     };
     if gp.status.claim_if(is_meant) {

@@ -15,7 +15,8 @@
 
 use super::shutdown;
 use crate::gmp::described::Described;
-use crate::gmp::{g, pool};
+use crate::gmp::flags::Flag;
+use crate::gmp::pool;
 use crate::sched::Sched;
 use crate::sched::outside;
 use crate::sys::{notify, stderr, thread};
@@ -70,11 +71,11 @@ fn is_dead(sched: &Sched) -> bool {
     // thread may not have run yet, but it will, and may do anything.
     let mut runners = sched.life.exit_waiters.load(Ordering::Relaxed);
     pool::for_each(|gp| {
-        if sched.is_mine(gp) && !gp.has_flag(g::UNBORN) {
+        if sched.is_mine(gp) && !gp.flags.has(Flag::UNBORN) {
             // An abandoned one waits for ever too, and with it whoever waits in `run` for it.
-            if gp.status.get() == Status::Waiting || gp.has_flag(g::ABANDONED) {
+            if gp.status.get() == Status::Waiting || gp.flags.has(Flag::ABANDONED) {
                 n_waiting += 1;
-                runners += u32::from(gp.has_flag(g::AWAITED));
+                runners += u32::from(gp.flags.has(Flag::AWAITED));
             } else {
                 n_other += 1;
             }
@@ -92,7 +93,7 @@ fn die(sched: &Sched) -> ! {
     stderr::report(format_args!("fatal error: all goroutines are asleep - deadlock!\n"));
     let mut n = 0;
     pool::for_each(|gp| {
-        if sched.is_mine(gp) && !gp.has_flag(g::UNBORN) {
+        if sched.is_mine(gp) && !gp.flags.has(Flag::UNBORN) {
             n += 1;
             if n <= REPORT_MAX {
                 stderr::report(format_args!("\n{}", Described::at(gp, sched.life.minute_now())));

@@ -161,9 +161,7 @@ pub(crate) unsafe fn ready_from_outside(sched: &Sched, gp: NonNull<G>) {
     sched.stats.global_put.add_shared(1);
     // SAFETY: passed on.
     unsafe { run::push_global(sched, gp) };
-    // ORDERING: the submitter's fence of `heist_core::spinning`.
-    heist_core::sync::fence(Ordering::SeqCst);
-    rest::wake_p(sched);
+    rest::announce_work(sched);
     // ORDERING: Release pairs with `Sched::wait_for_outsiders`: the last that is done with it here.
     sched.life.external_wakers.fetch_sub(1, Ordering::Release);
 }

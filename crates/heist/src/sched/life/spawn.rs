@@ -7,7 +7,8 @@
 
 use super::shutdown;
 use crate::current::{self, InRuntime};
-use crate::gmp::g::{self, Extras, Outcome, Vtable};
+use crate::gmp::flags::Flag;
+use crate::gmp::g::{Extras, Outcome, Vtable, WaitReason};
 use crate::gmp::{G, M, pool};
 use crate::sched::life::cancel::is_spared;
 use crate::sched::threads::bound;
@@ -30,7 +31,7 @@ pub(crate) struct Recipe {
     /// A share of an `Arc`, or null. The new goroutine owns it.
     pub(crate) extras: *const Extras,
     /// Flags that it begins with, besides that of its class.
-    pub(crate) flags: u32,
+    pub(crate) flags: Flag,
 }
 
 /// Why a spawn failed, seen from the scheduler.
@@ -111,9 +112,7 @@ pub(crate) fn spawn_from_outside(
     sched.stats.global_put.add_shared(1);
     // SAFETY: runnable, new, in no queue.
     unsafe { run::push_global(sched, gp) };
-    // ORDERING: the submitter's fence of `heist_core::spinning`.
-    heist_core::sync::fence(Ordering::SeqCst);
-    rest::wake_p(sched);
+    rest::announce_work(sched);
     after_spawn(sched, gp);
     Ok(gp)
 }
@@ -134,8 +133,8 @@ pub(crate) fn spawn_later(
     let status = unsafe { fill(gp, sched, recipe, sched.life.reserve_ids(1), parent, write) };
     // SAFETY: records are never unmapped, and this one is not recycled while its handle lives.
     let g = unsafe { gp.as_ref() };
-    g.set_flag(g::UNBORN);
-    g.set_wait_reason(g::WaitReason::Sleep);
+    g.flags.set(Flag::UNBORN);
+    g.set_wait_reason(WaitReason::Sleep);
     g.set_due(when);
     let ticket = status.begin_unborn_wait();
     if when != NEVER {
@@ -168,8 +167,8 @@ unsafe fn fill<'a>(
     let g = unsafe { gp.as_ref() };
     g.join.reset();
     // SAFETY: null, or a share that the caller hands over.
-    let class = unsafe { recipe.extras.as_ref() }.map_or(0, |extras| extras.class);
-    g.flags.store((class | recipe.flags) as u16, Ordering::Relaxed);
+    let class = unsafe { recipe.extras.as_ref() }.map_or(Flag::NONE, |extras| extras.class);
+    g.flags.begin(class | recipe.flags);
     g.outcome.set(Outcome::None);
     g.set_started(false);
     g.id.set(id);
@@ -185,8 +184,9 @@ unsafe fn fill<'a>(
 
 /// The flags with which a goroutine that is spawned now begins.
 #[inline]
-fn may_spawn(sched: &Sched) -> Result<u32, Refused> {
-    let flags = if sched.phase() == Phase::Running { 0 } else { may_spawn_to_the_end(sched)? };
+fn may_spawn(sched: &Sched) -> Result<Flag, Refused> {
+    let flags =
+        if sched.phase() == Phase::Running { Flag::NONE } else { may_spawn_to_the_end(sched)? };
     if sched.stacks.n_waiting() != 0 {
         return Err(Refused::NoMemory);
     }
@@ -196,10 +196,10 @@ fn may_spawn(sched: &Sched) -> Result<u32, Refused> {
 /// While a runtime closes, destructors run, and those that spawn must not panic: that would end the
 /// process. What they spawn is cancelled before it begins.
 #[cold]
-fn may_spawn_to_the_end(sched: &Sched) -> Result<u32, Refused> {
+fn may_spawn_to_the_end(sched: &Sched) -> Result<Flag, Refused> {
     let is_spared = std::thread::panicking() || current::goroutine().is_some_and(is_spared);
     if sched.phase() == Phase::Closing && is_spared {
-        Ok(g::CANCELLED)
+        Ok(Flag::CANCELLED)
     } else {
         Err(Refused::Closing)
     }
@@ -211,8 +211,8 @@ fn may_spawn_to_the_end(sched: &Sched) -> Result<u32, Refused> {
 /// goroutine, or is seen to be closing. Nothing else keeps it from closing under a thread of others.
 fn take_unborn(
     sched: &Sched,
-    may_spawn: impl FnOnce() -> Result<u32, Refused>,
-) -> Result<(NonNull<G>, u32), Refused> {
+    may_spawn: impl FnOnce() -> Result<Flag, Refused>,
+) -> Result<(NonNull<G>, Flag), Refused> {
     sched.life.unborn.fetch_add(1, Ordering::Relaxed);
     // ORDERING: pairs with the closer, which sets the phase, fences and adds the counts up.
     heist_core::sync::fence(Ordering::SeqCst);
@@ -260,8 +260,8 @@ pub(crate) fn count_born(sched: &Sched, woken: &List<G>) {
 
 /// As `count_born`, for one that the caller has claimed.
 pub(crate) fn count_one_born(sched: &Sched, gp: &G) {
-    if gp.has_flag(g::UNBORN) {
-        gp.clear_flag(g::UNBORN);
+    if gp.flags.has(Flag::UNBORN) {
+        gp.flags.clear(Flag::UNBORN);
         // Counted as alive before it is no longer counted as unborn: who waits until there is
         // nobody left must not look in between.
         sched.stats.created.add_shared(1);

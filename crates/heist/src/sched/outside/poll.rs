@@ -18,7 +18,8 @@
 //! GO: proc.go findRunnable (netpoll), time.go wakeNetPoller, netpoll_epoll.go.
 
 use super::timers;
-use crate::gmp::{G, M, g};
+use crate::gmp::flags::Flag;
+use crate::gmp::{G, M};
 use crate::netpoll::poller::{Poller, Wait};
 use crate::sched::run::find::{Found, Next, next_local};
 use crate::sched::{Phase, Sched};
@@ -268,7 +269,7 @@ fn come_back(sched: &Sched, m: &M, woken: List<G>) -> Found {
         run::inject_without_p(sched, woken);
         return Found::Leave;
     }
-    let latency = woken.iter().any(|gp| gp.has_flag(g::LATENCY));
+    let latency = woken.iter().any(|gp| gp.flags.has(Flag::LATENCY));
     let idle_ps = &mut locked.idle_ps;
     let id =
         if latency { idle_ps.take_any(sched.rest.idle()) } else { idle_ps.take(sched.rest.idle()) };

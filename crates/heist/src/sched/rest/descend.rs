@@ -13,6 +13,7 @@ use crate::sched::run::find::{Found, Next, take_batch};
 use crate::sched::{Locked, Phase, Sched};
 use crate::sched::{outside, run, threads, world};
 use crate::sys::clock;
+use heist_core::global_queue::Lane;
 use heist_core::idle_ms::IdleMs;
 use heist_core::m_word::STOP;
 use heist_core::note::Woken;
@@ -68,10 +69,10 @@ pub(crate) fn sleep(sched: &Sched, m: &M) -> Found {
     }
     if threads::admit(sched, &mut locked) {
         drop(locked);
-        threads::wake_for_admitted(sched);
+        super::announce_work(sched);
         return Found::Retry;
     }
-    if let Some(gp) = locked.idle_work.pop_front() {
+    if let Some(gp) = locked.global.pop_lane(sched.global_len(), Lane::Idle) {
         return Found::Run(Next::fresh(gp));
     }
     let pp = m.release_p();
@@ -170,7 +171,7 @@ pub(crate) fn stop_m(sched: &Sched, m: &M) -> Found {
     let surplus = locked.idle_ms.has_surplus(sched.procs());
     drop(locked);
     if admitted {
-        threads::wake_for_admitted(sched);
+        super::announce_work(sched);
     }
     let asleep_ns = clock::now_ns();
     if surplus {
@@ -196,7 +197,7 @@ pub(super) fn nap(sched: &Sched, m: &M, until_ns: u64) -> Found {
     let admitted = threads::admit_to_idle(sched, &mut locked);
     drop(locked);
     if admitted {
-        threads::wake_for_admitted(sched);
+        super::announce_work(sched);
     }
     // SAFETY: an M with a thread can be in no other list.
     if sleeps_out(sched, m, until_ns, |idle_ms| unsafe { idle_ms.remove(NonNull::from(m)) }) {

@@ -3,7 +3,6 @@
 //! GO: proc.go wakep, startm.
 
 use crate::gmp::{M, P};
-use crate::sched::run::lanes::has_stopped;
 use crate::sched::{Locked, Sched};
 use crate::sched::{run, stall, threads, world};
 use heist_core::sync::{Ordering, fence};
@@ -34,7 +33,7 @@ pub(crate) fn wake_p(sched: &Sched) {
             sched.rest.spinning.request();
             // ORDERING: an M that drops its P raises the count, fences and reads the request;
             // this writes the request, fences and reads the count. One sees the other.
-            heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
+            fence(Ordering::SeqCst);
         }
         if sched.rest.idle().count() == 0 {
             if sched.run.is_idle_class_running() {
@@ -45,6 +44,14 @@ pub(crate) fn wake_p(sched: &Sched) {
         }
     }
     wake_spinner(sched);
+}
+
+/// The same for work that was put into a queue by plain writes: the fence between is here.
+#[inline]
+pub(crate) fn announce_work(sched: &Sched) {
+    // ORDERING: the submitter's fence of `heist_core::spinning`.
+    fence(Ordering::SeqCst);
+    wake_p(sched);
 }
 
 #[cold]
@@ -92,7 +99,7 @@ pub(crate) fn start_m(sched: &Sched, pp: &P, start: Start) {
 /// Whether somebody could take over a P at once, without a thread being made.
 pub(crate) fn has_taker(sched: &Sched) -> bool {
     let locked = sched.lock.lock();
-    !locked.idle_ms.is_empty() || has_stopped(&locked)
+    !locked.idle_ms.is_empty() || locked.global.has_stopped()
 }
 
 /// Takes somebody out who can take over a P at once: an idle M, or the M of a goroutine that
@@ -144,7 +151,7 @@ pub(crate) unsafe fn hand_over(sched: &Sched, m: NonNull<M>, pp: &P, start: Star
 pub(crate) fn wake_p_if_work(sched: &Sched) {
     let mut locked = sched.lock.lock();
     threads::admit(sched, &mut locked);
-    let idle_work = !locked.idle_work.is_empty();
+    let idle_work = locked.global.has_idle();
     drop(locked);
     // ORDERING: the submitter's fence of `heist_core::spinning`.
     fence(Ordering::SeqCst);

@@ -7,7 +7,8 @@ use super::{find, latency};
 use crate::coro::stack;
 use crate::coro::switch::Switched;
 use crate::current;
-use crate::gmp::g::{self, Woken};
+use crate::gmp::flags::Flag;
+use crate::gmp::g::Woken;
 use crate::gmp::m::{Commit, Request, Seal};
 use crate::gmp::{G, M, pool};
 use crate::sched::life::cancel;
@@ -91,7 +92,7 @@ fn execute(m: &M, next: Next) {
         latency::record_latency(m.sched(), m, number);
     }
     loop {
-        let special = gp.has_flag(g::IDLE | g::BLOCKS);
+        let special = gp.flags.has(Flag::IDLE | Flag::BLOCKS);
         if special {
             before_special(m, gp);
         }
@@ -131,10 +132,10 @@ fn execute(m: &M, next: Next) {
 /// What few goroutines need before they run.
 #[cold]
 fn before_special(m: &M, gp: &G) {
-    if gp.has_flag(g::BLOCKS) {
+    if gp.flags.has(Flag::BLOCKS) {
         m.word.call_attention(m_word::PART);
     }
-    if gp.has_flag(g::IDLE) {
+    if gp.flags.has(Flag::IDLE) {
         m.sched().run.idle_class_begins();
     }
 }
@@ -142,7 +143,7 @@ fn before_special(m: &M, gp: &G) {
 /// And when they come back.
 #[cold]
 fn after_special(m: &M, gp: &G) {
-    if gp.has_flag(g::IDLE) {
+    if gp.flags.has(Flag::IDLE) {
         m.sched().run.idle_class_ends();
     }
 }
@@ -203,12 +204,12 @@ fn finish(m: &M, gp: NonNull<G>) {
     // SAFETY: it returned, and its stack was not taken yet.
     let stack = unsafe { g.coro.take_stack() };
     pp.stats.stacks_detached.bump();
-    if g.has_flag(g::WATCHED) {
+    if g.flags.has(Flag::WATCHED) {
         stacks::look_at_stack(sched, g, &stack);
     }
     // SAFETY: this M holds its P, and no other reference to its data is alive.
     let cache = unsafe { &mut pp.local().stacks };
-    if g.has_flag(g::STACKLESS) {
+    if g.flags.has(Flag::STACKLESS) {
         stack::give_last(stack);
     } else if stack.class() == cache.class() {
         if cache.give(stack) {

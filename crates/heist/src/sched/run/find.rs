@@ -6,6 +6,7 @@ use super::{lanes, steal};
 use crate::gmp::{G, M, P};
 use crate::sched::Sched;
 use crate::sched::{outside, rest, world};
+use heist_core::global_queue::Lane;
 use heist_core::list::List;
 use heist_core::policy;
 use heist_core::run_queue::Popped;
@@ -164,7 +165,7 @@ fn next_global(sched: &Sched, m: &M) -> Option<Next> {
 fn pop_global(sched: &Sched, pp: &P) -> List<G> {
     let mut yielded = pp.yielded.take(u32::MAX);
     let mut locked = sched.lock.lock();
-    locked.global.append(sched.global_len(), &mut yielded);
+    locked.global.append(sched.global_len(), Lane::Normal, &mut yielded);
     let batch = locked.global.pop_batch(sched.global_len(), sched.common_procs());
     drop(locked);
     fetch(&batch);

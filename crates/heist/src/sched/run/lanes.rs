@@ -5,7 +5,7 @@
 //! and their rings stay empty: what becomes runnable there and is not of the class goes to the
 //! global queue.
 //!
-//! A goroutine of the idle class waits in a list that an M looks at when it would give its P back.
+//! A goroutine of the idle class waits in a lane that an M looks at when it would give its P back.
 //! If somebody waits while it runs, it is asked to yield at once.
 //!
 //! # Why no wake-up is lost
@@ -15,42 +15,24 @@
 //! that anybody may use, who queues then wakes as every submitter does.
 
 use super::queue;
-use crate::gmp::g::{self, G};
+use crate::gmp::flags::Flag;
+use crate::gmp::g::G;
 use crate::gmp::{M, P};
 use crate::sched::rest::wake::Start;
 use crate::sched::run::find::Next;
 use crate::sched::{Locked, Sched};
 use crate::sched::{outside, rest};
 use crate::sys::{clock, thread};
-use heist_core::sync::{Ordering, fence};
+use heist_core::global_queue::Lane;
 use std::ptr::NonNull;
 
-/// Whether a goroutine waits that was stopped together with its thread.
-pub(crate) fn has_stopped(locked: &Locked) -> bool {
-    locked.global.has_stopped() || locked.idle_work.iter().any(is_bound)
-}
-
-fn is_bound(gp: &G) -> bool {
-    !gp.bound_m.get().is_null()
-}
-
-/// Puts a runnable goroutine where its class waits.
+/// Puts a runnable goroutine into the lane of its class.
 ///
 /// # Safety
 /// `gp` is runnable, in no queue, and the caller's to move.
 pub(crate) unsafe fn push_locked(sched: &Sched, locked: &mut Locked, gp: NonNull<G>) {
-    // SAFETY: valid, by the caller's promise.
-    let g = unsafe { gp.as_ref() };
-    // SAFETY: passed on.
-    unsafe {
-        if g.has_flag(g::LATENCY) {
-            locked.global.push_latency(sched.global_len(), gp);
-        } else if g.has_flag(g::IDLE) {
-            locked.idle_work.push_back(gp);
-        } else {
-            locked.global.push_back(sched.global_len(), gp);
-        }
-    }
+    // SAFETY: valid and in no queue, by the caller's promise.
+    unsafe { locked.global.push(sched.global_len(), gp.as_ref().lane(), gp) };
 }
 
 /// The same for one that was stopped together with its thread.
@@ -58,30 +40,16 @@ pub(crate) unsafe fn push_locked(sched: &Sched, locked: &mut Locked, gp: NonNull
 /// # Safety
 /// As for `push_locked`.
 pub(crate) unsafe fn push_stopped(sched: &Sched, locked: &mut Locked, gp: NonNull<G>) {
-    // SAFETY: valid, by the caller's promise.
-    let g = unsafe { gp.as_ref() };
-    // SAFETY: passed on.
-    unsafe {
-        if g.has_flag(g::LATENCY) {
-            locked.global.push_stopped_latency(sched.global_len(), gp);
-        } else if g.has_flag(g::IDLE) {
-            locked.idle_work.push_back(gp);
-        } else {
-            locked.global.push_stopped(sched.global_len(), gp);
-        }
-    }
+    // SAFETY: valid and in no queue, by the caller's promise.
+    unsafe { locked.global.push_stopped(sched.global_len(), gp.as_ref().lane(), gp) };
 }
 
 /// Takes out a stopped goroutine whose M could take `pp` over: one of the idle class only if
 /// there is no other.
 pub(crate) fn pop_stopped(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<NonNull<G>> {
-    let Locked { global, idle_work, .. } = locked;
-    let latency = global.pop_stopped_latency(sched.global_len());
-    if latency.is_some() || pp.is_reserved {
-        return latency;
-    }
-    let normal = global.pop_stopped(sched.global_len());
-    normal.or_else(|| idle_work.take_first(u32::MAX, is_bound))
+    let lanes = [Lane::Latency, Lane::Normal, Lane::Idle];
+    let usable = if pp.is_reserved { &lanes[..1] } else { &lanes };
+    usable.iter().find_map(|&lane| locked.global.pop_stopped(sched.global_len(), lane))
 }
 
 /// Queues a goroutine that does not belong into a ring, and wakes whom it needs.
@@ -91,7 +59,7 @@ pub(crate) fn pop_stopped(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<
 #[cold]
 pub(super) unsafe fn push_by_class(sched: &Sched, gp: NonNull<G>) {
     // SAFETY: valid, by the caller's promise; not touched after it is queued.
-    let latency = unsafe { gp.as_ref() }.has_flag(g::LATENCY);
+    let latency = unsafe { gp.as_ref() }.flags.has(Flag::LATENCY);
     sched.stats.global_put.add_shared(1);
     let mut locked = sched.lock.lock();
     // SAFETY: passed on.
@@ -101,9 +69,7 @@ pub(super) unsafe fn push_by_class(sched: &Sched, gp: NonNull<G>) {
     if let Some(id) = reserved {
         return start_reserved(sched, id);
     }
-    // ORDERING: the submitter's fence of `heist_core::spinning`.
-    fence(Ordering::SeqCst);
-    rest::wake_p(sched);
+    rest::announce_work(sched);
     if latency && sched.rest.idle().count() == 0 {
         sched.stall.bell().ring_before(clock::now_ns().saturating_add(sched.config.wake_up_ns));
     }
@@ -150,7 +116,7 @@ fn next_latency(sched: &Sched, m: &M) -> Option<Next> {
     if sched.global_len().latency() == 0 {
         return None;
     }
-    let gp = sched.lock.lock().global.pop_latency(sched.global_len());
+    let gp = sched.lock.lock().global.pop_lane(sched.global_len(), Lane::Latency);
     m.p().stats.global_taken.bump_if(gp.is_some());
     gp.map(Next::fresh)
 }

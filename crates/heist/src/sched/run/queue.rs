@@ -13,6 +13,7 @@ use super::{lanes, latency};
 use crate::gmp::{G, M};
 use crate::sched::rest::wake::Start;
 use crate::sched::{Sched, life, rest};
+use heist_core::global_queue::Lane;
 use heist_core::list::List;
 use heist_core::policy;
 use heist_core::run_queue::Slot;
@@ -37,11 +38,9 @@ pub(crate) fn queue_woken(sched: &Sched, m: &M, mut woken: List<G>) {
     let mut rest = sort_out(sched, woken);
     if !rest.is_empty() {
         m.p().stats.global_put.add(rest.len().into());
-        sched.lock.lock().global.append(sched.global_len(), &mut rest);
+        sched.lock.lock().global.append(sched.global_len(), Lane::Normal, &mut rest);
     }
-    // ORDERING: the submitter's fence of `heist_core::spinning`.
-    fence(Ordering::SeqCst);
-    rest::wake_p(sched);
+    rest::announce_work(sched);
 }
 
 /// Queues goroutines that the poller found: one for each P at rest into the global queue, with
@@ -63,7 +62,7 @@ pub(crate) fn inject(sched: &Sched, m: &M, woken: List<G>) {
     let n_shared = shared.len();
     if n_shared != 0 {
         pp.stats.global_put.add(n_shared.into());
-        sched.lock.lock().global.append(sched.global_len(), &mut shared);
+        sched.lock.lock().global.append(sched.global_len(), Lane::Normal, &mut shared);
         start_idle(sched, n_shared);
     }
     // SAFETY: this M holds its P.
@@ -71,12 +70,10 @@ pub(crate) fn inject(sched: &Sched, m: &M, woken: List<G>) {
     if !local.is_empty() {
         pp.stats.overflows.bump();
         pp.stats.global_put.add(local.len().into());
-        sched.lock.lock().global.append(sched.global_len(), &mut local);
+        sched.lock.lock().global.append(sched.global_len(), Lane::Normal, &mut local);
     }
     // A P may have come to rest since.
-    // ORDERING: the submitter's fence of `heist_core::spinning`.
-    fence(Ordering::SeqCst);
-    rest::wake_p(sched);
+    rest::announce_work(sched);
 }
 
 /// Queues them without a P: they go to the front of the global queue, and as many Ms are
@@ -90,7 +87,7 @@ pub(crate) fn inject_without_p(sched: &Sched, woken: List<G>) {
     let mut urgent = sort_out(sched, woken);
     let n = urgent.len();
     sched.stats.global_put.add_shared(n.into());
-    sched.lock.lock().global.append_urgent(sched.global_len(), &mut urgent);
+    sched.lock.lock().global.append(sched.global_len(), Lane::Urgent, &mut urgent);
     // ORDERING: the submitter's fence of `heist_core::spinning`: the count below is read after
     // the goroutines are there.
     fence(Ordering::SeqCst);
@@ -139,7 +136,7 @@ pub(crate) unsafe fn push_global(sched: &Sched, gp: NonNull<G>) {
     }
     let mut locked = sched.lock.lock();
     // SAFETY: passed on.
-    unsafe { locked.global.push_back(sched.global_len(), gp) };
+    unsafe { locked.global.push(sched.global_len(), Lane::Normal, gp) };
 }
 
 /// Puts a goroutine that yielded at the end of the global queue, of which this P has a part.
@@ -164,9 +161,7 @@ pub(super) fn requeue(m: &M, gp: NonNull<G>) {
     }
     // SAFETY: as above.
     unsafe { pp.yielded.push(gp) };
-    // ORDERING: the submitter's fence of `heist_core::spinning`.
-    fence(Ordering::SeqCst);
-    rest::wake_p(sched);
+    rest::announce_work(sched);
 }
 
 /// Puts a goroutine that gave way behind those that wait at this P.
@@ -269,5 +264,5 @@ fn overflow(m: &M, batch: &mut [NonNull<G>]) {
     // What yielded here comes before what overflows now.
     let mut yielded = pp.yielded.take(u32::MAX);
     yielded.append(&mut list);
-    sched.lock.lock().global.append(sched.global_len(), &mut yielded);
+    sched.lock.lock().global.append(sched.global_len(), Lane::Normal, &mut yielded);
 }

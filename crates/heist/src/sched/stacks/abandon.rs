@@ -12,7 +12,8 @@
 //! - An abandoned goroutine counts as finished. Its M counts as a thread of the runtime.
 
 use crate::current::InRuntime;
-use crate::gmp::g::{self, Outcome};
+use crate::gmp::flags::Flag;
+use crate::gmp::g::Outcome;
 use crate::gmp::{G, M};
 use crate::sched::waiter::Waiter;
 use crate::sched::{life, outside, stall, world};
@@ -35,9 +36,9 @@ pub(super) fn abandon(m: &M, gp: &G) -> ! {
         world::stop_here(sched, m);
     }
     gp.outcome.set(Outcome::Overflowed);
-    gp.set_flag(g::ABANDONED);
+    gp.flags.set(Flag::ABANDONED);
     m.abandoned.set(true);
-    if gp.has_flag(g::IDLE) {
+    if gp.flags.has(Flag::IDLE) {
         sched.run.idle_class_ends();
     }
     sched.stats.overflowed.add_shared(1);

@@ -2,7 +2,8 @@
 
 use super::stackless;
 use crate::coro::stack::{self, Class, Stack};
-use crate::gmp::{G, M, g};
+use crate::gmp::flags::Flag;
+use crate::gmp::{G, M};
 use crate::sched::life::body;
 use crate::sched::{Sched, threads};
 use heist_core::policy;
@@ -36,8 +37,8 @@ pub(crate) fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
     let stack = match taken {
         Ok(stack) => {
             // There was no hope for it, and then somebody else ended.
-            if g.has_flag(g::STACKLESS) {
-                g.clear_flag(g::STACKLESS);
+            if g.flags.has(Flag::STACKLESS) {
+                g.flags.clear(Flag::STACKLESS);
             }
             if sched.stacks.n_waiting() != 0 {
                 stackless::hand_on(sched);
@@ -54,7 +55,7 @@ pub(crate) fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
         watch_stack(g, &stack);
     }
     if habit.blocks {
-        g.set_flag(g::BLOCKS);
+        g.flags.set(Flag::BLOCKS);
     }
     // SAFETY: this M owns the goroutine, which has no context yet.
     unsafe { g.coro.start(stack, m.thread.get(), gp, body::goroutine_main) };
@@ -69,7 +70,7 @@ fn watch_stack(gp: &G, stack: &Stack) {
     let extras = unsafe { gp.extras.get().as_ref() };
     if extras.is_none_or(|extras| extras.stack.is_none()) {
         stack.take_mark();
-        gp.set_flag(g::WATCHED);
+        gp.flags.set(Flag::WATCHED);
     }
 }
 

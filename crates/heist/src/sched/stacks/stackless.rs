@@ -16,7 +16,8 @@
 
 use crate::coro::stack::{self, Class, Stack};
 use crate::current;
-use crate::gmp::{G, g, pool};
+use crate::gmp::flags::Flag;
+use crate::gmp::{G, pool};
 use crate::sched::Sched;
 use crate::sched::{outside, rest, run, stall};
 use crate::sys::degraded::{Lack, Plain};
@@ -52,7 +53,7 @@ pub(super) fn without_stack(
     ));
     // SAFETY: the goroutine is the caller's to run.
     let g = unsafe { gp.as_ref() };
-    let last = g.has_flag(g::STACKLESS).then(stack::take_last).flatten();
+    let last = g.flags.has(Flag::STACKLESS).then(stack::take_last).flatten();
     if last.is_some() {
         Lack::Goroutine.missed(format_args!(
             "goroutine {} ends without having run: the system has no memory for its stack, and no other \
@@ -82,7 +83,7 @@ pub(crate) fn end_hopeless(sched: &Sched, patience: &mut Patience) {
     let locked = sched.lock.lock();
     // Those behind the first one follow when it has ended.
     for g in locked.stackless.iter().take(patience.n_ending as usize) {
-        g.set_flag(g::STACKLESS);
+        g.flags.set(Flag::STACKLESS);
     }
 }
 
@@ -165,7 +166,5 @@ pub(crate) fn collect_stacks(sched: &Sched) {
 /// Lets one that waits try again, on any P.
 fn try_next(sched: &Sched) {
     retry_stackless(sched);
-    // ORDERING: the submitter's fence of `heist_core::spinning`.
-    heist_core::sync::fence(Ordering::SeqCst);
-    rest::wake_p(sched);
+    rest::announce_work(sched);
 }

@@ -4,15 +4,13 @@
 
 use super::{bell, freeze, retake};
 use crate::current;
-use crate::gmp::{M, g};
+use crate::gmp::M;
+use crate::gmp::flags::Flag;
 use crate::sched::rest::wake::Start;
-use crate::sched::threads::bound;
 use crate::sched::{Locked, Sched};
 use crate::sched::{outside, run, world};
 use crate::sys::thread;
 use heist_core::m_word::{PART, Place, TAKEN};
-use heist_core::status::Status;
-use std::ptr::NonNull;
 
 /// Runs `f`, which may block the thread; the other goroutines go on meanwhile.
 #[doc(alias = "entersyscall")]
@@ -62,7 +60,7 @@ fn judge(sched: &Sched, m: &M, blocks_before: u64) {
     if let Some(gp) = m.current()
         && thread::n_blocks() == blocks_before
     {
-        gp.clear_flag(g::BLOCKS);
+        gp.flags.clear(Flag::BLOCKS);
         sched.stall.predictor().went_on(gp.kind());
     }
 }
@@ -85,7 +83,7 @@ pub(crate) fn regain_p(sched: &Sched, m: &M) {
         m.p().stats.regained.bump();
         return;
     }
-    let latency = m.current().is_some_and(|gp| gp.has_flag(g::LATENCY));
+    let latency = m.current().is_some_and(|gp| gp.flags.has(Flag::LATENCY));
     if let Some(id) = free_p(sched, &mut locked, latency) {
         m.acquire_p(sched.p(id));
         drop(locked);
@@ -94,18 +92,12 @@ pub(crate) fn regain_p(sched: &Sched, m: &M) {
         m.p().stats.regained.bump();
         return;
     }
-    let Some(gp) = m.current() else {
-        heist_core::throw!("regain_p: M{} runs nothing", m.id);
-    };
     // Every P is busy. The goroutine waits for its turn, its thread with it.
-    gp.status.transition(Status::Running, Status::Runnable);
-    bound::bind(m, gp);
-    // SAFETY: it is runnable now, and being bound nobody but this M runs it.
-    unsafe { run::push_stopped(sched, &mut locked, NonNull::from(gp)) };
+    let frozen = freeze::freeze(m);
+    frozen.queue(sched, &mut locked);
     drop(locked);
-    sched.stats.global_put.add_shared(1);
     bell::watch_crowd(sched);
-    freeze::wait_for_turn(sched, m);
+    frozen.wait_for_turn(sched);
     m.p().stats.regained.bump();
 }
 

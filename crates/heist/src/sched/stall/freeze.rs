@@ -1,34 +1,61 @@
 //! Freezing a goroutine in place: it stays on its thread, which sleeps until it gets a P again.
 
 use super::bell;
-use crate::gmp::{M, g};
-use crate::sched::Sched;
-use crate::sched::rest;
+use crate::gmp::flags::Flag;
+use crate::gmp::{G, M};
 use crate::sched::run::find::Found;
 use crate::sched::threads::bound;
+use crate::sched::{Locked, Sched, rest, run};
 use crate::sys::clock;
 use heist_core::status::Status;
-use std::ptr::null;
+use std::ptr::{NonNull, null};
 
-/// Sleeps until whoever found this M's goroutine in a queue lends a P for it. Undoes one
-/// binding.
-pub(crate) fn wait_for_turn(sched: &Sched, m: &M) {
-    sched.stats.m_parks.add_shared(1);
-    m.note.sleep(&m.doorbell);
-    let Found::Retry = rest::take_over(sched, m) else {
-        heist_core::throw!("wait_for_turn: M{} was woken without a P", m.id);
-    };
+/// A goroutine that is frozen: runnable, without a P, and bound to its M. Before the M sleeps, the
+/// goroutine is put where another M finds it, or its P is counted as stopped.
+#[must_use]
+pub(crate) struct Frozen<'m> {
+    m: &'m M,
+    gp: &'m G,
+}
+
+/// Freezes the goroutine that runs on `m`. For the thread of `m`, under the scheduler lock.
+pub(crate) fn freeze(m: &M) -> Frozen<'_> {
     let Some(gp) = m.current() else {
-        heist_core::throw!("wait_for_turn: M{} runs nothing", m.id);
+        heist_core::throw!("freeze: M{} runs nothing", m.id);
     };
-    bound::unbind(m, gp);
-    gp.status.transition(Status::Runnable, Status::Running);
-    // After a stop of the world it goes on with what is left of its slice.
-    if m.stopped_p.replace(null()).is_null() {
-        m.word.mark_next_stay();
-        m.p().begin_slice(clock::now_ns());
-        if !gp.has_flag(g::HOG) {
-            bell::expect_no_hog(sched);
+    if m.has_p() {
+        heist_core::throw!("freeze: M{} holds a P", m.id);
+    }
+    gp.status.transition(Status::Running, Status::Runnable);
+    bound::bind(m, gp);
+    Frozen { m, gp }
+}
+
+impl Frozen<'_> {
+    /// Puts the goroutine among those that wait with their threads.
+    pub(super) fn queue(&self, sched: &Sched, locked: &mut Locked) {
+        // SAFETY: it is runnable now, and being bound it is run by no other M.
+        unsafe { run::push_stopped(sched, locked, NonNull::from(self.gp)) };
+        sched.stats.global_put.add_shared(1);
+    }
+
+    /// Sleeps until another thread hands this M a P for the goroutine, which goes on.
+    pub(crate) fn wait_for_turn(self, sched: &Sched) {
+        let Self { m, gp } = self;
+        sched.stats.m_parks.add_shared(1);
+        m.note.sleep(&m.doorbell);
+        let Found::Retry = rest::take_over(sched, m) else {
+            heist_core::throw!("wait_for_turn: M{} was woken without a P", m.id);
+        };
+        bound::unbind(m, gp);
+        gp.status.transition(Status::Runnable, Status::Running);
+        // After a stop of the world it goes on with what is left of its slice.
+        if m.stopped_p.replace(null()).is_null() {
+            m.word.mark_next_stay();
+            m.p().begin_slice(clock::now_ns());
+            if !gp.flags.has(Flag::HOG) {
+                bell::expect_no_hog(sched);
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) mod signal;
 pub(crate) mod sysmon;
 
 pub(crate) use blocking::regain_p;
-pub(crate) use freeze::wait_for_turn;
+pub(crate) use freeze::freeze;
 pub(crate) use retake::{handoff_p, heavy_fence};
 pub(super) use sysmon::overdue::{is_unattended, watch_waiter};
 

@@ -6,16 +6,14 @@
 
 use super::{bell, blocking, freeze};
 use crate::current;
-use crate::gmp::{M, g};
-use crate::sched::threads::bound;
-use crate::sched::{rest, run, world};
+use crate::gmp::M;
+use crate::gmp::flags::Flag;
+use crate::sched::{rest, world};
 use crate::sys::membarrier::no_fence;
 use crate::sys::signal::Interrupted;
 use crate::sys::thread;
 use heist_core::m_word::{PREEMPT, Place, STOP};
 use heist_core::policy::DOORBELLS_MAX;
-use heist_core::status::Status;
-use std::ptr::NonNull;
 
 /// Handles the preemption signal. The request may be gone meanwhile.
 pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) {
@@ -56,23 +54,20 @@ fn stop(m: &M) {
     };
     m.word.clear_attention(PREEMPT);
     let pp = m.release_p();
-    gp.status.transition(Status::Running, Status::Runnable);
-    bound::bind(m, gp);
-    // SAFETY: it is runnable now, and being bound nobody but this M runs it.
-    unsafe { run::push_stopped(sched, &mut locked, NonNull::from(gp)) };
+    let frozen = freeze::freeze(m);
+    frozen.queue(sched, &mut locked);
     drop(locked);
     sched.stats.forced.add_shared(1);
     sched.stall.predictor().stopped(gp.kind());
-    sched.stats.global_put.add_shared(1);
     // When it is woken, its waker is about to sleep.
-    let lets_sleep = !gp.has_flag(g::LATENCY) && thread::let_wakers_sleep();
+    let lets_sleep = !gp.flags.has(Flag::LATENCY) && thread::let_wakers_sleep();
     // SAFETY: the taker was idle, or waits for its goroutine's turn; this thread took it off the
     // list.
     unsafe { rest::hand_over(sched, taker, pp, crate::sched::rest::wake::Start::Working) };
     if next.is_none() {
         bell::expect_no_hog(sched);
     }
-    freeze::wait_for_turn(sched, m);
+    frozen.wait_for_turn(sched);
     if lets_sleep {
         thread::drive_wakers_out();
     }

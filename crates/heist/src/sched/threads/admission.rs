@@ -27,12 +27,13 @@
 //! be no more threads, the helper admits all of them. A P that would become idle admits some first,
 //! and none is held back while a P is idle, so no P is idle beside them.
 
-use crate::gmp::{G, M, g};
-use crate::sched::rest;
+use crate::gmp::flags::Flag;
+use crate::gmp::{G, M};
 use crate::sched::{Locked, Sched};
 use crate::sys::{clock, thread};
+use heist_core::global_queue::Lane;
 use heist_core::policy::{ADMITTED_MAX, CROWD_KEEP_NS, CROWD_NEAR_NS, CROWD_NS};
-use heist_core::sync::{Ordering, fence};
+use heist_core::sync::Ordering;
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -97,16 +98,8 @@ fn admit_some(sched: &Sched, locked: &mut Locked, n: u32) -> bool {
     let mut admitted = locked.held_back.split_front(n);
     sched.threads.n_held_back.store(locked.held_back.len(), Ordering::Relaxed);
     sched.stats.global_put.add_shared(admitted.len().into());
-    locked.global.append(sched.global_len(), &mut admitted);
+    locked.global.append(sched.global_len(), Lane::Normal, &mut admitted);
     true
-}
-
-/// Wakes somebody for goroutines that were held back.
-#[cold]
-pub(crate) fn wake_for_admitted(sched: &Sched) {
-    // ORDERING: the submitter's fence of `heist_core::spinning`.
-    fence(Ordering::SeqCst);
-    rest::wake_p(sched);
 }
 
 /// Asks once more for threads for those that are held back: what the helper saw at the last time may not be
@@ -145,7 +138,7 @@ pub(crate) fn keeps_p(sched: &Sched, m: &M, gp: NonNull<G>) -> bool {
     let mut locked = sched.lock.lock();
     let keeps = (is_near || !pp.is_empty())
         && now.saturating_sub(*lent_ns) <= CROWD_KEEP_NS
-        && !(pp.is_reserved || g.is_classed() || g.has_flag(g::LOCKED) || is_guests(g))
+        && !(pp.is_reserved || g.is_classed() || g.flags.has(Flag::LOCKED) || is_guests(g))
         && !(sched.world.is_stopping() || sched.rest.idle().count() != 0);
     if !keeps {
         *lent_ns = now;

@@ -17,7 +17,8 @@
 //!
 //! GO: proc.go stoplockedm, startlockedm, lockOSThread, gdestroy, handoffp.
 
-use crate::gmp::{G, M, g};
+use crate::gmp::flags::Flag;
+use crate::gmp::{G, M};
 use crate::sched::Sched;
 use crate::sched::rest::wake::Start;
 use crate::sched::run::find::{Found, Next};
@@ -64,7 +65,7 @@ pub(crate) fn lock(m: &M, gp: &G) -> u64 {
         m.lock_number.set(N_LOCKED.fetch_add(1, Ordering::Relaxed));
     }
     m.n_locks.set(m.n_locks.get() + 1);
-    gp.set_flag(g::LOCKED);
+    gp.flags.set(Flag::LOCKED);
     m.lock_number.get()
 }
 
@@ -82,7 +83,7 @@ pub(crate) fn unlock(m: &M, gp: &G) {
     };
     m.n_locks.set(n);
     if n == 0 {
-        gp.clear_flag(g::LOCKED);
+        gp.flags.clear(Flag::LOCKED);
     }
 }
 

@@ -246,7 +246,7 @@ impl Helper {
             let starves = full && locked.idle_ms.is_empty() && has_startable(&sched, &locked);
             if admission::admit_from_helper(&sched, &mut locked, enough) {
                 drop(locked);
-                return admission::wake_for_admitted(&sched);
+                return rest::announce_work(&sched);
             }
             if full {
                 drop(locked);
@@ -340,7 +340,7 @@ impl Helper {
 
 /// Whether goroutines could start that no thread runs yet.
 fn has_startable(sched: &Sched, locked: &Locked) -> bool {
-    sched.all_ps().any(|pp| !pp.is_empty()) || locked.global.has_unstopped()
+    sched.all_ps().any(|pp| !pp.is_empty()) || locked.global.has_free()
 }
 
 /// Whether every thread that there may be belongs to a goroutine that was stopped on it, so that

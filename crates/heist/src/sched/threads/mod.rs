@@ -13,7 +13,6 @@ pub(crate) mod mailbox;
 
 pub(crate) use admission::{
     admit, admit_to_idle, holds_back, is_crowded, keeps_p, note_crowd, press_for_held_back,
-    wake_for_admitted,
 };
 pub(crate) use begin::{first_p, take_orphan};
 pub(crate) use bound::{lend_p, wait_for_bound};

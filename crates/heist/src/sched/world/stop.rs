@@ -18,7 +18,6 @@ use crate::gmp::p::Stopped;
 use crate::gmp::{M, P};
 use crate::sched::rest::wake::Start;
 use crate::sched::run::find::Found;
-use crate::sched::threads::bound;
 use crate::sched::world::resize::Choice;
 use crate::sched::{Locked, Phase, Sched};
 use crate::sched::{outside, rest, stall};
@@ -29,7 +28,6 @@ use heist_core::global_queue::GlobalLen;
 use heist_core::m_word::{Place, STOP};
 use heist_core::note::Futex;
 use heist_core::policy::{STOP_ASK_NS, STOP_FORCE_NS, STOP_PATIENCE_NS};
-use heist_core::status::Status;
 use heist_core::time_histogram::TimeHistogram;
 use heist_core::timer_heap::NEVER;
 use std::ptr::{NonNull, null};
@@ -271,34 +269,28 @@ pub(crate) fn stop_here(sched: &Sched, m: &M) {
     if !sched.world.stop.pending() {
         return; // A stop that is over.
     }
-    let Some(gp) = m.current() else {
-        heist_core::throw!("stop_here: M{} runs nothing", m.id);
-    };
-    gp.status.transition(Status::Running, Status::Runnable);
-    bound::bind(m, gp);
     let pp = m.release_p();
     m.stopped_p.set(pp);
+    let frozen = stall::freeze(m);
     count_stopped(sched, &mut locked, pp, Stopped::Awaited(NonNull::from(m)));
     drop(locked);
-    stall::wait_for_turn(sched, m);
+    frozen.wait_for_turn(sched);
 }
 
 /// The world is stopped, and this M came back from a call during which its P was taken for that:
 /// it waits for it.
 pub(crate) fn await_stopped_p(sched: &Sched, m: &M, locked: Guard<'_, Locked, GlobalLen>) {
     // SAFETY: null, or a P, which lives as long as the runtime.
-    let stopped_p = unsafe { m.stopped_p.get().as_ref() };
-    let Some((pp, gp)) = stopped_p.zip(m.current()) else {
-        heist_core::throw!("await_stopped_p: M{} has lost nothing, or runs nothing", m.id);
+    let Some(pp) = (unsafe { m.stopped_p.get().as_ref() }) else {
+        heist_core::throw!("await_stopped_p: M{} has lost nothing", m.id);
     };
     if pp.stopped.get() != Stopped::Lost(NonNull::from(m)) {
         heist_core::throw!("await_stopped_p: P{} and M{} disagree", pp.id, m.id);
     }
-    gp.status.transition(Status::Running, Status::Runnable);
-    bound::bind(m, gp);
+    let frozen = stall::freeze(m);
     pp.stopped.set(Stopped::Awaited(NonNull::from(m)));
     drop(locked);
-    stall::wait_for_turn(sched, m);
+    frozen.wait_for_turn(sched);
 }
 
 impl<'a> StoppedWorld<'a> {

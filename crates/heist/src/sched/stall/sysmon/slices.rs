@@ -6,7 +6,8 @@
 //! - A goroutine that has run for a whole slice while others wait is asked to yield, then forced.
 
 use super::Round;
-use crate::gmp::{G, M, P, g};
+use crate::gmp::flags::Flag;
+use crate::gmp::{G, M, P};
 use crate::sched::stall::{preempt, retake};
 use crate::sched::{Sched, run};
 use crate::sys::thread;
@@ -114,11 +115,11 @@ impl Slices {
         };
         let stamp = m.word.stamp();
         // One of the idle class gives way at once.
-        let idle = m.current().is_some_and(|gp| gp.has_flag(g::IDLE));
+        let idle = m.current().is_some_and(|gp| gp.flags.has(Flag::IDLE));
         let slice_ns = if idle { 0 } else { sched.config.quantum_ns };
         // One that computed for its whole last slice most likely does so again: until the end of this slice it is not
         // suspected of blocking, and sysmon sleeps. Each look takes a CPU from a hog.
-        let hog = m.current().filter(|gp| gp.has_flag(g::HOG));
+        let hog = m.current().filter(|gp| gp.flags.has(Flag::HOG));
         let (began_ns, began) = (pp.began_ns(), m.word.marked());
         let look = Look { now_ns: now, tick: pp.tick(), began_ns, began, stamp, slice_ns };
         if watch.slice.is_new(look.tick) {
@@ -165,7 +166,7 @@ impl Slices {
         let watch = &mut self.watches[id as usize];
         let before = watch.cpu_ns.take();
         if !unmoved && let Some(hog) = hog {
-            hog.clear_flag(g::HOG);
+            hog.flags.clear(Flag::HOG);
         }
         let known = unmoved && hog.is_some();
         // Its slice began when the last one's had ended, somewhat after sysmon saw to that.
@@ -182,7 +183,7 @@ impl Slices {
         }
         if over {
             if unmoved && let Some(gp) = m.current() {
-                gp.set_flag(g::HOG);
+                gp.flags.set(Flag::HOG);
             }
             self.any_ended = true;
             self.end_slice(round, id, m, now, known);
@@ -234,7 +235,7 @@ fn take_from_sleeper(round: &mut Round<'_>, held: &Held<'_>) -> bool {
     }
     round.sched.stats.unannounced.add_shared(1);
     if let Some(gp) = gp {
-        gp.set_flag(g::BLOCKS);
+        gp.flags.set(Flag::BLOCKS);
         round.sched.stall.predictor.blocked(gp.kind());
     }
     true
