@@ -6,7 +6,7 @@
 //! builds are behind functions that are never inlined.
 
 use crate::coro::extra::Extra;
-use crate::gmp::{G, M};
+use crate::gmp::{G, Holder, M};
 use crate::sched::Sched;
 use crate::sched::stall;
 use crate::sched::stall::leave;
@@ -169,6 +169,13 @@ impl InRuntime {
     pub(crate) const fn m(&self) -> &M {
         // SAFETY: the M of the calling thread is alive, and the guard cannot leave the thread.
         unsafe { self.m.as_ref() }
+    }
+
+    /// The thread as the holder of its P.
+    #[inline]
+    pub(crate) const fn holder(&self) -> Holder<'_> {
+        // SAFETY: the M of the calling thread, which is in the runtime while `self` lives.
+        unsafe { Holder::new(self.m()) }
     }
 
     /// The runtime.

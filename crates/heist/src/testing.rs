@@ -190,8 +190,7 @@ pub enum Place {
 /// Free goroutine records at the calling goroutine's processor.
 #[must_use]
 pub fn free_records() -> Option<u32> {
-    // SAFETY: in the runtime, so this M holds its P; the reference ends at once.
-    current::enter().map(|rt| unsafe { rt.m().p().local() }.free_gs.len())
+    current::enter().map(|rt| rt.holder().with_local(|local| local.free_gs.len()))
 }
 
 /// Goroutines that are parked on descriptors.

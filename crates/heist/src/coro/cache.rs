@@ -1,6 +1,6 @@
 //! The stacks that a P keeps at hand.
 
-use super::stack::{Class, Slot, Stack, find};
+use super::stack::{self, Class, Slot, Stack, find};
 use crate::sys::memory;
 use std::ptr::NonNull;
 
@@ -27,14 +27,12 @@ impl StackCache {
         Self { slots: [None; CACHE_MAX], len: 0, class, carve: CARVE_FIRST }
     }
 
-    /// The class it caches.
-    pub(crate) const fn class(&self) -> Class {
-        self.class
-    }
-
-    /// The stack used last, or a new one.
+    /// A stack of this class: the one used last, or a new one.
     #[inline]
-    pub(crate) fn take(&mut self) -> std::io::Result<Stack> {
+    pub(crate) fn take(&mut self, class: Class) -> std::io::Result<Stack> {
+        if class != self.class {
+            return stack::take(class);
+        }
         if self.len == 0 {
             self.refill()?;
         }
@@ -45,9 +43,13 @@ impl StackCache {
         }
     }
 
-    /// Keeps a stack for the next goroutine. True if others had to go to the pool for it.
+    /// Keeps a stack for the next goroutine. True if it went to the pool, or others had to for it.
     #[inline]
     pub(crate) fn give(&mut self, stack: Stack) -> bool {
+        if stack.class() != self.class {
+            stack::give(stack);
+            return true;
+        }
         let full = self.len == CACHE_MAX;
         if full {
             self.spill(CACHE_MAX / 2);

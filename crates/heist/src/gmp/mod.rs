@@ -5,6 +5,7 @@
 pub(crate) mod described;
 pub(crate) mod flags;
 pub(crate) mod g;
+pub(crate) mod holder;
 pub(crate) mod m;
 pub(crate) mod p;
 pub(crate) mod pool;
@@ -13,5 +14,6 @@ pub(crate) mod shown;
 pub(crate) mod yielded;
 
 pub(crate) use g::G;
+pub(crate) use holder::Holder;
 pub(crate) use m::M;
 pub(crate) use p::P;

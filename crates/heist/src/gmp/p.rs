@@ -96,6 +96,9 @@ pub(crate) struct P {
     /// Under the scheduler lock.
     pub(crate) stopped: Cell<Stopped>,
     local: CachePadded<UnsafeCell<Local>>,
+    /// Its holder uses `local`.
+    #[cfg(debug_assertions)]
+    is_local_used: Cell<bool>,
     pub(crate) stats: CachePadded<Shard>,
     pub(crate) latencies: Latencies,
     /// Times a goroutine parked, by what it waited for.
@@ -139,6 +142,8 @@ impl P {
                 urgent_streak: UrgentStreak::default(),
                 chaos: chaos.map(|seed| Rng::new(seed.wrapping_add(u64::from(id)))),
             })),
+            #[cfg(debug_assertions)]
+            is_local_used: Cell::new(false),
             stats: CachePadded::new(Shard::default()),
             latencies: Latencies::new(),
             parks: std::array::from_fn(|_| Counter::default()),
@@ -165,6 +170,26 @@ impl P {
         // SAFETY: by the caller's promise.
         unsafe { &mut *self.local.get() }
     }
+
+    /// While the result lives, [`Holder::with_local`](super::Holder::with_local) uses the data.
+    #[cfg(debug_assertions)]
+    pub(super) fn begin_local_use(&self) -> impl Drop {
+        struct Use<'a>(&'a Cell<bool>);
+        impl Drop for Use<'_> {
+            fn drop(&mut self) {
+                self.0.set(false);
+            }
+        }
+        if self.is_local_used.replace(true) {
+            heist_core::throw!("P{}: its data is used twice at once", self.id);
+        }
+        Use(&self.is_local_used)
+    }
+
+    /// Checked in debug builds only.
+    #[cfg(not(debug_assertions))]
+    #[inline]
+    pub(super) const fn begin_local_use(&self) {}
 
     /// Takes everything away that lies here, for a P that is no longer wanted: goroutines in the
     /// order in which they would have run; its timers go to `heir`. Its memory is given back later,

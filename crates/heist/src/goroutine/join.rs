@@ -202,7 +202,7 @@ fn recycle(gp: NonNull<G>) {
     // SAFETY: records are never unmapped.
     let home = unsafe { gp.as_ref() }.sched.get();
     match current::enter() {
-        Some(rt) if std::ptr::eq(rt.sched(), home) => execute::recycle(rt.m(), gp),
+        Some(rt) if std::ptr::eq(rt.sched(), home) => execute::recycle(rt.holder(), gp),
         // Records change their runtime in the shared pool only; see `pool::hold`.
         _rt => pool::give_one(gp),
     }

@@ -133,7 +133,7 @@ fn suspend(rt: InRuntime, gp: &G) -> InRuntime {
 #[inline]
 #[doc(alias = "goready")]
 pub(crate) unsafe fn ready(rt: &InRuntime, gp: NonNull<G>) {
-    let m = rt.m();
+    let m = rt.holder();
     // SAFETY: claimed goroutines are valid.
     let home = unsafe { gp.as_ref() }.sched.get();
     if !std::ptr::eq(home, m.sched()) {
@@ -188,11 +188,9 @@ pub(crate) fn chaos_point(rt: InRuntime) -> InRuntime {
 
 #[cold]
 fn disturb(rt: InRuntime) -> InRuntime {
-    // SAFETY: the caller is in the runtime, so it holds its P; no other reference is alive.
-    let now = match unsafe { &mut rt.m().p().local().chaos } {
-        Some(chaos) => chaos.next_u32().is_multiple_of(4),
-        None => false,
-    };
+    let now = rt.holder().with_local(|local| {
+        local.chaos.as_mut().is_some_and(|chaos| chaos.next_u32().is_multiple_of(4))
+    });
     if now { yield_now(rt) } else { rt }
 }
 

@@ -9,6 +9,7 @@ use super::shutdown;
 use crate::current::{self, InRuntime};
 use crate::gmp::flags::Flag;
 use crate::gmp::g::{Extras, Outcome, Vtable, WaitReason};
+use crate::gmp::p::Local;
 use crate::gmp::{G, M, pool};
 use crate::sched::life::cancel::is_spared;
 use crate::sched::threads::bound;
@@ -51,13 +52,26 @@ pub(crate) fn spawn(
     recipe: Recipe,
     write: impl FnOnce(*mut u8),
 ) -> Result<NonNull<G>, Refused> {
-    let m = rt.m();
-    let sched = m.sched();
+    let m = rt.holder();
+    let sched = rt.sched();
     let flags = may_spawn(sched)? | recipe.flags;
     let recipe = Recipe { flags, ..recipe };
     let pp = m.p();
-    // SAFETY: in the runtime, so this M holds its P; the reference ends before the push below.
-    let local = unsafe { pp.local() };
+    let (gp, id) = m.with_local(|local| take_record(sched, local))?;
+    let parent = rt.goroutine().id.get();
+    // SAFETY: the record is free, so nobody else uses it.
+    unsafe { fill(gp, sched, recipe, id, parent, write) }.transition(DEAD, RUNNABLE);
+    pp.stats.created.bump();
+    // SAFETY: runnable, new, in no queue.
+    unsafe { run::push_next(m, gp) };
+    rest::wake_p_for_next(sched, pp);
+    after_spawn(sched, gp);
+    Ok(gp)
+}
+
+/// A free record and the id of the goroutine that it becomes.
+#[inline]
+fn take_record(sched: &Sched, local: &mut Local) -> Result<(NonNull<G>, u64), Refused> {
     let gp = match local.free_gs.pop_front() {
         Some(gp) => gp,
         None => {
@@ -73,15 +87,7 @@ pub(crate) fn spawn(
     G::prefetch(local.free_gs.front().map_or(null(), |gp| gp.as_ptr()), 3);
     let id = local.next_id;
     local.next_id += 1;
-    let parent = rt.goroutine().id.get();
-    // SAFETY: the record is free, so nobody else uses it.
-    unsafe { fill(gp, sched, recipe, id, parent, write) }.transition(DEAD, RUNNABLE);
-    pp.stats.created.bump();
-    // SAFETY: runnable, new, in no queue.
-    unsafe { run::push_next(m, gp) };
-    rest::wake_p_for_next(sched, pp);
-    after_spawn(sched, gp);
-    Ok(gp)
+    Ok((gp, id))
 }
 
 /// Spawns from a thread that is not one of the runtime's; bound to `m`, if it is given.
@@ -125,7 +131,7 @@ pub(crate) fn spawn_later(
     write: impl FnOnce(*mut u8),
     when: u64,
 ) -> Result<(NonNull<G>, Ticket), Refused> {
-    let m = rt.m();
+    let m = rt.holder();
     let sched = m.sched();
     let (gp, _) = take_unborn(sched, || may_spawn(sched))?;
     let parent = rt.goroutine().id.get();
@@ -139,7 +145,7 @@ pub(crate) fn spawn_later(
     let ticket = status.begin_unborn_wait();
     if when != NEVER {
         outside::add_timer(sched, m, when, gp);
-        outside::leave_timers(sched, m);
+        outside::leave_timers(sched, &m);
     }
     if sched.phase() != Phase::Running {
         super::cancel::cancel(Some(rt), g);

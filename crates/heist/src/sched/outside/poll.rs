@@ -19,7 +19,7 @@
 
 use super::timers;
 use crate::gmp::flags::Flag;
-use crate::gmp::{G, M};
+use crate::gmp::{G, Holder, M};
 use crate::netpoll::poller::{Poller, Wait};
 use crate::sched::run::find::{Found, Next, next_local};
 use crate::sched::{Phase, Sched};
@@ -139,12 +139,12 @@ impl PollGate {
 
 /// Looks whether descriptors are ready, if nobody else is looking. The first that waited for one
 /// runs; only if there are more is somebody woken for them.
-pub(crate) fn poll_now(sched: &Sched, m: &M) -> Option<Next> {
+pub(crate) fn poll_now(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     run_woken(sched, m, poll_without_waiting(sched))
 }
 
 /// Runs the first of what an M found that was looking for work, and queues the others.
-pub(super) fn run_woken(sched: &Sched, m: &M, woken: List<G>) -> Option<Next> {
+pub(super) fn run_woken(sched: &Sched, m: Holder<'_>, woken: List<G>) -> Option<Next> {
     if woken.iter().any(G::is_classed) {
         // The class of a goroutine decides when and where it runs.
         run::inject(sched, m, woken);
@@ -153,7 +153,7 @@ pub(super) fn run_woken(sched: &Sched, m: &M, woken: List<G>) -> Option<Next> {
     run_first(sched, m, woken)
 }
 
-fn run_first(sched: &Sched, m: &M, mut woken: List<G>) -> Option<Next> {
+fn run_first(sched: &Sched, m: Holder<'_>, mut woken: List<G>) -> Option<Next> {
     let first = woken.pop_front()?;
     // SAFETY: just claimed, so it is valid.
     life::count_one_born(sched, unsafe { first.as_ref() });
@@ -286,6 +286,8 @@ fn come_back(sched: &Sched, m: &M, woken: List<G>) -> Found {
     drop(locked);
     run::suit_turns(sched, m, sched.rest.idle().is_reserved(id));
     sched.stall.bell().ring();
+    // SAFETY: the M of the calling thread, which has just got a P.
+    let m = unsafe { Holder::new(m) };
     if latency {
         // The class of a goroutine decides when and where it runs.
         run::inject(sched, m, woken);

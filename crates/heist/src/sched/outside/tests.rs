@@ -137,7 +137,7 @@ fn inject_with_p(rt: &Runtime, n: usize) -> (Injected, Vec<usize>) {
         let pp = rt.m().p();
         let n_idle = sched.rest.idle().count();
         let (global, started) = (pp.stats.global_put.get(), sched.stats.wake_ups.get());
-        run::inject(sched, rt.m(), woken);
+        run::inject(sched, rt.holder(), woken);
         Injected {
             n_idle,
             global: pp.stats.global_put.get() - global,

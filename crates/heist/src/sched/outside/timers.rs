@@ -14,7 +14,7 @@
 //! GO: proc.go checkTimers, time.go wakeNetPoller; findRunnable.
 
 use super::poll;
-use crate::gmp::{G, M, P};
+use crate::gmp::{G, Holder, M, P};
 use crate::sched::Sched;
 use crate::sched::run::find::Next;
 use crate::sched::{rest, run};
@@ -26,14 +26,14 @@ use std::ptr::NonNull;
 
 /// Runs what is due at the own P.
 #[inline]
-pub(crate) fn run_own_timers(sched: &Sched, m: &M) {
+pub(crate) fn run_own_timers(sched: &Sched, m: Holder<'_>) {
     if m.p().timers.earliest() != NEVER {
         run_timers_of(sched, m, m.p());
     }
 }
 
 /// Runs what is due at some P. True if that woke somebody.
-pub(crate) fn run_timers_of(sched: &Sched, m: &M, pp: &P) -> bool {
+pub(crate) fn run_timers_of(sched: &Sched, m: Holder<'_>, pp: &P) -> bool {
     let mut woken = List::new();
     pp.timers.run_due(clock::now_ns(), sched, &mut woken);
     let any = !woken.is_empty();
@@ -45,14 +45,14 @@ pub(crate) fn run_timers_of(sched: &Sched, m: &M, pp: &P) -> bool {
 /// alarm would take longer. Bounded by `policy::timers::TINY_SLEEP_NS`, and over when there is something
 /// else to do.
 #[inline]
-pub(crate) fn await_tiny_sleep(sched: &Sched, m: &M) -> Option<Next> {
+pub(crate) fn await_tiny_sleep(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     let timers = &m.p().timers;
     let when = timers.earliest();
     if when <= timers.tiny_until() { await_near_timer(sched, m, when) } else { None }
 }
 
 #[cold]
-fn await_near_timer(sched: &Sched, m: &M, when: u64) -> Option<Next> {
+fn await_near_timer(sched: &Sched, m: Holder<'_>, when: u64) -> Option<Next> {
     let timers = &m.p().timers;
     let mut now = clock::now_ns();
     if !policy::is_near(now, when, timers.tiny_until()) {
@@ -78,7 +78,7 @@ pub(crate) fn run_all_timers(sched: &Sched, woken: &mut List<G>) {
 }
 
 /// Adds a timer for a goroutine that parked on this M until `when`.
-pub(crate) fn add_timer(sched: &Sched, m: &M, when: u64, gp: NonNull<G>) {
+pub(crate) fn add_timer(sched: &Sched, m: Holder<'_>, when: u64, gp: NonNull<G>) {
     let timers = &m.p().timers;
     let first = when < timers.earliest();
     // Where this tells nobody anything, the clock is not read for it.

@@ -8,7 +8,7 @@
 
 use super::{spin, watch};
 use crate::gmp::p::Stopped;
-use crate::gmp::{M, P};
+use crate::gmp::{Holder, M, P};
 use crate::sched::run::find::{Found, Next, take_batch};
 use crate::sched::{Locked, Phase, Sched};
 use crate::sched::{outside, run, threads, world};
@@ -33,7 +33,8 @@ enum LastLook {
 }
 
 /// Gives the P back and sleeps until there is something to do.
-pub(crate) fn sleep(sched: &Sched, m: &M) -> Found {
+pub(crate) fn sleep(sched: &Sched, holder: Holder<'_>) -> Found {
+    let m = holder.m();
     let mut locked = sched.lock.lock();
     if sched.world.is_stopping() {
         drop(locked);
@@ -60,7 +61,7 @@ pub(crate) fn sleep(sched: &Sched, m: &M) -> Found {
     if !locked.global.is_empty() {
         let mut batch = locked.global.pop_batch(sched.global_len(), sched.common_procs());
         drop(locked);
-        return take_batch(m, &mut batch).map_or(Found::Retry, Found::Run);
+        return take_batch(holder, &mut batch).map_or(Found::Retry, Found::Run);
     }
     if !m.spinning.get() && sched.rest.spinning.requested() {
         drop(locked);

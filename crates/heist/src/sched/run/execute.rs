@@ -10,7 +10,7 @@ use crate::current;
 use crate::gmp::flags::Flag;
 use crate::gmp::g::Woken;
 use crate::gmp::m::{Commit, Request, Seal};
-use crate::gmp::{G, M, pool};
+use crate::gmp::{G, Holder, M, pool};
 use crate::sched::life::cancel;
 use crate::sched::outside;
 use crate::sched::run::find::{Next, Slice};
@@ -52,10 +52,16 @@ enum Whom {
 
 fn serve(m: &M, whom: Whom) {
     let sched = m.sched();
+    // SAFETY: the M of the calling thread, in the runtime. It has a P whenever a goroutine was found or
+    // is looked for.
+    let holder = unsafe { Holder::new(m) };
     loop {
         let bound = whom == Whom::ItsOwn || !m.bound_g.get().is_null();
-        let found =
-            if bound { threads::wait_for_bound(sched, m) } else { find::find_runnable(sched, m) };
+        let found = if bound {
+            threads::wait_for_bound(sched, m)
+        } else {
+            find::find_runnable(sched, holder)
+        };
         let Some(next) = found else { return };
         if m.spinning.get() {
             rest::stop_spinning(sched, m);
@@ -63,15 +69,15 @@ fn serve(m: &M, whom: Whom) {
         // SAFETY: a goroutine that was found is valid.
         let bound_m = unsafe { next.gp.as_ref() }.bound_m.get();
         if bound_m.is_null() || std::ptr::eq(bound_m, m) {
-            execute(m, next);
-        } else if !threads::keeps_p(sched, m, next.gp) && !threads::lend_p(sched, m, next.gp) {
+            execute(holder, next);
+        } else if !threads::keeps_p(sched, holder, next.gp) && !threads::lend_p(sched, m, next.gp) {
             return;
         }
     }
 }
 
 /// Runs a goroutine until it comes back, and does what it asks for.
-fn execute(m: &M, next: Next) {
+fn execute(m: Holder<'_>, next: Next) {
     let pp = m.p();
     // SAFETY: a goroutine that was found is valid and this M's to run.
     let gp = unsafe { next.gp.as_ref() };
@@ -81,7 +87,7 @@ fn execute(m: &M, next: Next) {
         }
     // SAFETY: it has started, so it has run, and is this M's to run.
     } else if unsafe { gp.coro.is_of_another_thread(m.thread.get()) } {
-        moves::move_here(m, gp);
+        moves::move_here(&m, gp);
     }
     gp.status.transition(Status::Runnable, Status::Running);
     if next.slice == Slice::Fresh {
@@ -94,14 +100,14 @@ fn execute(m: &M, next: Next) {
     loop {
         let special = gp.flags.has(Flag::IDLE | Flag::BLOCKS);
         if special {
-            before_special(m, gp);
+            before_special(&m, gp);
         }
         m.cur.store(next.gp.as_ptr(), Ordering::Relaxed);
         // SAFETY: this is the M, it owns the goroutine, which has a context and is not running.
-        let switched = unsafe { gp.coro.resume(NonNull::from(m)) };
+        let switched = unsafe { gp.coro.resume(NonNull::from(m.m())) };
         m.cur.store(null_mut(), Ordering::Relaxed);
         if special {
-            after_special(m, gp);
+            after_special(&m, gp);
         }
         m.word.clear_attention(m_word::PREEMPT | m_word::PART | m_word::MOVED);
         match (switched, m.request.get()) {
@@ -158,7 +164,13 @@ enum Parked {
 ///
 /// # Safety
 /// `gp` just left this M, and asked to be parked with `commit` and `arg`.
-unsafe fn commit_park(m: &M, gp: NonNull<G>, commit: Commit, arg: *mut (), seal: Seal) -> Parked {
+unsafe fn commit_park(
+    m: Holder<'_>,
+    gp: NonNull<G>,
+    commit: Commit,
+    arg: *mut (),
+    seal: Seal,
+) -> Parked {
     // SAFETY: records are never unmapped. After the commit the goroutine may be anywhere, or gone,
     // and the record may serve another; what is done below then has no effect, because the ticket
     // is of this wait.
@@ -196,7 +208,7 @@ unsafe fn commit_park(m: &M, gp: NonNull<G>, commit: Commit, arg: *mut (), seal:
 
 /// A goroutine has left its stack for good.
 #[doc(alias = "goexit0")]
-fn finish(m: &M, gp: NonNull<G>) {
+fn finish(m: Holder<'_>, gp: NonNull<G>) {
     let pp = m.p();
     let sched = m.sched();
     // SAFETY: the goroutine ended on this M, which still owns it.
@@ -207,19 +219,12 @@ fn finish(m: &M, gp: NonNull<G>) {
     if g.flags.has(Flag::WATCHED) {
         stacks::look_at_stack(sched, g, &stack);
     }
-    // SAFETY: this M holds its P, and no other reference to its data is alive.
-    let cache = unsafe { &mut pp.local().stacks };
     if g.flags.has(Flag::STACKLESS) {
         stack::give_last(stack);
-    } else if stack.class() == cache.class() {
-        if cache.give(stack) {
-            sched.threads.helper().ask_to_scavenge();
-        }
-    } else {
-        stack::give(stack);
+    } else if m.with_local(|local| local.stacks.give(stack)) {
         sched.threads.helper().ask_to_scavenge();
     }
-    bound::end(m, g);
+    bound::end(&m, g);
     g.status.transition(Status::Running, Status::Dead);
     // A reader that counts its end has to count its beginning, on whatever P that was.
     pp.stats.finished.bump_last();
@@ -231,12 +236,12 @@ fn finish(m: &M, gp: NonNull<G>) {
 
 /// Keeps the record of a goroutine that everybody is done with.
 #[doc(alias = "gfput")]
-pub(crate) fn recycle(m: &M, gp: NonNull<G>) {
-    // SAFETY: this M holds its P, and no other reference to its data is alive.
-    let free = unsafe { &mut m.p().local().free_gs };
-    // SAFETY: the record is valid, and being recycled it is in no list.
-    unsafe { free.push_front(gp) };
-    if free.len() >= policy::FREE_G_MAX {
-        pool::spill(free, policy::FREE_G_KEEP - 1);
-    }
+pub(crate) fn recycle(m: Holder<'_>, gp: NonNull<G>) {
+    m.with_local(|local| {
+        // SAFETY: the record is valid, and being recycled it is in no list.
+        unsafe { local.free_gs.push_front(gp) };
+        if local.free_gs.len() >= policy::FREE_G_MAX {
+            pool::spill(&mut local.free_gs, policy::FREE_G_KEEP - 1);
+        }
+    });
 }

@@ -3,7 +3,7 @@
 //! GO: proc.go findRunnable.
 
 use super::{lanes, steal};
-use crate::gmp::{G, M, P};
+use crate::gmp::{G, Holder, P};
 use crate::sched::Sched;
 use crate::sched::{outside, rest, world};
 use heist_core::global_queue::Lane;
@@ -60,24 +60,23 @@ impl From<Popped<G>> for Next {
 /// Finds a goroutine for `m` to run. It may sleep, lose its P and get another. None: the
 /// runtime has stopped.
 #[doc(alias = "findRunnable")]
-pub(super) fn find_runnable(sched: &Sched, m: &M) -> Option<Next> {
+pub(super) fn find_runnable(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     let next = search(sched, m)?;
-    outside::leave_timers(sched, m);
+    outside::leave_timers(sched, &m);
     Some(next)
 }
 
-fn search(sched: &Sched, m: &M) -> Option<Next> {
+fn search(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     let mut lingered = false;
     loop {
         if sched.world.is_stopping() {
-            match world::stop_searching(sched, m) {
+            match world::stop_searching(sched, m.m()) {
                 Found::Leave => return None,
                 _ => continue,
             }
         }
         let reserved = m.p().is_reserved;
-        let near =
-            if reserved { lanes::find_latency(sched, m) } else { find_with_p(sched, m, m.p()) };
+        let near = if reserved { lanes::find_latency(sched, m) } else { find_with_p(sched, m) };
         if near.is_some() {
             return near;
         }
@@ -103,10 +102,10 @@ fn search(sched: &Sched, m: &M) -> Option<Next> {
 
 /// The sources that need no search among the others.
 #[inline]
-fn find_with_p(sched: &Sched, m: &M, pp: &P) -> Option<Next> {
+fn find_with_p(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     outside::run_own_timers(sched, m);
-    urgent(sched, pp)
-        .or_else(|| global_in_turn(sched, pp))
+    urgent(sched, m)
+        .or_else(|| global_in_turn(sched, m.p()))
         .or_else(|| next_local(m))
         .or_else(|| next_global(sched, m))
         .or_else(|| steal::rob_stalled(sched, m))
@@ -115,18 +114,17 @@ fn find_with_p(sched: &Sched, m: &M, pp: &P) -> Option<Next> {
 
 /// What may not wait behind others, unless there was too much of it lately.
 #[inline]
-fn urgent(sched: &Sched, pp: &P) -> Option<Next> {
+fn urgent(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     if sched.global_len().urgent() == 0 {
         return None;
     }
-    take_urgent(sched, pp)
+    take_urgent(sched, m)
 }
 
 #[cold]
-fn take_urgent(sched: &Sched, pp: &P) -> Option<Next> {
-    // SAFETY: the caller holds the P, and no other reference to its data is alive.
-    let streak = unsafe { &mut pp.local().urgent_streak };
-    if !streak.continues(pp.tick()) {
+fn take_urgent(sched: &Sched, m: Holder<'_>) -> Option<Next> {
+    let pp = m.p();
+    if !m.with_local(|local| local.urgent_streak.continues(pp.tick())) {
         return None;
     }
     let gp = sched.lock.lock().global.pop_urgent(sched.global_len());
@@ -152,7 +150,7 @@ fn global_in_turn(sched: &Sched, pp: &P) -> Option<Next> {
 }
 
 /// A fair share of the global queue: one to run, the others into the own ring.
-fn next_global(sched: &Sched, m: &M) -> Option<Next> {
+fn next_global(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     let mut batch = match (sched.global_len().get(), m.p().yielded.len()) {
         (0, 0) => return None,
         (0, yielded) => m.p().yielded.take(policy::global_batch(yielded, sched.common_procs())),
@@ -181,9 +179,8 @@ fn fetch(batch: &List<G>) {
 
 /// The own queue.
 #[inline]
-pub(crate) fn next_local(m: &M) -> Option<Next> {
-    // SAFETY: this M holds its P.
-    let own = unsafe { m.p().owner() };
+pub(crate) fn next_local(m: Holder<'_>) -> Option<Next> {
+    let own = m.owner();
     let popped = own.pop()?;
     // Another core may have written the next one: fetch it while this one runs.
     G::prefetch(own.upcoming(), 2);
@@ -191,12 +188,11 @@ pub(crate) fn next_local(m: &M) -> Option<Next> {
 }
 
 /// Keeps a batch from the global queue: the first to run, the others into the ring.
-pub(crate) fn take_batch(m: &M, batch: &mut List<G>) -> Option<Next> {
+pub(crate) fn take_batch(m: Holder<'_>, batch: &mut List<G>) -> Option<Next> {
     let pp = m.p();
     pp.stats.global_taken.add(batch.len().into());
     let first = batch.pop_front()?;
-    // SAFETY: this M holds its P.
-    unsafe { pp.owner() }.push_batch(batch);
+    m.owner().push_batch(batch);
     if !batch.is_empty() {
         heist_core::throw!("take_batch: {} goroutines do not fit into the ring", batch.len());
     }

@@ -17,7 +17,7 @@
 use super::queue;
 use crate::gmp::flags::Flag;
 use crate::gmp::g::G;
-use crate::gmp::{M, P};
+use crate::gmp::{Holder, M, P};
 use crate::sched::rest::wake::Start;
 use crate::sched::run::find::Next;
 use crate::sched::{Locked, Sched};
@@ -103,7 +103,7 @@ pub(crate) fn suit_turns(sched: &Sched, m: &M, latency: bool) {
 }
 
 /// The search of an M that holds a reserved P.
-pub(super) fn find_latency(sched: &Sched, m: &M) -> Option<Next> {
+pub(super) fn find_latency(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     outside::run_own_timers(sched, m);
     next_latency(sched, m).or_else(|| {
         let woken = outside::poll_without_waiting(sched);
@@ -112,7 +112,7 @@ pub(super) fn find_latency(sched: &Sched, m: &M) -> Option<Next> {
     })
 }
 
-fn next_latency(sched: &Sched, m: &M) -> Option<Next> {
+fn next_latency(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     if sched.global_len().latency() == 0 {
         return None;
     }

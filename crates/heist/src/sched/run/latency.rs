@@ -1,6 +1,6 @@
 //! Measuring how long goroutines wait for a P; `metrics::latency` says how.
 
-use crate::gmp::{G, M, P};
+use crate::gmp::{G, Holder, P};
 use crate::metrics::latency::SLOTS;
 use crate::sched::Sched;
 use crate::sys::stopwatch;
@@ -8,10 +8,11 @@ use heist_core::policy::LATENCY_SAMPLE;
 
 /// A goroutine becomes runnable on this M: one in a few is measured.
 #[inline]
-pub(super) fn maybe_sample(m: &M, gp: &G) {
-    // SAFETY: this M holds its P, and no other reference to its data is alive.
-    let n = unsafe { &mut m.p().local().n_readied };
-    *n = n.wrapping_add(1);
+pub(super) fn maybe_sample(m: Holder<'_>, gp: &G) {
+    let n = m.with_local(|local| {
+        local.n_readied = local.n_readied.wrapping_add(1);
+        local.n_readied
+    });
     if n.is_multiple_of(LATENCY_SAMPLE) {
         sample(m.p(), gp);
     }
@@ -34,7 +35,7 @@ fn sample(pp: &P, gp: &G) {
 
 /// A goroutine that was measured runs on this M.
 #[cold]
-pub(super) fn record_latency(sched: &Sched, m: &M, number: u32) {
+pub(super) fn record_latency(sched: &Sched, m: Holder<'_>, number: u32) {
     let since = sched.p(number / SLOTS).latencies.take(number % SLOTS);
     m.p().latencies.histogram.record(stopwatch::since(since));
 }

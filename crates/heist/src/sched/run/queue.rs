@@ -10,7 +10,8 @@
 //! GO: proc.go runqput, runqputslow, globrunqput, goyield_m, injectglist.
 
 use super::{lanes, latency};
-use crate::gmp::{G, M};
+use crate::gmp::p::Local;
+use crate::gmp::{G, Holder};
 use crate::sched::rest::wake::Start;
 use crate::sched::{Sched, life, rest};
 use heist_core::global_queue::Lane;
@@ -22,7 +23,7 @@ use heist_core::sync::{Ordering, fence};
 use std::ptr::NonNull;
 
 /// Queues goroutines that timers woke, at this P: the first runs next.
-pub(crate) fn queue_woken(sched: &Sched, m: &M, mut woken: List<G>) {
+pub(crate) fn queue_woken(sched: &Sched, m: Holder<'_>, mut woken: List<G>) {
     if woken.is_empty() {
         return;
     }
@@ -46,7 +47,7 @@ pub(crate) fn queue_woken(sched: &Sched, m: &M, mut woken: List<G>) {
 /// Queues goroutines that the poller found: one for each P at rest into the global queue, with
 /// an M to fetch it, the others here.
 #[doc(alias = "injectglist")]
-pub(crate) fn inject(sched: &Sched, m: &M, woken: List<G>) {
+pub(crate) fn inject(sched: &Sched, m: Holder<'_>, woken: List<G>) {
     if woken.is_empty() {
         return;
     }
@@ -65,8 +66,7 @@ pub(crate) fn inject(sched: &Sched, m: &M, woken: List<G>) {
         sched.lock.lock().global.append(sched.global_len(), Lane::Normal, &mut shared);
         start_idle(sched, n_shared);
     }
-    // SAFETY: this M holds its P.
-    unsafe { pp.owner() }.push_batch(&mut local);
+    m.owner().push_batch(&mut local);
     if !local.is_empty() {
         pp.stats.overflows.bump();
         pp.stats.global_put.add(local.len().into());
@@ -140,7 +140,7 @@ pub(crate) unsafe fn push_global(sched: &Sched, gp: NonNull<G>) {
 }
 
 /// Puts a goroutine that yielded at the end of the global queue, of which this P has a part.
-pub(super) fn requeue(m: &M, gp: NonNull<G>) {
+pub(super) fn requeue(m: Holder<'_>, gp: NonNull<G>) {
     let pp = m.p();
     let sched = m.sched();
     pp.stats.yields.bump();
@@ -166,7 +166,7 @@ pub(super) fn requeue(m: &M, gp: NonNull<G>) {
 
 /// Puts a goroutine that gave way behind those that wait at this P.
 #[doc(alias = "goyield_m")]
-pub(super) fn requeue_here(m: &M, gp: NonNull<G>) {
+pub(super) fn requeue_here(m: Holder<'_>, gp: NonNull<G>) {
     m.p().stats.yields.bump();
     // SAFETY: the goroutine just left this M, which still owns it.
     unsafe {
@@ -180,7 +180,7 @@ pub(super) fn requeue_here(m: &M, gp: NonNull<G>) {
 ///
 /// # Safety
 /// `gp` is runnable, in no queue, and the caller's to move.
-pub(super) unsafe fn push_local(m: &M, gp: NonNull<G>, slot: Slot) {
+pub(super) unsafe fn push_local(m: Holder<'_>, gp: NonNull<G>, slot: Slot) {
     // SAFETY: valid, by the caller's promise.
     latency::maybe_sample(m, unsafe { gp.as_ref() });
     // SAFETY: passed on.
@@ -192,7 +192,7 @@ pub(super) unsafe fn push_local(m: &M, gp: NonNull<G>, slot: Slot) {
 /// # Safety
 /// As for [`push_local`].
 #[inline]
-pub(crate) unsafe fn push_next(m: &M, gp: NonNull<G>) {
+pub(crate) unsafe fn push_next(m: Holder<'_>, gp: NonNull<G>) {
     let pp = m.p();
     // SAFETY: valid, by the caller's promise.
     let g = unsafe { gp.as_ref() };
@@ -201,17 +201,15 @@ pub(crate) unsafe fn push_next(m: &M, gp: NonNull<G>) {
         // SAFETY: passed on.
         return unsafe { push_where_due(m, gp, Slot::Next) };
     }
-    // SAFETY: this M holds its P.
-    if let Some(kicked) = unsafe { pp.owner() }.swap_next(gp) {
+    if let Some(kicked) = m.owner().swap_next(gp) {
         push_kicked(m, kicked);
     }
 }
 
 /// Puts a goroutine that another one kicked out of `run_next` behind those in the ring.
 #[inline(never)]
-fn push_kicked(m: &M, kicked: NonNull<G>) {
-    // SAFETY: this M holds its P.
-    unsafe { m.p().owner() }.push_tail(kicked, |batch| overflow(m, batch));
+fn push_kicked(m: Holder<'_>, kicked: NonNull<G>) {
+    m.owner().push_tail(kicked, |batch| overflow(m, batch));
 }
 
 /// Puts a runnable goroutine where its class, this P and chaos mode want it.
@@ -219,26 +217,17 @@ fn push_kicked(m: &M, kicked: NonNull<G>) {
 /// # Safety
 /// As for [`push_local`].
 #[inline(never)]
-unsafe fn push_where_due(m: &M, gp: NonNull<G>, slot: Slot) {
+unsafe fn push_where_due(m: Holder<'_>, gp: NonNull<G>, slot: Slot) {
     let pp = m.p();
     // SAFETY: valid, by the caller's promise.
     if unsafe { gp.as_ref() }.is_classed() || pp.is_reserved {
         // SAFETY: passed on.
         return unsafe { lanes::push_by_class(m.sched(), gp) };
     }
-    // SAFETY: this M holds its P, and no other reference to its data is alive.
-    let slot = match unsafe { &mut pp.local().chaos } {
-        Some(chaos) if slot == Slot::Next => {
-            if chaos.next_u32() & 1 == 0 {
-                Slot::Tail
-            } else {
-                Slot::Next
-            }
-        }
-        _ => slot,
-    };
-    // SAFETY: this M holds its P.
-    unsafe { pp.owner() }.push(gp, slot, |batch| overflow(m, batch));
+    let misplace =
+        |local: &mut Local| local.chaos.as_mut().is_some_and(|chaos| chaos.next_u32() & 1 == 0);
+    let slot = if slot == Slot::Next && m.with_local(misplace) { Slot::Tail } else { slot };
+    m.owner().push(gp, slot, |batch| overflow(m, batch));
     if slot == Slot::Tail {
         // ORDERING: a push into `run_next` is a full fence by itself, one at the tail is not; the
         // submitter's protocol of `heist_core::spinning` needs one.
@@ -247,15 +236,16 @@ unsafe fn push_where_due(m: &M, gp: NonNull<G>, slot: Slot) {
 }
 
 #[cold]
-fn overflow(m: &M, batch: &mut [NonNull<G>]) {
+fn overflow(m: Holder<'_>, batch: &mut [NonNull<G>]) {
     let pp = m.p();
     let sched = m.sched();
     pp.stats.overflows.bump();
     pp.stats.global_put.add(batch.len() as u64);
-    // SAFETY: this M holds its P, and no other reference to its data is alive.
-    if let Some(chaos) = unsafe { &mut pp.local().chaos } {
-        chaos.shuffle(batch);
-    }
+    m.with_local(|local| {
+        if let Some(chaos) = &mut local.chaos {
+            chaos.shuffle(batch);
+        }
+    });
     let mut list = List::new();
     for &gp in &*batch {
         // SAFETY: goroutines taken out of the ring are valid and in no queue.

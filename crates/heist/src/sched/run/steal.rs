@@ -13,7 +13,7 @@
 //! GO: proc.go stealWork.
 
 use super::find::{Found, Next, next_local, take_batch};
-use crate::gmp::{G, M, P};
+use crate::gmp::{G, Holder, P};
 use crate::sched::{Sched, outside, rest};
 use crate::sys::clock;
 use heist_core::m_word::Place;
@@ -39,7 +39,7 @@ pub(crate) fn is_running(pp: &P) -> bool {
 }
 
 /// Looks for work at the other Ps, if not enough Ms do so already.
-pub(super) fn steal_work(sched: &Sched, m: &M) -> Found {
+pub(super) fn steal_work(sched: &Sched, m: Holder<'_>) -> Found {
     if !m.spinning.get() {
         if !policy::may_spin(
             sched.rest.n_spinning(),
@@ -48,7 +48,7 @@ pub(super) fn steal_work(sched: &Sched, m: &M) -> Found {
         ) {
             return Found::Nothing;
         }
-        rest::become_spinning(sched, m);
+        rest::become_spinning(sched, &m);
     }
     let steal = &sched.config.steal;
     let mut timer_ran = false;
@@ -65,16 +65,14 @@ pub(super) fn steal_work(sched: &Sched, m: &M) -> Found {
 }
 
 /// One visit to every other P. Those at rest have no goroutines, but may have timers.
-fn steal_once(sched: &Sched, m: &M, pass: Pass, timer_ran: &mut bool) -> Found {
+fn steal_once(sched: &Sched, m: Holder<'_>, pass: Pass, timer_ran: &mut bool) -> Found {
     let pp = m.p();
-    // SAFETY: this M holds its P, and no other reference to its data is alive.
-    let seed = unsafe { pp.local() }.rng.next_u32();
+    let seed = m.with_local(|local| local.rng.next_u32());
     let run_next = match sched.config.steal.run_next {
         RunNextTheft::LastTry if pass == Pass::Last => RunNext::Take,
         _ => RunNext::Leave,
     };
-    // SAFETY: this M holds its P.
-    for id in unsafe { sched.world.steal_order() }.walk(sched.config.steal.order, seed) {
+    for id in sched.world.steal_order(m).walk(sched.config.steal.order, seed) {
         if sched.world.is_stopping() {
             return Found::Retry;
         }
@@ -97,24 +95,23 @@ fn steal_once(sched: &Sched, m: &M, pass: Pass, timer_ran: &mut bool) -> Found {
 }
 
 /// Runs what is due at another P. True if that woke somebody.
-fn steal_timers(sched: &Sched, m: &M, victim: u32) -> bool {
+fn steal_timers(sched: &Sched, m: Holder<'_>, victim: u32) -> bool {
     let pp = sched.p(victim);
     sched.rest.idle().timers.contains(victim)
         && pp.timers.earliest() != NEVER
         && outside::run_timers_of(sched, m, pp)
 }
 
-fn rob(sched: &Sched, m: &M, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
+fn rob(sched: &Sched, m: Holder<'_>, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
     rob_ring(sched, m, victim, run_next).or_else(|| rob_yielded(sched, m, victim))
 }
 
 /// Takes a share of the ring of another P, or its `run_next`.
-fn rob_ring(sched: &Sched, m: &M, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
+fn rob_ring(sched: &Sched, m: Holder<'_>, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
     let pp = m.p();
     pp.stats.steal_attempts.bump();
     let back_off = || leaves_its_next(sched.p(victim));
-    // SAFETY: this M holds its P.
-    let own = unsafe { pp.owner() };
+    let own = m.owner();
     let stolen = sched.p(victim).queue.thief().steal_into(
         &own,
         sched.config.steal.share,
@@ -135,7 +132,7 @@ fn rob_ring(sched: &Sched, m: &M, victim: u32, run_next: RunNext) -> Option<NonN
 }
 
 /// Takes a share of what yielded at another P.
-fn rob_yielded(sched: &Sched, m: &M, victim: u32) -> Option<NonNull<G>> {
+fn rob_yielded(sched: &Sched, m: Holder<'_>, victim: u32) -> Option<NonNull<G>> {
     let yielded = &sched.p(victim).yielded;
     let n = sched.config.steal.share.of(yielded.len()).min(policy::GLOBAL_BATCH_MAX);
     if n == 0 {
@@ -194,15 +191,14 @@ fn leaves_its_next(pp: &P) -> bool {
 }
 
 /// What waits at a P that stands still, if there is a network to ask instead.
-pub(super) fn rob_stalled(sched: &Sched, m: &M) -> Option<Next> {
+pub(super) fn rob_stalled(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     if !sched.outside.has_waiters() {
         return None;
     }
     let pp = m.p();
-    // SAFETY: this M holds its P, and no other reference to its data is alive.
-    let suspect = unsafe { &mut pp.local().suspect };
     let head_of = |id| sched.p(id).queue.waiting_head();
-    let victim = suspect.look(pp.id, sched.common_procs(), head_of)?;
+    let n = sched.common_procs();
+    let victim = m.with_local(|local| local.suspect.look(pp.id, n, head_of))?;
     rob_all(sched, m, victim)
 }
 
@@ -210,9 +206,8 @@ pub(super) fn rob_stalled(sched: &Sched, m: &M) -> Option<Next> {
 /// be run at once, which is the last of its share: two Ms that rob each other again and again would
 /// never come to the first.
 #[cold]
-fn rob_all(sched: &Sched, m: &M, victim: u32) -> Option<Next> {
-    // SAFETY: this M holds its P.
-    let own = unsafe { m.p().owner() };
+fn rob_all(sched: &Sched, m: Holder<'_>, victim: u32) -> Option<Next> {
+    let own = m.owner();
     while let Some(gp) = rob_ring(sched, m, victim, RunNext::Leave) {
         // A theft takes no more than there is room for, this one included.
         own.push_tail(gp, |_| heist_core::throw!("rob_all: no room for what was stolen"));

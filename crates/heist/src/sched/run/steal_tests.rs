@@ -132,11 +132,11 @@ fn add_due_timer(sched: &Sched, p: u32, gp: &G) {
 
 /// One search among the others by the calling goroutine's M, and how many visits it took.
 fn steal(rt: &InRuntime) -> (Found, u64) {
-    let (m, sched) = (rt.m(), rt.sched());
+    let (m, sched) = (rt.holder(), rt.sched());
     let attempts = || m.p().stats.steal_attempts.get();
     let before = attempts();
     let found = steal::steal_work(sched, m);
-    rest::end_spin(sched, m);
+    rest::end_spin(sched, &m);
     (found, attempts() - before)
 }
 
@@ -145,7 +145,7 @@ fn steal(rt: &InRuntime) -> (Found, u64) {
 fn keep(rt: &InRuntime, found: Found) -> NonNull<G> {
     let Found::Run(Next { gp, .. }) = found else { panic!("{found:?}") };
     // SAFETY: just found, and in no queue.
-    unsafe { push_local(rt.m(), gp, Slot::Tail) };
+    unsafe { push_local(rt.holder(), gp, Slot::Tail) };
     gp
 }
 
@@ -296,7 +296,7 @@ fn a_processor_that_stands_still_is_robbed_before_the_network_is_asked() {
         let hog = occupy();
         hog.0.spawn(8);
         let rt = current::enter().expect("a goroutine");
-        let (m, sched) = (rt.m(), rt.sched());
+        let (m, sched) = (rt.holder(), rt.sched());
         let (own, victim) = (m.p(), sched.p(hog.0.p()));
         let waiters = sched.outside.poller().shared();
 

@@ -1,9 +1,9 @@
 //! The stack that a goroutine begins on.
 
 use super::stackless;
-use crate::coro::stack::{self, Class, Stack};
+use crate::coro::stack::{Class, Stack};
 use crate::gmp::flags::Flag;
-use crate::gmp::{G, M};
+use crate::gmp::{G, Holder};
 use crate::sched::life::body;
 use crate::sched::{Sched, threads};
 use heist_core::policy;
@@ -21,7 +21,7 @@ fn stack_class(sched: &Sched, gp: &G) -> Class {
 
 /// Gives a new goroutine its stack. False if there is no memory for one: then it waits for
 /// somebody else's.
-pub(crate) fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
+pub(crate) fn attach_stack(m: Holder<'_>, gp: NonNull<G>) -> bool {
     let pp = m.p();
     let sched = m.sched();
     // SAFETY: the goroutine is this M's to run.
@@ -31,9 +31,7 @@ pub(crate) fn attach_stack(m: &M, gp: NonNull<G>) -> bool {
         return false;
     }
     let class = stack_class(sched, g);
-    // SAFETY: this M holds its P, and no other reference to its data is alive.
-    let cache = unsafe { &mut pp.local().stacks };
-    let taken = if class == cache.class() { cache.take() } else { stack::take(class) };
+    let taken = m.with_local(|local| local.stacks.take(class));
     let stack = match taken {
         Ok(stack) => {
             // There was no hope for it, and then somebody else ended.

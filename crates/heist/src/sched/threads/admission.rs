@@ -28,7 +28,7 @@
 //! and none is held back while a P is idle, so no P is idle beside them.
 
 use crate::gmp::flags::Flag;
-use crate::gmp::{G, M};
+use crate::gmp::{G, Holder};
 use crate::sched::{Locked, Sched};
 use crate::sys::{clock, thread};
 use heist_core::global_queue::Lane;
@@ -123,7 +123,7 @@ pub(crate) fn is_crowded(sched: &Sched, now_ns: u64) -> bool {
 /// Whether `m` does not lend its P to the stopped goroutine `gp`, but serves the next timer first. Then it has
 /// slept until that is due, and `gp` is first among the stopped.
 #[inline(never)]
-pub(crate) fn keeps_p(sched: &Sched, m: &M, gp: NonNull<G>) -> bool {
+pub(crate) fn keeps_p(sched: &Sched, m: Holder<'_>, gp: NonNull<G>) -> bool {
     let now = clock::now_ns();
     if !is_crowded(sched, now) {
         return false;
@@ -133,15 +133,14 @@ pub(crate) fn keeps_p(sched: &Sched, m: &M, gp: NonNull<G>) -> bool {
     let g = unsafe { gp.as_ref() };
     let next = pp.timers.earliest();
     let is_near = next < now.saturating_add(CROWD_NEAR_NS);
-    // SAFETY: this M holds the P, and no other reference to its data is alive.
-    let lent_ns = unsafe { &mut pp.local().lent_ns };
+    let lent_ns = m.with_local(|local| local.lent_ns);
     let mut locked = sched.lock.lock();
     let keeps = (is_near || !pp.is_empty())
-        && now.saturating_sub(*lent_ns) <= CROWD_KEEP_NS
+        && now.saturating_sub(lent_ns) <= CROWD_KEEP_NS
         && !(pp.is_reserved || g.is_classed() || g.flags.has(Flag::LOCKED) || is_guests(g))
         && !(sched.world.is_stopping() || sched.rest.idle().count() != 0);
     if !keeps {
-        *lent_ns = now;
+        m.with_local(|local| local.lent_ns = now);
         return false;
     }
     // SAFETY: as above; it is in no queue.

@@ -11,6 +11,7 @@ pub(crate) use stop::{
     stop_searching, stop_the_world,
 };
 
+use crate::gmp::Holder;
 use crate::gmp::P;
 use crate::gmp::proc_table::ProcTable;
 use crate::sys::lock::{Guard, Lock};
@@ -77,13 +78,10 @@ impl World {
         self.lock.lock()
     }
 
-    /// The walks over the other Ps.
-    ///
-    /// # Safety
-    /// The caller holds a P, and uses the answer no longer than that.
+    /// The walks over the other Ps, for a thief.
     #[inline]
-    pub(super) unsafe fn steal_order(&self) -> &StealOrder {
-        // SAFETY: it changes only while the world is stopped, and then nobody holds a P.
+    pub(super) fn steal_order(&self, _thief: Holder<'_>) -> &StealOrder {
+        // SAFETY: it changes only while the world is stopped, and then no thread holds a P.
         unsafe { &*self.steal_order.get() }
     }
 
