@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::ptr::NonNull;
 
-use heist_core::global_queue::{GlobalLen, GlobalQueue};
+use heist_core::global_queue::{GlobalLen, GlobalQueue, Lane};
 use heist_core::list::{Link, Linked};
 use heist_core::policy::Share;
 use heist_core::run_queue::{RunNext, RunQueue, Slot, Stolen};
@@ -114,12 +114,12 @@ pub fn global_batch() -> Repeat {
     const BATCH: usize = 128;
     let (mut queue, len) = (GlobalQueue::<Node>::new(), GlobalLen::new());
     // SAFETY: fresh nodes, in no queue.
-    nodes(4 * BATCH).into_iter().for_each(|gp| unsafe { queue.push_back(&len, gp) });
+    nodes(4 * BATCH).into_iter().for_each(|gp| unsafe { queue.push(&len, Lane::Normal, gp) });
     Box::new(move |n| {
         for _ in 0..n.div_ceil(BATCH) {
             let mut list = queue.pop_batch(&len, 1);
             assert_eq!(list.len(), BATCH as u32);
-            queue.append(&len, &mut list);
+            queue.append(&len, Lane::Normal, &mut list);
         }
     })
 }
