@@ -76,7 +76,7 @@ pub const PREEMPT: u32 = 2;
 /// The world stops: the goroutine waits where it is before it continues.
 pub const STOP: u32 = 8;
 /// The goroutine most likely blocks: it gives its P away when it leaves the runtime.
-pub const PART: u32 = 32;
+pub const GIVE_P: u32 = 32;
 /// The goroutine has moved here with addresses of thread-locals, which it reports when it leaves
 /// the runtime.
 pub const MOVED: u32 = 64;

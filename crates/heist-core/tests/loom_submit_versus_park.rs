@@ -135,7 +135,7 @@ impl World {
         std::iter::once(&self.queues[SUBMITTER_PROC as usize]).chain(&self.stalled)
     }
 
-    /// The steps of `Sched::rob_stalled`.
+    /// The steps of `steal_from_stalled`.
     fn rob_stalled(self: &Arc<Self>) -> Option<thread::JoinHandle<()>> {
         // SAFETY: P0 is the submitter's alone.
         let owner = unsafe { self.queues[SUBMITTER_PROC as usize].owner() };

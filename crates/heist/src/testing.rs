@@ -190,7 +190,7 @@ pub enum Place {
 /// Free goroutine records at the calling goroutine's processor.
 #[must_use]
 pub fn free_records() -> Option<u32> {
-    current::enter().map(|rt| rt.holder().with_local(|local| local.free_gs.len()))
+    current::enter().map(|rt| rt.holder().p().with_local(|local| local.free_gs.len()))
 }
 
 /// Goroutines that are parked on descriptors.

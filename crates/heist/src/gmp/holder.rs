@@ -1,7 +1,7 @@
 //! `Holder`: the evidence that the calling thread holds a P.
 
 use super::p::Local;
-use super::{G, M};
+use super::{G, M, P};
 use heist_core::run_queue::Owner;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -31,19 +31,10 @@ impl<'m> Holder<'m> {
         self.m
     }
 
-    /// The owner's half of the queue of the P.
+    /// The P, for its owner.
     #[inline]
-    pub(crate) fn owner(self) -> Owner<'m, G> {
-        // SAFETY: the calling thread holds the P.
-        unsafe { self.m.p().owner() }
-    }
-
-    /// Uses the owner's data of the P. `with` does not come back here, which debug builds check.
-    #[inline]
-    pub(crate) fn with_local<R>(self, with: impl FnOnce(&mut Local) -> R) -> R {
-        let _only = self.m.p().begin_local_use();
-        // SAFETY: the calling thread holds the P, and this is the only reference.
-        with(unsafe { self.m.p().local() })
+    pub(crate) fn p(self) -> HeldP<'m> {
+        HeldP { pp: self.m.p(), _not_send: PhantomData }
     }
 }
 
@@ -53,5 +44,38 @@ impl Deref for Holder<'_> {
     #[inline]
     fn deref(&self) -> &M {
         self.m
+    }
+}
+
+/// A P that the calling thread holds.
+#[derive(Clone, Copy)]
+pub(crate) struct HeldP<'m> {
+    pp: &'m P,
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl<'m> HeldP<'m> {
+    /// The owner's half of its queue.
+    #[inline]
+    pub(crate) fn owner(self) -> Owner<'m, G> {
+        // SAFETY: the calling thread holds the P.
+        unsafe { self.pp.owner() }
+    }
+
+    /// Uses the owner's data. `with` does not come back here, which debug builds check.
+    #[inline]
+    pub(crate) fn with_local<R>(self, with: impl FnOnce(&mut Local) -> R) -> R {
+        let _only = self.pp.begin_local_use();
+        // SAFETY: the calling thread holds the P, and this is the only reference.
+        with(unsafe { self.pp.local() })
+    }
+}
+
+impl Deref for HeldP<'_> {
+    type Target = P;
+
+    #[inline]
+    fn deref(&self) -> &P {
+        self.pp
     }
 }

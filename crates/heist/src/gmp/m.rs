@@ -178,7 +178,7 @@ pub(crate) struct M {
     /// The thread pointer of its thread.
     pub(crate) thread: Cell<usize>,
     /// The CPU time that sysmon saw last while it had no P, and since when it has none.
-    pub(crate) pless_ran: Cell<(Stamp, u64)>,
+    pub(crate) ran_without_p: Cell<(Stamp, u64)>,
     /// The end of its thread's stack, below which is the guard. Zero: the thread is not the runtime's.
     pub(crate) stack_end: Cell<usize>,
     /// Where the goroutine that it resumed last had addresses of thread-locals; see `tls_report`.
@@ -217,9 +217,9 @@ pub(crate) struct M {
     idle_link: DoubleLink<M>,
     /// What sysmon alone remembers of a thread in user code without a P: the word, and the CPU time
     /// at that moment.
-    pub(crate) pless: Cell<(Stamp, u64)>,
+    pub(crate) seen_without_p: Cell<(Stamp, u64)>,
     /// Its goroutine was expected to block and gave its P away: how often the thread had blocked before.
-    pub(crate) parted: Cell<Option<u64>>,
+    pub(crate) gave_p_ahead: Cell<Option<u64>>,
     /// Whether the kernel was asked for short turns of its thread; see `Sched::suit_turns`.
     pub(crate) short_turns: Cell<bool>,
     /// Signals that are blocked in its thread also when no handler runs. The thread's own.
@@ -251,7 +251,7 @@ impl M {
             cur: AtomicPtr::new(null_mut()),
             request: Cell::new(Request::Exit),
             thread: Cell::new(0),
-            pless_ran: Cell::new((Stamp::NONE, 0)),
+            ran_without_p: Cell::new((Stamp::NONE, 0)),
             stack_end: Cell::new(0),
             moved: [const { Cell::new(0) }; MOVED_MAX],
             spinning: ShownFlag::new(false),
@@ -273,8 +273,8 @@ impl M {
             doorbell: Doorbell::new(),
             rng: UnsafeCell::new(Rng::new(id.into())),
             idle_link: DoubleLink::new(),
-            pless: Cell::new((Stamp::NONE, 0)),
-            parted: Cell::new(None),
+            seen_without_p: Cell::new((Stamp::NONE, 0)),
+            gave_p_ahead: Cell::new(None),
             short_turns: Cell::new(false),
             blocked: Cell::new(Blocked::NONE),
             made_before: Cell::new(null()),
@@ -296,7 +296,7 @@ impl M {
         self.ends.set(false);
         self.new_timer_ns.set(NEVER);
         self.stopped_p.set(null());
-        self.parted.set(None);
+        self.gave_p_ahead.set(None);
         self.short_turns.set(false);
         self.thread.set(0);
         self.note.clear();

@@ -201,7 +201,7 @@ fn a_record_changes_its_runtime_in_the_shared_pool() {
         other.run(move || {
             handle.join().expect("it returned");
             let rt = crate::current::enter().expect("a goroutine");
-            let front = rt.holder().with_local(|local| local.free_gs.front());
+            let front = rt.holder().p().with_local(|local| local.free_gs.front());
             let kept = front.is_some_and(|front| front.addr().get() == gp);
             drop(rt);
             assert!(!kept, "the record is on the list of another runtime");

@@ -143,7 +143,7 @@ pub(crate) unsafe fn ready(rt: &InRuntime, gp: NonNull<G>) {
     m.p().stats.readied.bump();
     // SAFETY: passed on.
     unsafe { run::push_next(m, gp) };
-    rest::wake_p_for_next(m.sched(), m.p());
+    rest::wake_p_for_next(m.sched(), &m.p());
 }
 
 /// Makes a claimed goroutine runnable from a thread that has no P of its runtime.
@@ -162,7 +162,7 @@ pub(crate) unsafe fn ready_from_outside(sched: &Sched, gp: NonNull<G>) {
     // SAFETY: passed on.
     unsafe { run::push_global(sched, gp) };
     rest::announce_work(sched);
-    // ORDERING: Release pairs with `Sched::wait_for_outsiders`: the last that is done with it here.
+    // ORDERING: Release pairs with `Sched::wait_for_external_wakers`: the last that is done with it here.
     sched.life.external_wakers.fetch_sub(1, Ordering::Release);
 }
 
@@ -188,7 +188,7 @@ pub(crate) fn chaos_point(rt: InRuntime) -> InRuntime {
 
 #[cold]
 fn disturb(rt: InRuntime) -> InRuntime {
-    let now = rt.holder().with_local(|local| {
+    let now = rt.holder().p().with_local(|local| {
         local.chaos.as_mut().is_some_and(|chaos| chaos.next_u32().is_multiple_of(4))
     });
     if now { yield_now(rt) } else { rt }

@@ -73,7 +73,7 @@ pub(crate) fn end_goroutines(sched: &Sched) -> Closed {
 /// Stops the Ms, which have nothing to run any more, or are not to.
 pub(crate) fn stop(sched: &Sched, closed: Closed) {
     stop_ms(sched);
-    wait_for_outsiders(sched);
+    wait_for_external_wakers(sched);
     if closed == Closed::Clean {
         sched.outside.poller().shared().end();
     } else {
@@ -136,7 +136,7 @@ pub(crate) fn after_finish(sched: &Sched) {
 }
 
 /// Waits for those who woke the last goroutines from outside and have not got over it: for moments.
-fn wait_for_outsiders(sched: &Sched) {
+fn wait_for_external_wakers(sched: &Sched) {
     // ORDERING: Acquire: see `park::ready_from_outside`.
     while sched.life.external_wakers.load(Ordering::Acquire) != 0 {
         std::thread::yield_now();

@@ -57,14 +57,14 @@ pub(crate) fn spawn(
     let flags = may_spawn(sched)? | recipe.flags;
     let recipe = Recipe { flags, ..recipe };
     let pp = m.p();
-    let (gp, id) = m.with_local(|local| take_record(sched, local))?;
+    let (gp, id) = pp.with_local(|local| take_record(sched, local))?;
     let parent = rt.goroutine().id.get();
     // SAFETY: the record is free, so nobody else uses it.
     unsafe { fill(gp, sched, recipe, id, parent, write) }.transition(DEAD, RUNNABLE);
     pp.stats.created.bump();
     // SAFETY: runnable, new, in no queue.
     unsafe { run::push_next(m, gp) };
-    rest::wake_p_for_next(sched, pp);
+    rest::wake_p_for_next(sched, &pp);
     after_spawn(sched, gp);
     Ok(gp)
 }

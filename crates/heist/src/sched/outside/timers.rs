@@ -28,7 +28,7 @@ use std::ptr::NonNull;
 #[inline]
 pub(crate) fn run_own_timers(sched: &Sched, m: Holder<'_>) {
     if m.p().timers.earliest() != NEVER {
-        run_timers_of(sched, m, m.p());
+        run_timers_of(sched, m, &m.p());
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn sleep(sched: &Sched, holder: Holder<'_>) -> Found {
     }
     if sched.phase() == Phase::Stopped {
         let pp = m.release_p();
-        rest_p(sched, &mut locked, pp);
+        put_idle(sched, &mut locked, pp);
         drop(locked);
         spin::end_spin(sched, m);
         return Found::Leave;
@@ -52,7 +52,7 @@ pub(crate) fn sleep(sched: &Sched, holder: Holder<'_>) -> Found {
             return Found::Retry;
         }
         let pp = m.release_p();
-        rest_p(sched, &mut locked, pp);
+        put_idle(sched, &mut locked, pp);
         drop(locked);
         // ORDERING: the P is at rest; who adds a timer looks for that after a fence.
         heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
@@ -80,7 +80,7 @@ pub(crate) fn sleep(sched: &Sched, holder: Holder<'_>) -> Found {
     if !pp.is_empty() {
         heist_core::throw!("Sched::sleep: P{} is not empty", pp.id);
     }
-    rest_p(sched, &mut locked, pp);
+    put_idle(sched, &mut locked, pp);
     drop(locked);
 
     let was_spinning = spin::end_spin(sched, m);
@@ -112,7 +112,7 @@ fn sleep_without_p(sched: &Sched, m: &M) -> Found {
 }
 
 /// Puts a P to rest, or counts it if the world stops: the only way onto the idle stack.
-pub(crate) fn rest_p(sched: &Sched, locked: &mut Locked, pp: &P) {
+pub(crate) fn put_idle(sched: &Sched, locked: &mut Locked, pp: &P) {
     if sched.world.is_stopping() {
         return world::count_stopped(sched, locked, pp, Stopped::Free);
     }
@@ -121,8 +121,8 @@ pub(crate) fn rest_p(sched: &Sched, locked: &mut Locked, pp: &P) {
 
 /// Looks through all queues after the P is gone.
 fn look_once_more(sched: &Sched, m: &M) -> LastLook {
-    if !run::has_ring_loot(sched) {
-        let nothing = !sched.all_ps().any(|pp| run::can_rob(sched, pp));
+    if !run::has_stealable_ring(sched) {
+        let nothing = !sched.all_ps().any(|pp| run::is_stealable(sched, pp));
         // An M that is to wait for the network does not watch the others as well.
         if nothing && (sched.outside.has_waiters() || !watch::others_are_busy(sched, m)) {
             return LastLook::Sleep;
@@ -131,7 +131,7 @@ fn look_once_more(sched: &Sched, m: &M) -> LastLook {
         if !sched.rest.watch.begin() {
             return LastLook::Sleep;
         }
-        if !run::has_loot(sched) {
+        if !run::has_stealable_work(sched) {
             return LastLook::Watch;
         }
         sched.rest.watch.end();

@@ -11,7 +11,7 @@ pub(crate) mod spin;
 pub(crate) mod wake;
 pub(crate) mod watch;
 
-pub(crate) use descend::{rest_p, sleep, sleep_idle, stop_m, take_over};
+pub(crate) use descend::{put_idle, sleep, sleep_idle, stop_m, take_over};
 pub(crate) use linger::linger;
 pub(crate) use spin::{become_spinning, begin_spin, end_spin, stop_spinning};
 pub(crate) use wake::{

@@ -52,7 +52,7 @@ pub(super) fn keep_watch(sched: &Sched, m: &M) -> Found {
         let slept = outside::wait_in_poller(sched, m, until)
             .unwrap_or_else(|| descend::nap(sched, m, until));
         let busy = n_readied(sched).wrapping_sub(before) >= policy::WATCH_MIN_READIED;
-        if !matches!(slept, Found::Nothing) || !busy || run::has_loot(sched) {
+        if !matches!(slept, Found::Nothing) || !busy || run::has_stealable_work(sched) {
             sched.rest.watch.end();
             return slept;
         }

@@ -29,7 +29,7 @@ use std::ptr::{NonNull, null_mut};
 pub(crate) fn run(m: &M) {
     current::set_m(m);
     if matches!(threads::first_p(m.sched(), m), super::find::Found::Retry) {
-        serve(m, Whom::Everybody);
+        run_goroutines(m, Runs::Any);
     }
     current::set_m(std::ptr::null());
 }
@@ -37,26 +37,26 @@ pub(crate) fn run(m: &M) {
 /// The life of an M that has a goroutine already and runs nothing else: until that has ended.
 pub(crate) fn run_bound(m: &M) {
     current::set_m(m);
-    serve(m, Whom::ItsOwn);
+    run_goroutines(m, Runs::Bound);
     current::set_m(std::ptr::null());
 }
 
-/// Whom an M runs.
+/// Which goroutines an M runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whom {
-    /// Whoever it finds; while one is bound to it, that one and nobody else.
-    Everybody,
-    /// The goroutine that is bound to it.
-    ItsOwn,
+enum Runs {
+    /// Any that it finds. While one is bound to the M, only that one.
+    Any,
+    /// The goroutine that is bound to it, and no other.
+    Bound,
 }
 
-fn serve(m: &M, whom: Whom) {
+fn run_goroutines(m: &M, runs: Runs) {
     let sched = m.sched();
     // SAFETY: the M of the calling thread, in the runtime. It has a P whenever a goroutine was found or
     // is looked for.
     let holder = unsafe { Holder::new(m) };
     loop {
-        let bound = whom == Whom::ItsOwn || !m.bound_g.get().is_null();
+        let bound = runs == Runs::Bound || !m.bound_g.get().is_null();
         let found = if bound {
             threads::wait_for_bound(sched, m)
         } else {
@@ -109,7 +109,7 @@ fn execute(m: Holder<'_>, next: Next) {
         if special {
             after_special(&m, gp);
         }
-        m.word.clear_attention(m_word::PREEMPT | m_word::PART | m_word::MOVED);
+        m.word.clear_attention(m_word::PREEMPT | m_word::GIVE_P | m_word::MOVED);
         match (switched, m.request.get()) {
             (Switched::Returned, _) => return finish(m, next.gp),
             (Switched::Suspended, Request::Yield) => return queue::requeue(m, next.gp),
@@ -139,7 +139,7 @@ fn execute(m: Holder<'_>, next: Next) {
 #[cold]
 fn before_special(m: &M, gp: &G) {
     if gp.flags.has(Flag::BLOCKS) {
-        m.word.call_attention(m_word::PART);
+        m.word.call_attention(m_word::GIVE_P);
     }
     if gp.flags.has(Flag::IDLE) {
         m.sched().run.idle_class_begins();
@@ -221,7 +221,7 @@ fn finish(m: Holder<'_>, gp: NonNull<G>) {
     }
     if g.flags.has(Flag::STACKLESS) {
         stack::give_last(stack);
-    } else if m.with_local(|local| local.stacks.give(stack)) {
+    } else if pp.with_local(|local| local.stacks.give(stack)) {
         sched.threads.helper().ask_to_scavenge();
     }
     bound::end(&m, g);
@@ -237,7 +237,7 @@ fn finish(m: Holder<'_>, gp: NonNull<G>) {
 /// Keeps the record of a goroutine that everybody is done with.
 #[doc(alias = "gfput")]
 pub(crate) fn recycle(m: Holder<'_>, gp: NonNull<G>) {
-    m.with_local(|local| {
+    m.p().with_local(|local| {
         // SAFETY: the record is valid, and being recycled it is in no list.
         unsafe { local.free_gs.push_front(gp) };
         if local.free_gs.len() >= policy::FREE_G_MAX {

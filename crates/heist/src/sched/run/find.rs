@@ -105,10 +105,10 @@ fn search(sched: &Sched, m: Holder<'_>) -> Option<Next> {
 fn find_with_p(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     outside::run_own_timers(sched, m);
     urgent(sched, m)
-        .or_else(|| global_in_turn(sched, m.p()))
+        .or_else(|| global_in_turn(sched, &m.p()))
         .or_else(|| next_local(m))
         .or_else(|| next_global(sched, m))
-        .or_else(|| steal::rob_stalled(sched, m))
+        .or_else(|| steal::steal_from_stalled(sched, m))
         .or_else(|| outside::poll_now(sched, m))
 }
 
@@ -124,7 +124,7 @@ fn urgent(sched: &Sched, m: Holder<'_>) -> Option<Next> {
 #[cold]
 fn take_urgent(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     let pp = m.p();
-    if !m.with_local(|local| local.urgent_streak.continues(pp.tick())) {
+    if !pp.with_local(|local| local.urgent_streak.continues(pp.tick())) {
         return None;
     }
     let gp = sched.lock.lock().global.pop_urgent(sched.global_len());
@@ -154,7 +154,7 @@ fn next_global(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     let mut batch = match (sched.global_len().get(), m.p().yielded.len()) {
         (0, 0) => return None,
         (0, yielded) => m.p().yielded.take(policy::global_batch(yielded, sched.common_procs())),
-        _ => pop_global(sched, m.p()),
+        _ => pop_global(sched, &m.p()),
     };
     take_batch(m, &mut batch)
 }
@@ -180,7 +180,7 @@ fn fetch(batch: &List<G>) {
 /// The own queue.
 #[inline]
 pub(crate) fn next_local(m: Holder<'_>) -> Option<Next> {
-    let own = m.owner();
+    let own = m.p().owner();
     let popped = own.pop()?;
     // Another core may have written the next one: fetch it while this one runs.
     G::prefetch(own.upcoming(), 2);
@@ -192,7 +192,7 @@ pub(crate) fn take_batch(m: Holder<'_>, batch: &mut List<G>) -> Option<Next> {
     let pp = m.p();
     pp.stats.global_taken.add(batch.len().into());
     let first = batch.pop_front()?;
-    m.owner().push_batch(batch);
+    pp.owner().push_batch(batch);
     if !batch.is_empty() {
         heist_core::throw!("take_batch: {} goroutines do not fit into the ring", batch.len());
     }

@@ -9,12 +9,13 @@ use heist_core::policy::LATENCY_SAMPLE;
 /// A goroutine becomes runnable on this M: one in a few is measured.
 #[inline]
 pub(super) fn maybe_sample(m: Holder<'_>, gp: &G) {
-    let n = m.with_local(|local| {
+    let pp = m.p();
+    let n = pp.with_local(|local| {
         local.n_readied = local.n_readied.wrapping_add(1);
         local.n_readied
     });
     if n.is_multiple_of(LATENCY_SAMPLE) {
-        sample(m.p(), gp);
+        sample(&pp, gp);
     }
 }
 

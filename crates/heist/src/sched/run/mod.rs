@@ -17,7 +17,7 @@ pub(crate) use lanes::{
 };
 pub(crate) use latency::maybe_sample_outside;
 pub(crate) use queue::{inject, inject_without_p, push_global, push_next, queue_woken};
-pub(crate) use steal::{can_rob, has_loot, has_ring_loot, has_work_to_take};
+pub(crate) use steal::{has_stealable_ring, has_stealable_work, has_work_to_take, is_stealable};
 
 use heist_core::sync::{AtomicU32, Ordering};
 

@@ -66,7 +66,7 @@ pub(crate) fn inject(sched: &Sched, m: Holder<'_>, woken: List<G>) {
         sched.lock.lock().global.append(sched.global_len(), Lane::Normal, &mut shared);
         start_idle(sched, n_shared);
     }
-    m.owner().push_batch(&mut local);
+    pp.owner().push_batch(&mut local);
     if !local.is_empty() {
         pp.stats.overflows.bump();
         pp.stats.global_put.add(local.len().into());
@@ -201,7 +201,7 @@ pub(crate) unsafe fn push_next(m: Holder<'_>, gp: NonNull<G>) {
         // SAFETY: passed on.
         return unsafe { push_where_due(m, gp, Slot::Next) };
     }
-    if let Some(kicked) = m.owner().swap_next(gp) {
+    if let Some(kicked) = pp.owner().swap_next(gp) {
         push_kicked(m, kicked);
     }
 }
@@ -209,7 +209,7 @@ pub(crate) unsafe fn push_next(m: Holder<'_>, gp: NonNull<G>) {
 /// Puts a goroutine that another one kicked out of `run_next` behind those in the ring.
 #[inline(never)]
 fn push_kicked(m: Holder<'_>, kicked: NonNull<G>) {
-    m.owner().push_tail(kicked, |batch| overflow(m, batch));
+    m.p().owner().push_tail(kicked, |batch| overflow(m, batch));
 }
 
 /// Puts a runnable goroutine where its class, this P and chaos mode want it.
@@ -226,8 +226,8 @@ unsafe fn push_where_due(m: Holder<'_>, gp: NonNull<G>, slot: Slot) {
     }
     let misplace =
         |local: &mut Local| local.chaos.as_mut().is_some_and(|chaos| chaos.next_u32() & 1 == 0);
-    let slot = if slot == Slot::Next && m.with_local(misplace) { Slot::Tail } else { slot };
-    m.owner().push(gp, slot, |batch| overflow(m, batch));
+    let slot = if slot == Slot::Next && pp.with_local(misplace) { Slot::Tail } else { slot };
+    pp.owner().push(gp, slot, |batch| overflow(m, batch));
     if slot == Slot::Tail {
         // ORDERING: a push into `run_next` is a full fence by itself, one at the tail is not; the
         // submitter's protocol of `heist_core::spinning` needs one.
@@ -241,7 +241,7 @@ fn overflow(m: Holder<'_>, batch: &mut [NonNull<G>]) {
     let sched = m.sched();
     pp.stats.overflows.bump();
     pp.stats.global_put.add(batch.len() as u64);
-    m.with_local(|local| {
+    pp.with_local(|local| {
         if let Some(chaos) = &mut local.chaos {
             chaos.shuffle(batch);
         }

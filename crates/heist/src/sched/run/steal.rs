@@ -67,7 +67,7 @@ pub(super) fn steal_work(sched: &Sched, m: Holder<'_>) -> Found {
 /// One visit to every other P. Those at rest have no goroutines, but may have timers.
 fn steal_once(sched: &Sched, m: Holder<'_>, pass: Pass, timer_ran: &mut bool) -> Found {
     let pp = m.p();
-    let seed = m.with_local(|local| local.rng.next_u32());
+    let seed = pp.with_local(|local| local.rng.next_u32());
     let run_next = match sched.config.steal.run_next {
         RunNextTheft::LastTry if pass == Pass::Last => RunNext::Take,
         _ => RunNext::Leave,
@@ -86,7 +86,7 @@ fn steal_once(sched: &Sched, m: Holder<'_>, pass: Pass, timer_ran: &mut bool) ->
             }
         }
         if !sched.rest.idle().idle.contains(id)
-            && let Some(gp) = rob(sched, m, id, run_next)
+            && let Some(gp) = steal_from(sched, m, id, run_next)
         {
             return Found::Run(Next::fresh(gp));
         }
@@ -102,16 +102,16 @@ fn steal_timers(sched: &Sched, m: Holder<'_>, victim: u32) -> bool {
         && outside::run_timers_of(sched, m, pp)
 }
 
-fn rob(sched: &Sched, m: Holder<'_>, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
-    rob_ring(sched, m, victim, run_next).or_else(|| rob_yielded(sched, m, victim))
+fn steal_from(sched: &Sched, m: Holder<'_>, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
+    steal_ring(sched, m, victim, run_next).or_else(|| steal_yielded(sched, m, victim))
 }
 
 /// Takes a share of the ring of another P, or its `run_next`.
-fn rob_ring(sched: &Sched, m: Holder<'_>, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
+fn steal_ring(sched: &Sched, m: Holder<'_>, victim: u32, run_next: RunNext) -> Option<NonNull<G>> {
     let pp = m.p();
     pp.stats.steal_attempts.bump();
     let back_off = || leaves_its_next(sched.p(victim));
-    let own = m.owner();
+    let own = m.p().owner();
     let stolen = sched.p(victim).queue.thief().steal_into(
         &own,
         sched.config.steal.share,
@@ -132,7 +132,7 @@ fn rob_ring(sched: &Sched, m: Holder<'_>, victim: u32, run_next: RunNext) -> Opt
 }
 
 /// Takes a share of what yielded at another P.
-fn rob_yielded(sched: &Sched, m: Holder<'_>, victim: u32) -> Option<NonNull<G>> {
+fn steal_yielded(sched: &Sched, m: Holder<'_>, victim: u32) -> Option<NonNull<G>> {
     let yielded = &sched.p(victim).yielded;
     let n = sched.config.steal.share.of(yielded.len()).min(policy::GLOBAL_BATCH_MAX);
     if n == 0 {
@@ -149,31 +149,31 @@ fn rob_yielded(sched: &Sched, m: Holder<'_>, victim: u32) -> Option<NonNull<G>> 
 pub(crate) fn has_work_to_take(sched: &Sched) -> bool {
     sched.global_len().get() != 0
         || sched.world.is_stopping()
-        || sched.all_ps().any(|pp| can_rob(sched, pp))
+        || sched.all_ps().any(|pp| is_stealable(sched, pp))
 }
 
 /// Whether a P has something that this runtime's policy lets others take.
-pub(crate) fn can_rob(sched: &Sched, pp: &P) -> bool {
+pub(crate) fn is_stealable(sched: &Sched, pp: &P) -> bool {
     let steal = &sched.config.steal;
     !sched.rest.idle().idle.contains(pp.id)
         && (pp.queue.has_stealable(steal) || steal.share.of(pp.yielded.len()) != 0)
 }
 
 /// The same, but for `run_next`.
-fn can_rob_ring(sched: &Sched, pp: &P) -> bool {
+fn is_ring_stealable(sched: &Sched, pp: &P) -> bool {
     let share = &sched.config.steal.share;
     !sched.rest.idle().idle.contains(pp.id)
         && (share.of(pp.queue.ring_len()) != 0 || share.of(pp.yielded.len()) != 0)
 }
 
 /// Whether there is something to take besides anybody's `run_next`.
-pub(crate) fn has_ring_loot(sched: &Sched) -> bool {
-    sched.global_len().get() != 0 || sched.all_ps().any(|pp| can_rob_ring(sched, pp))
+pub(crate) fn has_stealable_ring(sched: &Sched) -> bool {
+    sched.global_len().get() != 0 || sched.all_ps().any(|pp| is_ring_stealable(sched, pp))
 }
 
 /// Whether there is something to take that its P does not run by itself.
-pub(crate) fn has_loot(sched: &Sched) -> bool {
-    if has_ring_loot(sched) {
+pub(crate) fn has_stealable_work(sched: &Sched) -> bool {
+    if has_stealable_ring(sched) {
         return true;
     }
     let mut nexts = sched.all_ps().filter(|pp| pp.queue.has_next());
@@ -191,26 +191,26 @@ fn leaves_its_next(pp: &P) -> bool {
 }
 
 /// What waits at a P that stands still, if there is a network to ask instead.
-pub(super) fn rob_stalled(sched: &Sched, m: Holder<'_>) -> Option<Next> {
+pub(super) fn steal_from_stalled(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     if !sched.outside.has_waiters() {
         return None;
     }
     let pp = m.p();
     let head_of = |id| sched.p(id).queue.waiting_head();
     let n = sched.common_procs();
-    let victim = m.with_local(|local| local.suspect.look(pp.id, n, head_of))?;
-    rob_all(sched, m, victim)
+    let victim = pp.with_local(|local| local.suspect.look(pp.id, n, head_of))?;
+    steal_whole_ring(sched, m, victim)
 }
 
 /// Takes share after share of a ring, and runs the first of all. Not the one that a theft hands out to
 /// be run at once, which is the last of its share: two Ms that rob each other again and again would
 /// never come to the first.
 #[cold]
-fn rob_all(sched: &Sched, m: Holder<'_>, victim: u32) -> Option<Next> {
-    let own = m.owner();
-    while let Some(gp) = rob_ring(sched, m, victim, RunNext::Leave) {
+fn steal_whole_ring(sched: &Sched, m: Holder<'_>, victim: u32) -> Option<Next> {
+    let own = m.p().owner();
+    while let Some(gp) = steal_ring(sched, m, victim, RunNext::Leave) {
         // A theft takes no more than there is room for, this one included.
-        own.push_tail(gp, |_| heist_core::throw!("rob_all: no room for what was stolen"));
+        own.push_tail(gp, |_| heist_core::throw!("steal_whole_ring: no room for what was stolen"));
     }
     // Between the two rings nobody could see them, and this M may not be counted as one that
     // looks for work: it is a submitter (docs/design/spinning.md).

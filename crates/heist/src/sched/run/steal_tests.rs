@@ -300,13 +300,13 @@ fn a_processor_that_stands_still_is_robbed_before_the_network_is_asked() {
         let (own, victim) = (m.p(), sched.p(hog.0.p()));
         let waiters = sched.outside.poller().shared();
 
-        let without = [steal::rob_stalled(sched, m), steal::rob_stalled(sched, m)];
+        let without = [steal::steal_from_stalled(sched, m), steal::steal_from_stalled(sched, m)];
         waiters.waiter_came();
-        let first = steal::rob_stalled(sched, m);
+        let first = steal::steal_from_stalled(sched, m);
         let before = (own.queue.len(), victim.queue.len());
-        let second = steal::rob_stalled(sched, m);
+        let second = steal::steal_from_stalled(sched, m);
         let after = (own.queue.len(), victim.queue.len());
-        let third = [steal::rob_stalled(sched, m), steal::rob_stalled(sched, m)];
+        let third = [steal::steal_from_stalled(sched, m), steal::steal_from_stalled(sched, m)];
         waiters.waiters_gone(1);
         let id_of = |next: &Next| {
             // SAFETY: it was found, so it is valid and this M's.

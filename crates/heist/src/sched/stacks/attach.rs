@@ -26,12 +26,12 @@ pub(crate) fn attach_stack(m: Holder<'_>, gp: NonNull<G>) -> bool {
     let sched = m.sched();
     // SAFETY: the goroutine is this M's to run.
     let g = unsafe { gp.as_ref() };
-    let habit = sched.stall.predictor().of(g.kind());
-    if habit.keeps_thread && threads::holds_back(sched, gp) {
+    let predicted = sched.stall.predictor().of(g.kind());
+    if predicted.keeps_thread && threads::holds_back(sched, gp) {
         return false;
     }
     let class = stack_class(sched, g);
-    let taken = m.with_local(|local| local.stacks.take(class));
+    let taken = pp.with_local(|local| local.stacks.take(class));
     let stack = match taken {
         Ok(stack) => {
             // There was no hope for it, and then somebody else ended.
@@ -52,7 +52,7 @@ pub(crate) fn attach_stack(m: Holder<'_>, gp: NonNull<G>) -> bool {
     if pp.stats.stacks_attached.get().is_multiple_of(policy::STACK_LOOK_PERIOD) {
         watch_stack(g, &stack);
     }
-    if habit.blocks {
+    if predicted.blocks {
         g.flags.set(Flag::BLOCKS);
     }
     // SAFETY: this M owns the goroutine, which has no context yet.

@@ -10,7 +10,7 @@ use crate::sched::rest::wake::Start;
 use crate::sched::{Locked, Sched};
 use crate::sched::{outside, run, world};
 use crate::sys::thread;
-use heist_core::m_word::{PART, Place, TAKEN};
+use heist_core::m_word::{GIVE_P, Place, TAKEN};
 
 /// Runs `f`, which may block the thread; the other goroutines go on meanwhile.
 #[doc(alias = "entersyscall")]
@@ -35,14 +35,14 @@ pub(crate) fn blocking<T>(f: impl FnOnce() -> T) -> T {
 /// The goroutine on `m` leaves the runtime and most likely blocks without announcing it. Unless others
 /// would find whatever becomes runnable, gives the P away now: sysmon would do it after two looks.
 #[cold]
-pub(super) fn part(sched: &Sched, m: &M) {
-    m.word.clear_attention(PART);
+pub(super) fn give_p_ahead(sched: &Sched, m: &M) {
+    m.word.clear_attention(GIVE_P);
     let pp = m.p();
     if !run::has_work_for(sched, pp) && (pp.is_reserved || retake::has_others_free(sched)) {
         return;
     }
     outside::leave_timers(sched, m);
-    m.parted.set(Some(thread::n_blocks()));
+    m.gave_p_ahead.set(Some(thread::n_blocks()));
     pp.stats.foreseen.bump();
     // Under the lock, as everybody who takes a P: one who is about to, and finds that the M has moved on,
     // takes its flag back.
@@ -56,7 +56,7 @@ pub(super) fn part(sched: &Sched, m: &M) {
 /// The goroutine on `m` is back, after its P was given away because it was expected to block. If it did
 /// not, it is not expected to any more.
 #[cold]
-fn judge(sched: &Sched, m: &M, blocks_before: u64) {
+fn check_prediction(sched: &Sched, m: &M, blocks_before: u64) {
     if let Some(gp) = m.current()
         && thread::n_blocks() == blocks_before
     {
@@ -70,8 +70,8 @@ fn judge(sched: &Sched, m: &M, blocks_before: u64) {
 #[inline(never)]
 #[doc(alias = "exitsyscall")]
 pub(crate) fn regain_p(sched: &Sched, m: &M) {
-    if let Some(blocks_before) = m.parted.take() {
-        judge(sched, m, blocks_before);
+    if let Some(blocks_before) = m.gave_p_ahead.take() {
+        check_prediction(sched, m, blocks_before);
     }
     let mut locked = sched.lock.lock();
     m.word.clear_attention(TAKEN);

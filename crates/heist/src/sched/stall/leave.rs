@@ -7,7 +7,7 @@ use crate::sched::life::park;
 use crate::sched::threads::bound;
 use crate::sched::world;
 use crate::tls_report;
-use heist_core::m_word::{MOVED, PART, PREEMPT, Place, STOP};
+use heist_core::m_word::{GIVE_P, MOVED, PREEMPT, Place, STOP};
 use std::ptr::NonNull;
 
 /// Goes back to user code by the long way: lets others run first if that was asked for, waits if the
@@ -34,8 +34,8 @@ pub(crate) fn with_attention(m: NonNull<M>) {
     while here.word.attention() & STOP != 0 && here.current().is_some() {
         world::stop_here(here.sched(), here);
     }
-    if here.word.attention() & PART != 0 {
-        blocking::part(here.sched(), here);
+    if here.word.attention() & GIVE_P != 0 {
+        blocking::give_p_ahead(here.sched(), here);
     }
     let moved = here.word.attention() & MOVED != 0;
     if moved {

@@ -84,7 +84,7 @@ pub(crate) fn handoff_p(sched: &Sched, pp: &P) {
         drop(locked);
         return rest::start_m(sched, pp, Start::Working);
     }
-    rest::rest_p(sched, &mut locked, pp);
+    rest::put_idle(sched, &mut locked, pp);
     drop(locked);
     // ORDERING: the P is at rest; who submitted before that and asked for a spinner is served
     // here, as in `Sched::sleep`.

@@ -133,14 +133,14 @@ pub(crate) fn keeps_p(sched: &Sched, m: Holder<'_>, gp: NonNull<G>) -> bool {
     let g = unsafe { gp.as_ref() };
     let next = pp.timers.earliest();
     let is_near = next < now.saturating_add(CROWD_NEAR_NS);
-    let lent_ns = m.with_local(|local| local.lent_ns);
+    let lent_ns = pp.with_local(|local| local.lent_ns);
     let mut locked = sched.lock.lock();
     let keeps = (is_near || !pp.is_empty())
         && now.saturating_sub(lent_ns) <= CROWD_KEEP_NS
         && !(pp.is_reserved || g.is_classed() || g.flags.has(Flag::LOCKED) || is_guests(g))
         && !(sched.world.is_stopping() || sched.rest.idle().count() != 0);
     if !keeps {
-        m.with_local(|local| local.lent_ns = now);
+        pp.with_local(|local| local.lent_ns = now);
         return false;
     }
     // SAFETY: as above; it is in no queue.

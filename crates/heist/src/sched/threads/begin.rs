@@ -116,7 +116,7 @@ pub(crate) fn take_orphan(sched: &Sched, m: &M, locked: &mut Locked) -> bool {
 /// No thread could be made for a P that waits for one: its work goes where others find it. Those may all be
 /// in use, by goroutines that block or that are bound to them. If one of the latter could run, it gets the P:
 /// its thread does nothing else.
-pub(super) fn put_orphan_to_rest(sched: &Sched) {
+pub(super) fn give_up_orphan(sched: &Sched) {
     let mut locked = sched.lock.lock();
     let Some((id, start)) = locked.orphans.pop() else { return };
     let pp = sched.p(id);
@@ -133,7 +133,7 @@ pub(super) fn put_orphan_to_rest(sched: &Sched) {
     // SAFETY: goroutines in a queue are valid.
     let taker = bound.and_then(|gp| NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut()));
     if taker.is_none() {
-        rest::rest_p(sched, &mut locked, pp);
+        rest::put_idle(sched, &mut locked, pp);
     }
     drop(locked);
     if start == Start::Spinning {

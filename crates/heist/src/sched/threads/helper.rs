@@ -208,7 +208,7 @@ impl Helper {
             }
             drop(locked);
             if refused || !self.make_m() {
-                begin::put_orphan_to_rest(&sched);
+                begin::give_up_orphan(&sched);
             }
         }
     }

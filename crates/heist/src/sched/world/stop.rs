@@ -330,11 +330,11 @@ impl<'a> StoppedWorld<'a> {
                 Stopped::Left(m) if pp.is_empty() => {
                     // SAFETY: it sleeps until it is handed a P, in no list.
                     unsafe { locked.idle_ms.push(m) };
-                    rest::rest_p(sched, &mut locked, pp);
+                    rest::put_idle(sched, &mut locked, pp);
                     true
                 }
                 Stopped::Free if pp.is_empty() => {
-                    rest::rest_p(sched, &mut locked, pp);
+                    rest::put_idle(sched, &mut locked, pp);
                     true
                 }
                 Stopped::Free | Stopped::Left(_) | Stopped::Awaited(_) => false,

@@ -23,7 +23,7 @@ fn is_without_p(m: &M) -> bool {
 pub(super) fn any_runs(sched: &Sched) -> bool {
     let ran = |m: &M| {
         let (stamp, cpu_ns) = (m.word.stamp(), thread::cpu_ns(m.tid()).unwrap_or(0));
-        let (seen, before_ns) = m.pless_ran.replace((stamp, cpu_ns));
+        let (seen, before_ns) = m.ran_without_p.replace((stamp, cpu_ns));
         seen == stamp && before_ns != cpu_ns
     };
     sched.threads.all_ms().iter().filter(|m| is_without_p(m)).fold(false, |any, m| ran(m) | any)
@@ -45,9 +45,9 @@ impl WithoutP {
         for m in ms.by_ref().take(WITHOUT_P_LOOKS as usize).filter(|m| is_without_p(m)) {
             let stamp = m.word.stamp();
             let Some(cpu_ns) = thread::cpu_ns(m.tid()) else { continue };
-            let (seen, since_ns) = m.pless.get();
+            let (seen, since_ns) = m.seen_without_p.get();
             if seen != stamp {
-                m.pless.set((stamp, cpu_ns));
+                m.seen_without_p.set((stamp, cpu_ns));
             } else if cpu_ns.saturating_sub(since_ns) >= WITHOUT_P_CPU_NS
                 && matches!(states.of_runner(m.tid()), State::Running | State::Unknown)
             {
