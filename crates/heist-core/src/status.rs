@@ -2,16 +2,20 @@
 //!
 //! ```text
 //!            spawn            execute
-//!   Dead ----------> Runnable ------> Running --+--> Dead
-//!                     ^  ^  ^          |  |  |  |
-//!                     |  |  +--yield---+  |  |  +--> Syscall --> Running | Runnable
-//!                     |  +-----claim--- Waiting <-+- Preempted
+//!   Dead ----------> Runnable ------> Running ----> Dead
+//!                      ^  ^             |  |
+//!                      |  +----yield----+  |
+//!                      +-----claim--- Waiting
 //! ```
 //!
 //! The word also carries a ticket that counts the waits. A waker names the wait that it means; the
 //! compare-and-swap from `Waiting` with that ticket to `Runnable` is the claim. Of several wakers
 //! (two channels of a select, a timeout, a cancellation) exactly one wins, and a waker that comes
 //! after the wait is over cannot hit the next one.
+//!
+//! A goroutine in a blocking call, and one that was stopped by force together with its thread, have
+//! no status of their own: the first is `Running`, and the word of its M says where the thread is
+//! (`m_word`); the second is `Runnable` and bound to its M.
 //!
 //! # Sealed waits
 //! A goroutine that parks is published to its wakers by a commit function, after it began to wait.
@@ -53,29 +57,22 @@ pub enum Status {
     Running = 2,
     /// Parked until a waker claims it.
     Waiting = 3,
-    /// In an announced blocking call, without a P.
-    Syscall = 4,
-    /// Preempted by a signal; its thread sleeps with it.
-    Preempted = 5,
 }
 
 impl Status {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Dead, Self::Runnable, Self::Running, Self::Waiting, Self::Syscall, Self::Preempted];
+    pub const ALL: [Self; 4] = [Self::Dead, Self::Runnable, Self::Running, Self::Waiting];
 
     /// Whether a goroutine may go from this status to `to`.
     #[must_use]
     pub const fn may_become(self, to: Self) -> bool {
-        use Status::{Dead, Preempted, Runnable, Running, Syscall, Waiting};
+        use Status::{Dead, Runnable, Running, Waiting};
         matches!(
             (self, to),
             (Dead, Runnable | Waiting)
                 | (Runnable, Running)
-                | (Running, Runnable | Waiting | Syscall | Preempted | Dead)
+                | (Running, Runnable | Waiting | Dead)
                 | (Waiting, Runnable)
-                | (Syscall, Running | Runnable)
-                | (Preempted, Waiting | Runnable)
         )
     }
 
@@ -87,8 +84,6 @@ impl Status {
             Self::Runnable => "runnable",
             Self::Running => "running",
             Self::Waiting => "waiting",
-            Self::Syscall => "syscall",
-            Self::Preempted => "preempted",
         }
     }
 

@@ -1,26 +1,19 @@
 //! The life of a goroutine: every legal step, every illegal one, and tickets.
 #![cfg(not(loom))]
 
-use Status::{Dead, Preempted, Runnable, Running, Syscall, Waiting};
+use Status::{Dead, Runnable, Running, Waiting};
 use heist_core::status::{Status, StatusWord, Ticket};
 use std::panic::catch_unwind;
 
-/// IN-35's table. The last step is heist's own: a goroutine that was stopped by force goes back
-/// into a queue without having waited for anything.
+/// IN-35's table, without the statuses that heist does not have.
 const LEGAL: &[(Status, Status)] = &[
     (Dead, Runnable),
     (Dead, Waiting),
     (Runnable, Running),
     (Running, Runnable),
     (Running, Waiting),
-    (Running, Syscall),
-    (Running, Preempted),
     (Running, Dead),
     (Waiting, Runnable),
-    (Syscall, Running),
-    (Syscall, Runnable),
-    (Preempted, Waiting),
-    (Preempted, Runnable),
 ];
 
 /// A goroutine that came to `status` by legal steps.
@@ -30,7 +23,7 @@ fn goroutine_that_is(status: Status) -> StatusWord {
         Dead => &[],
         Runnable => &[Runnable],
         Running => &[Runnable, Running],
-        Waiting | Syscall | Preempted => &[Runnable, Running, status],
+        Waiting => &[Runnable, Running, status],
     };
     let mut now = Dead;
     for &next in steps {
@@ -123,13 +116,8 @@ fn ticket_is_known_before_the_wait() {
 /// begins, in this life of the record or in the next one.
 #[test]
 fn stale_ticket_claims_nothing() {
-    let ways_to_wait: [&[Status]; 5] = [
-        &[Running, Waiting],
-        &[Running, Runnable, Running, Waiting],
-        &[Running, Syscall, Running, Waiting],
-        &[Running, Preempted, Waiting],
-        &[Running, Dead, Waiting],
-    ];
+    let ways_to_wait: [&[Status]; 3] =
+        [&[Running, Waiting], &[Running, Runnable, Running, Waiting], &[Running, Dead, Waiting]];
     for way in ways_to_wait {
         let word = goroutine_that_is(Running);
         let stale = word.begin_wait(full_fence);
@@ -161,7 +149,7 @@ fn no_ticket_claims_nothing() {
 #[test]
 fn statuses_have_the_names_of_reports() {
     let names = Status::ALL.map(Status::name);
-    assert_eq!(names, ["dead", "runnable", "running", "waiting", "syscall", "preempted"]);
+    assert_eq!(names, ["dead", "runnable", "running", "waiting"]);
 }
 
 /// Where both sides of the pair of fences are full ones.

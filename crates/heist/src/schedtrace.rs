@@ -154,10 +154,8 @@ fn number_of(status: Status, m: Option<&M>) -> u32 {
         Status::Runnable => 1,
         Status::Running if m.is_some_and(|m| m.word.stamp().place() == Place::Blocked) => 3,
         Status::Running => 2,
-        Status::Syscall => 3,
         Status::Waiting => 4,
         Status::Dead => 6,
-        Status::Preempted => 9,
     }
 }
 
