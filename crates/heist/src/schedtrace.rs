@@ -35,7 +35,7 @@ pub(crate) fn print(sched: &Sched, detail: Detail) {
 fn print_summary(sched: &Sched, detail: Detail) {
     let (threads, idle) = {
         let locked = sched.lock.lock();
-        (locked.n_ms, locked.idle_ms.len())
+        (locked.roster.n_ms(), locked.idle_ms.len())
     };
     let yielded: u32 = sched.all_ps().map(|pp| pp.yielded.len()).sum();
     let mut out = Stderr::new();

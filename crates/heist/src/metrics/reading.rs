@@ -35,7 +35,7 @@ impl<'a> Reading<'a> {
             // These are the runtime's own locks: a thread must not be preempted while it holds one.
             let _rt = current::enter();
             let timers = sched.all_ps().map(|pp| pp.timers.len() as u64).sum();
-            (stack::usage(), u64::from(sched.lock.lock().n_ms), timers)
+            (stack::usage(), u64::from(sched.lock.lock().roster.n_ms()), timers)
         };
         let live = life::n_live(sched);
         Self {

@@ -60,7 +60,7 @@ fn is_dead(sched: &Sched) -> bool {
     // Not those that are still being made: each would excuse a thread that is not ours.
     let n_ms = {
         let locked = sched.lock.lock();
-        locked.n_ms - locked.n_starting
+        locked.roster.n_running()
     };
     if outside::earliest_timer(sched) != NEVER || sched.rest.idle().count_all() != sched.procs() {
         return false;
@@ -136,11 +136,7 @@ mod tests {
         while n_live(sched) != 1 || sched.rest.idle().count_all() != 1 {
             std::thread::yield_now();
         }
-        let make = |n: i32| {
-            let mut locked = sched.lock.lock();
-            locked.n_ms = locked.n_ms.wrapping_add_signed(n);
-            locked.n_starting = locked.n_starting.wrapping_add_signed(n);
-        };
+        let make = |n: i32| sched.lock.lock().roster.pretend(n);
         for _ in 0..100 {
             make(1000);
             assert!(!is_dead(sched), "this thread could wake it");

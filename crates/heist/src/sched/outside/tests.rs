@@ -113,7 +113,7 @@ fn others_sleep(sched: &Sched, n_busy: u32) -> bool {
     let rt = current::enter();
     let locked = sched.lock.lock();
     let asleep = sched.rest.idle().count() + n_busy == sched.procs()
-        && locked.idle_ms.len() + n_busy == locked.n_ms
+        && locked.idle_ms.len() + n_busy == locked.roster.n_ms()
         && sched.rest.n_spinning() == 0;
     drop(locked);
     drop(rt);

@@ -91,7 +91,7 @@ pub(crate) fn start_m(sched: &Sched, pp: &P, start: Start) {
         // SAFETY: its goroutine was just taken out of the queue for it.
         return unsafe { hand_over(sched, m, pp, Start::Working) };
     }
-    locked.orphans.push(pp.id, start);
+    locked.roster.orphans().push(pp.id, start);
     drop(locked);
     sched.threads.helper().ask();
 }

@@ -9,6 +9,8 @@ pub(crate) mod stackless;
 pub(crate) use attach::{attach_stack, look_at_stack};
 pub(crate) use stackless::{collect_stacks, end_hopeless, release_stacks, retry_stackless};
 
+use crate::gmp::G;
+use heist_core::list::List;
 use heist_core::stack_needs::StackNeeds;
 use heist_core::sync::{AtomicU32, Ordering};
 
@@ -17,6 +19,17 @@ pub(crate) struct Stacks {
     needs: StackNeeds,
     /// How many goroutines wait for the memory of a stack.
     n_stackless: AtomicU32,
+}
+
+/// Goroutines that could not start because there was no memory for a stack. Under the scheduler lock.
+pub(crate) struct Stackless {
+    waiting: List<G>,
+}
+
+impl Stackless {
+    pub(super) const fn new() -> Self {
+        Self { waiting: List::new() }
+    }
 }
 
 impl Stacks {

@@ -82,7 +82,7 @@ pub(crate) fn end_hopeless(sched: &Sched, patience: &mut Patience) {
     patience.n_ending = (2 * patience.n_ending).max(1);
     let locked = sched.lock.lock();
     // Those behind the first one follow when it has ended.
-    for g in locked.stackless.iter().take(patience.n_ending as usize) {
+    for g in locked.stackless.waiting.iter().take(patience.n_ending as usize) {
         g.flags.set(Flag::STACKLESS);
     }
 }
@@ -110,8 +110,8 @@ fn is_hopeless(sched: &Sched) -> bool {
 fn wait_for_stack(sched: &Sched, gp: NonNull<G>) {
     let mut locked = sched.lock.lock();
     // SAFETY: runnable and just taken out of a queue.
-    unsafe { locked.stackless.push_back(gp) };
-    sched.stacks.n_stackless.store(locked.stackless.len(), Ordering::Relaxed);
+    unsafe { locked.stackless.waiting.push_back(gp) };
+    sched.stacks.n_stackless.store(locked.stackless.waiting.len(), Ordering::Relaxed);
     drop(locked);
     // The last stack may have come free before this was in the list, or may lie with a P that
     // rests: the helper looks after it.
@@ -134,8 +134,8 @@ pub(crate) fn release_stacks() {
 #[cold]
 pub(crate) fn retry_stackless(sched: &Sched) {
     let mut locked = sched.lock.lock();
-    if let Some(gp) = locked.stackless.pop_front() {
-        sched.stacks.n_stackless.store(locked.stackless.len(), Ordering::Relaxed);
+    if let Some(gp) = locked.stackless.waiting.pop_front() {
+        sched.stacks.n_stackless.store(locked.stackless.waiting.len(), Ordering::Relaxed);
         // SAFETY: runnable and just taken out of its list.
         unsafe { run::push_locked(sched, &mut locked, gp) };
     }

@@ -110,9 +110,9 @@ fn free_p(sched: &Sched, locked: &mut Locked, latency: bool) -> Option<u32> {
     if id.is_some() {
         return id;
     }
-    let (id, start) = locked.orphans.pop()?;
+    let (id, start) = locked.roster.orphans().pop()?;
     if !latency && sched.rest.idle().is_reserved(id) {
-        locked.orphans.push(id, start);
+        locked.roster.orphans().push(id, start);
         return None;
     }
     if start == Start::Spinning {

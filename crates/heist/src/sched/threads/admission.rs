@@ -55,13 +55,13 @@ pub(crate) fn holds_back(sched: &Sched, gp: NonNull<G>) -> bool {
     let mut locked = sched.lock.lock();
     let scarce = locked.idle_ms.is_empty() && locked.global.has_stopped();
     let refused = sched.threads.refused.load(Ordering::Relaxed) != 0;
-    let full = locked.n_ms >= sched.config.max_threads;
+    let full = locked.roster.n_ms >= sched.config.max_threads;
     if !scarce || refused || full || sched.rest.idle().count() != 0 {
         return false;
     }
     // SAFETY: it is runnable, and no queue has it.
-    unsafe { locked.held_back.push_back(gp) };
-    sched.threads.n_held_back.store(locked.held_back.len(), Ordering::Relaxed);
+    unsafe { locked.roster.held_back.push_back(gp) };
+    sched.threads.n_held_back.store(locked.roster.held_back.len(), Ordering::Relaxed);
     drop(locked);
     sched.threads.mailbox.ask_for_spare();
     true
@@ -77,7 +77,7 @@ pub(crate) fn admit(sched: &Sched, locked: &mut Locked) -> bool {
 /// to hold somebody back is gone, else as many as there are idle threads beside the last one.
 /// Whether there were any.
 pub(super) fn admit_from_helper(sched: &Sched, locked: &mut Locked, enough: bool) -> bool {
-    let full = locked.n_ms >= sched.config.max_threads;
+    let full = locked.roster.n_ms >= sched.config.max_threads;
     if full || !locked.global.has_stopped() {
         return admit_some(sched, locked, u32::MAX);
     }
@@ -92,11 +92,11 @@ pub(crate) fn admit_to_idle(sched: &Sched, locked: &mut Locked) -> bool {
 }
 
 fn admit_some(sched: &Sched, locked: &mut Locked, n: u32) -> bool {
-    if locked.held_back.is_empty() {
+    if locked.roster.held_back.is_empty() {
         return false;
     }
-    let mut admitted = locked.held_back.split_front(n);
-    sched.threads.n_held_back.store(locked.held_back.len(), Ordering::Relaxed);
+    let mut admitted = locked.roster.held_back.split_front(n);
+    sched.threads.n_held_back.store(locked.roster.held_back.len(), Ordering::Relaxed);
     sched.stats.global_put.add_shared(admitted.len().into());
     locked.global.append(sched.global_len(), Lane::Normal, &mut admitted);
     true

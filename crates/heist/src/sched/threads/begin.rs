@@ -75,7 +75,7 @@ fn cannot_begin(sched: &Sched, m: &M, error: &std::io::Error) {
         "the system refuses a thread the memory for its signals ({}); going on without it",
         Plain(error)
     ));
-    sched.lock.lock().n_starting -= 1;
+    sched.lock.lock().roster.n_starting -= 1;
     sched.threads.mailbox.refuse();
     give_back(sched, m);
 }
@@ -86,8 +86,8 @@ fn give_back(sched: &Sched, m: &M) {
     let mut locked = sched.lock.lock();
     // SAFETY: the record lives as long as the runtime, and it is in no other list: an idle M
     // was taken out by who woke it.
-    unsafe { locked.gone_ms.push(NonNull::from(m)) };
-    locked.n_ms -= 1;
+    unsafe { locked.roster.gone_ms.push(NonNull::from(m)) };
+    locked.roster.n_ms -= 1;
     drop(locked);
     sched.threads.mailbox.ask();
 }
@@ -95,7 +95,7 @@ fn give_back(sched: &Sched, m: &M) {
 /// A new M begins: with a P that waits for one, or with a rest.
 pub(crate) fn first_p(sched: &Sched, m: &M) -> Found {
     let mut locked = sched.lock.lock();
-    locked.n_starting -= 1;
+    locked.roster.n_starting -= 1;
     if take_orphan(sched, m, &mut locked) {
         return Found::Retry;
     }
@@ -105,7 +105,7 @@ pub(crate) fn first_p(sched: &Sched, m: &M) -> Found {
 
 /// An M without a P takes one that waits for a thread. False if there is none.
 pub(crate) fn take_orphan(sched: &Sched, m: &M, locked: &mut Locked) -> bool {
-    let Some((id, start)) = locked.orphans.pop() else { return false };
+    let Some((id, start)) = locked.roster.orphans.pop() else { return false };
     m.acquire_p(sched.p(id));
     if start == Start::Spinning {
         rest::begin_spin(sched, m);
@@ -118,7 +118,7 @@ pub(crate) fn take_orphan(sched: &Sched, m: &M, locked: &mut Locked) -> bool {
 /// its thread does nothing else.
 pub(super) fn give_up_orphan(sched: &Sched) {
     let mut locked = sched.lock.lock();
-    let Some((id, start)) = locked.orphans.pop() else { return };
+    let Some((id, start)) = locked.roster.orphans.pop() else { return };
     let pp = sched.p(id);
     // SAFETY: nobody holds an orphan, and this thread has just taken it off the list.
     let mut work = unsafe { pp.owner() }.drain();

@@ -26,7 +26,7 @@ impl<'a> Guest<'a> {
     /// A record for the calling thread, which is a plain one. An error if there is no memory for its signals.
     pub(crate) fn new(sched: &'a Sched) -> std::io::Result<Self> {
         let alt_stack = AltStack::install()?;
-        let free = sched.lock.lock().free_guests.pop();
+        let free = sched.lock.lock().roster.free_guests.pop();
         let m = match free {
             Some(m) => m,
             None => sched
@@ -62,6 +62,6 @@ impl Drop for Guest<'_> {
         self.unblocked.restore();
         let mut locked = self.sched.lock.lock();
         // SAFETY: the record lives as long as the runtime, and is in no other list.
-        unsafe { locked.free_guests.push(self.m) };
+        unsafe { locked.roster.free_guests.push(self.m) };
     }
 }

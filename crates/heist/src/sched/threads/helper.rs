@@ -152,7 +152,7 @@ impl Helper {
     /// Takes the records of threads that have ended, and forgets the threads.
     fn collect_gone(&mut self) {
         loop {
-            let Some(m) = self.sched.lock.lock().gone_ms.pop() else {
+            let Some(m) = self.sched.lock.lock().roster.gone_ms.pop() else {
                 break;
             };
             // SAFETY: records live as long as the runtime.
@@ -182,12 +182,12 @@ impl Helper {
         let sched = Arc::clone(&self.sched);
         loop {
             let mut locked = sched.lock.lock();
-            if locked.orphans.len() <= locked.n_starting {
+            if locked.roster.orphans.len() <= locked.roster.n_starting {
                 self.full_since = None;
                 return;
             }
             if !locked.idle_ms.is_empty()
-                && let Some((id, start)) = locked.orphans.pop()
+                && let Some((id, start)) = locked.roster.orphans.pop()
                 && let Some(m) = locked.idle_ms.pop()
             {
                 drop(locked);
@@ -195,16 +195,16 @@ impl Helper {
                 unsafe { rest::hand_over(&sched, m, sched.p(id), start) };
                 continue;
             }
-            let full = locked.n_ms >= sched.config.max_threads;
+            let full = locked.roster.n_ms >= sched.config.max_threads;
             let refused = self.refused_until.is_some();
             if !refused && full {
-                let n_taken = locked.orphans.n_taken();
+                let n_taken = locked.roster.orphans.n_taken();
                 drop(locked);
                 return self.expect_idle_m(n_taken);
             }
             if !refused {
-                locked.n_ms += 1;
-                locked.n_starting += 1;
+                locked.roster.n_ms += 1;
+                locked.roster.n_starting += 1;
             }
             drop(locked);
             if refused || !self.make_m() {
@@ -238,10 +238,10 @@ impl Helper {
         loop {
             let mut locked = sched.lock.lock();
             // The last one is kept from those that are held back: they need another.
-            let wanted = self.n_spares.max(if locked.held_back.is_empty() { 0 } else { 2 });
+            let wanted = self.n_spares.max(if locked.roster.held_back.is_empty() { 0 } else { 2 });
             // Each orphan takes one of those that are starting.
-            let coming = locked.n_starting.saturating_sub(locked.orphans.len());
-            let full = locked.n_ms >= sched.config.max_threads;
+            let coming = locked.roster.n_starting.saturating_sub(locked.roster.orphans.len());
+            let full = locked.roster.n_ms >= sched.config.max_threads;
             let enough = locked.idle_ms.len() + coming >= wanted;
             let starves = full && locked.idle_ms.is_empty() && has_startable(&sched, &locked);
             if admission::admit_from_helper(&sched, &mut locked, enough) {
@@ -255,8 +255,8 @@ impl Helper {
             if enough || self.refused_until.is_some() {
                 return;
             }
-            locked.n_ms += 1;
-            locked.n_starting += 1;
+            locked.roster.n_ms += 1;
+            locked.roster.n_starting += 1;
             drop(locked);
             if !self.make_m() {
                 return;
@@ -273,8 +273,8 @@ impl Helper {
             }
             Err(error) => {
                 let mut locked = self.sched.lock.lock();
-                locked.n_ms -= 1;
-                locked.n_starting -= 1;
+                locked.roster.n_ms -= 1;
+                locked.roster.n_starting -= 1;
                 drop(locked);
                 self.complain(&error);
                 self.pause_making();

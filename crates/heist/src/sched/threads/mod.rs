@@ -18,6 +18,10 @@ pub(crate) use begin::{first_p, take_orphan};
 pub(crate) use bound::{lend_p, wait_for_bound};
 
 use crate::gmp::m::AllMs;
+use crate::gmp::{G, M};
+use begin::Orphans;
+use heist_core::list::{DoubleList, List};
+use heist_core::policy::PROCS_MAX;
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
 use mailbox::Mailbox;
 
@@ -31,6 +35,57 @@ pub(crate) struct Threads {
     n_held_back: AtomicU32,
     /// Until when there are more threads that run than CPUs; see `admission`.
     crowded_until_ns: AtomicU64,
+}
+
+/// Which threads there are. Under the scheduler lock.
+pub(crate) struct Roster {
+    /// Ms that have a thread.
+    n_ms: u32,
+    /// Of these, how many have not begun to run: each of them looks for an orphan first.
+    n_starting: u32,
+    /// Records whose threads have ended, for the helper to give to others.
+    gone_ms: DoubleList<M>,
+    /// Records of threads that were Ms for a while and are the runtime's no more.
+    free_guests: DoubleList<M>,
+    /// Ps that got work but no M yet: the helper makes one for each.
+    orphans: Orphans,
+    /// Goroutines that do not start because threads are scarce.
+    held_back: List<G>,
+}
+
+impl Roster {
+    pub(super) fn new() -> Self {
+        Self {
+            n_ms: 0,
+            n_starting: 0,
+            gone_ms: DoubleList::new(),
+            free_guests: DoubleList::new(),
+            orphans: Orphans::new(PROCS_MAX),
+            held_back: List::new(),
+        }
+    }
+
+    /// How many Ms have a thread.
+    pub(crate) const fn n_ms(&self) -> u32 {
+        self.n_ms
+    }
+
+    /// How many of them have begun to run.
+    pub(crate) const fn n_running(&self) -> u32 {
+        self.n_ms - self.n_starting
+    }
+
+    /// The Ps that wait for a thread.
+    pub(crate) const fn orphans(&mut self) -> &mut Orphans {
+        &mut self.orphans
+    }
+
+    /// Counts threads that do not exist as starting, or no longer.
+    #[cfg(test)]
+    pub(crate) const fn pretend(&mut self, more: i32) {
+        self.n_ms = self.n_ms.wrapping_add_signed(more);
+        self.n_starting = self.n_starting.wrapping_add_signed(more);
+    }
 }
 
 impl Threads {

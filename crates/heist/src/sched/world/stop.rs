@@ -127,7 +127,7 @@ pub(crate) fn stop_the_world<'a>(
     while let Some(id) = locked.idle_ps.take_any(sched.rest.idle()) {
         count_stopped(sched, &mut locked, sched.p(id), Stopped::Free);
     }
-    while let Some((id, start)) = locked.orphans.pop() {
+    while let Some((id, start)) = locked.roster.orphans().pop() {
         count_given(sched, &mut locked, sched.p(id), start);
     }
     press_all(sched, &mut locked, Means::Ask);
