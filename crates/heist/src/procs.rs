@@ -6,8 +6,8 @@ use crate::runtime::Handle;
 use crate::sched::Sched;
 use crate::sched::stall::blocking;
 use crate::sched::world;
-use crate::sched::world::resize::{Choice, Prepared};
-use crate::sched::world::stop::WorldState;
+use crate::sched::world::WorldState;
+use crate::sched::world::{Prepared, ProcsChoice};
 use crate::sys::lock::Guard;
 use heist_core::policy::PROCS_MAX;
 
@@ -66,7 +66,7 @@ pub fn set_procs(n: usize) -> usize {
 pub fn with_procs<T>(n: usize, f: impl FnOnce() -> T) -> T {
     struct Restore {
         handle: Handle,
-        before: (usize, Choice),
+        before: (usize, ProcsChoice),
     }
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -75,7 +75,7 @@ pub fn with_procs<T>(n: usize, f: impl FnOnce() -> T) -> T {
         }
     }
     let handle = current_handle("with_procs", "Handle::set_procs, before and after");
-    let before = change(handle.sched(), n, Choice::Chosen);
+    let before = change(handle.sched(), n, ProcsChoice::Chosen);
     let _restore = Restore { handle, before };
     f()
 }
@@ -112,18 +112,18 @@ pub fn set_default_procs() -> usize {
 /// Returns to the default number of any runtime, on any thread.
 pub(crate) fn set_default_procs_of(sched: &Sched) -> usize {
     let n = world::default_procs(sched, &mut sched.config.procs_default.source());
-    change(sched, n as usize, Choice::Default).0
+    change(sched, n as usize, ProcsChoice::Default).0
 }
 
 /// Sets the number of processors of any runtime, on any thread.
 #[track_caller]
 pub(crate) fn set_procs_of(sched: &Sched, n: usize) -> usize {
-    change(sched, n, Choice::Chosen).0
+    change(sched, n, ProcsChoice::Chosen).0
 }
 
 /// Changes the number of processors and whether it was chosen. Returns both previous values.
 #[track_caller]
-fn change(sched: &Sched, n: usize, choice: Choice) -> (usize, Choice) {
+fn change(sched: &Sched, n: usize, choice: ProcsChoice) -> (usize, ProcsChoice) {
     assert!(n > 0, "heist::set_procs: 0 processors can run nothing; heist::procs() asks");
     assert!(n <= PROCS_MAX as usize, "heist::set_procs: {n} is more than the maximum, {PROCS_MAX}");
     let reserved = sched.rest.idle().n_reserved();

@@ -9,6 +9,7 @@ mod layers;
 mod package;
 mod places;
 mod report;
+mod rooms;
 mod shape;
 mod source;
 mod walks;
@@ -85,6 +86,16 @@ fn the_walks_name_what_exists() {
 #[test]
 fn the_scheduler_has_rooms() {
     refuse(&walks::check_rooms(&rust_files()));
+}
+
+#[test]
+fn the_map_of_the_rooms_is_true() {
+    let sources = text_files();
+    if std::env::var_os("HEIST_TIDY_WRITE").is_some() {
+        fs::write(root().join(rooms::PAGE), rooms::page(&sources)).expect("the page is written");
+        return;
+    }
+    refuse(&rooms::check(&sources));
 }
 
 #[test]

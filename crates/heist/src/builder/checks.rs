@@ -3,7 +3,7 @@
 use super::{BuildError, Builder};
 use crate::coro::stack::{self, Class};
 use crate::sched::Config;
-use crate::sched::world::resize;
+use crate::sched::world::{ProcsChoice, ProcsDefault};
 use heist_core::policy::PROCS_MAX;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn wrong<T>(option: &'static str, problem: String) -> Result<T, BuildError> {
 
 impl Builder {
     pub(super) fn check(self) -> Result<Config, BuildError> {
-        let procs_default = resize::Default {
+        let procs_default = ProcsDefault {
             cgroup_root: self.cgroup_root.clone(),
             cpus: self.cpus,
             rounding: self.fractional_quota,
@@ -31,8 +31,8 @@ impl Builder {
             procs,
             latency_procs: self.latency_procs as u32,
             procs_choice: match self.procs {
-                Some(_) => resize::Choice::Chosen,
-                None => resize::Choice::Default,
+                Some(_) => ProcsChoice::Chosen,
+                None => ProcsChoice::Default,
             },
             procs_default,
             stack,
@@ -56,7 +56,7 @@ impl Builder {
     }
 
     /// The number of processors, of which at least one is not reserved.
-    fn checked_procs(&self, default: &resize::Default) -> Result<u32, BuildError> {
+    fn checked_procs(&self, default: &ProcsDefault) -> Result<u32, BuildError> {
         let reserved = self.latency_procs;
         // A default leaves one processor for other goroutines besides those that are reserved.
         let procs = self

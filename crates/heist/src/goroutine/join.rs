@@ -9,7 +9,7 @@ use crate::gmp::{G, pool};
 use crate::sched::life::body;
 use crate::sched::life::cancel;
 use crate::sched::life::park;
-use crate::sched::run::execute;
+use crate::sched::run;
 use crate::wait::{self, Terms, WaitReason};
 use heist_core::join::Dropped;
 use heist_core::status::Ticket;
@@ -202,7 +202,7 @@ fn recycle(gp: NonNull<G>) {
     // SAFETY: records are never unmapped.
     let home = unsafe { gp.as_ref() }.sched.get();
     match current::enter() {
-        Some(rt) if std::ptr::eq(rt.sched(), home) => execute::recycle(rt.holder(), gp),
+        Some(rt) if std::ptr::eq(rt.sched(), home) => run::recycle(rt.holder(), gp),
         // Records change their runtime in the shared pool only; see `pool::hold`.
         _rt => pool::give_one(gp),
     }

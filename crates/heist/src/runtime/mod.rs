@@ -9,7 +9,7 @@ use crate::coro::{layout, stack};
 use crate::current;
 use crate::goroutine::{self, Beginning, JoinError, JoinHandle};
 use crate::sched::life;
-use crate::sched::life::shutdown::Closed;
+use crate::sched::life::Closed;
 use crate::sched::stacks::overflow;
 use crate::sched::stall::blocking;
 use crate::sched::stall::sysmon::Sysmon;

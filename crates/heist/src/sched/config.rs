@@ -1,7 +1,7 @@
 //! What a runtime was built with.
 
 use super::stacks::overflow::OverflowPolicy;
-use super::world::resize;
+use super::world::{ProcsChoice, ProcsDefault};
 use crate::coro::stack::Class;
 use crate::gmp::P;
 use heist_core::policy::StealPolicy;
@@ -35,9 +35,9 @@ pub(crate) struct Config {
     /// The first so many Ps are reserved for goroutines of the latency class.
     pub(crate) latency_procs: u32,
     /// Whether the number of Ps was chosen, or is the default.
-    pub(crate) procs_choice: resize::Choice,
+    pub(crate) procs_choice: ProcsChoice,
     /// What the default is.
-    pub(crate) procs_default: resize::Default,
+    pub(crate) procs_default: ProcsDefault,
     pub(crate) stack: Class,
     pub(crate) max_threads: u32,
     pub(crate) steal: StealPolicy,

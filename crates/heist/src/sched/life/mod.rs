@@ -5,13 +5,13 @@
 
 pub(crate) mod body;
 pub(crate) mod cancel;
-pub(crate) mod deadlock;
+mod deadlock;
 pub(crate) mod park;
-pub(crate) mod shutdown;
+mod shutdown;
 pub(crate) mod spawn;
 
 pub(crate) use deadlock::{check_dead, stay_to_the_end};
-pub(crate) use shutdown::{after_finish, end_goroutines, n_live, stop, wait_until_empty};
+pub(crate) use shutdown::{Closed, after_finish, end_goroutines, n_live, stop, wait_until_empty};
 pub(crate) use spawn::{count_born, count_one_born};
 
 use super::Sched;

@@ -2,10 +2,10 @@
 //!
 //! Both hand back goroutines that became runnable; `run` queues them. One M at a time waits in the poller.
 
-pub(crate) mod poll;
+mod poll;
 #[cfg(test)]
 mod tests;
-pub(crate) mod timers;
+mod timers;
 
 pub(crate) use poll::{break_poller, poll_now, poll_without_waiting, wait_in_poller};
 pub(crate) use timers::{

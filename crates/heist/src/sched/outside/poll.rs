@@ -21,7 +21,7 @@ use super::timers;
 use crate::gmp::flags::Flag;
 use crate::gmp::{G, Holder, M};
 use crate::netpoll::poller::{Poller, Wait};
-use crate::sched::run::find::{Found, Next, next_local};
+use crate::sched::run::{Found, Next, next_local};
 use crate::sched::{Phase, Sched};
 use crate::sched::{life, run, stall};
 use crate::sys::clock;

@@ -16,7 +16,7 @@
 use super::poll;
 use crate::gmp::{G, Holder, M, P};
 use crate::sched::Sched;
-use crate::sched::run::find::Next;
+use crate::sched::run::Next;
 use crate::sched::{rest, run};
 use crate::sys::clock;
 use heist_core::list::List;

@@ -9,7 +9,7 @@
 use super::{spin, watch};
 use crate::gmp::p::Stopped;
 use crate::gmp::{Holder, M, P};
-use crate::sched::run::find::{Found, Next, take_batch};
+use crate::sched::run::{Found, Next, take_batch};
 use crate::sched::{Locked, Phase, Sched};
 use crate::sched::{outside, run, threads, world};
 use crate::sys::clock;

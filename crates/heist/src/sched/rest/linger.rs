@@ -13,7 +13,7 @@
 //! of which none has to wake anybody.
 
 use crate::sched::Sched;
-use crate::sched::run::find::Found;
+use crate::sched::run::Found;
 use crate::sched::{outside, run};
 use crate::sys::clock;
 use heist_core::policy;

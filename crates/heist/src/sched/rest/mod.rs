@@ -5,17 +5,18 @@
 //! to this room: idle Ps and spinning Ms change only here, or by an M that takes an idle P under the scheduler lock.
 //! The protocol is in `heist_core::spinning` and docs/design/spinning.md.
 
-pub(crate) mod descend;
-pub(crate) mod linger;
-pub(crate) mod spin;
-pub(crate) mod wake;
-pub(crate) mod watch;
+mod descend;
+mod linger;
+mod spin;
+mod wake;
+mod watch;
 
 pub(crate) use descend::{put_idle, sleep, sleep_idle, stop_m, take_over};
 pub(crate) use linger::linger;
 pub(crate) use spin::{become_spinning, begin_spin, end_spin, stop_spinning};
 pub(crate) use wake::{
-    announce_work, find_taker, hand_over, has_taker, next_stopped, start_m, wake_p, wake_p_if_work,
+    Start, announce_work, find_taker, hand_over, has_taker, next_stopped, start_m, wake_p,
+    wake_p_if_work,
 };
 pub(crate) use watch::wake_p_for_next;
 

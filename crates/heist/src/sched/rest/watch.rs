@@ -23,7 +23,7 @@
 use super::{descend, spin, wake};
 use crate::gmp::{M, P};
 use crate::sched::Sched;
-use crate::sched::run::find::Found;
+use crate::sched::run::Found;
 use crate::sched::{outside, run};
 use crate::sys::clock;
 use heist_core::policy;

@@ -18,7 +18,7 @@ use super::queue;
 use crate::gmp::flags::Flag;
 use crate::gmp::g::G;
 use crate::gmp::{Holder, M, P};
-use crate::sched::rest::wake::Start;
+use crate::sched::rest::Start;
 use crate::sched::run::find::Next;
 use crate::sched::{Locked, Sched};
 use crate::sched::{outside, rest};

@@ -3,15 +3,17 @@
 //! A goroutine enters when it becomes runnable (`queue`, `lanes`). It leaves when an M executes it (`execute`), which
 //! looks for it from near to far (`find`, `steal`). No other room takes a goroutine out of a queue or puts one in.
 
-pub(crate) mod execute;
-pub(crate) mod find;
-pub(crate) mod lanes;
-pub(crate) mod latency;
-pub(crate) mod queue;
-pub(crate) mod steal;
+mod execute;
+mod find;
+mod lanes;
+mod latency;
+mod queue;
+mod steal;
 #[cfg(test)]
 mod steal_tests;
 
+pub(crate) use execute::{recycle, run, run_bound};
+pub(crate) use find::{Found, Next, next_local, take_batch};
 pub(crate) use lanes::{
     has_work_for, pop_stopped, push_locked, push_stopped, suit_turns, wake_reserved,
 };

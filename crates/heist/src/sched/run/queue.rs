@@ -12,7 +12,7 @@
 use super::{lanes, latency};
 use crate::gmp::p::Local;
 use crate::gmp::{G, Holder};
-use crate::sched::rest::wake::Start;
+use crate::sched::rest::Start;
 use crate::sched::{Sched, life, rest};
 use heist_core::global_queue::Lane;
 use heist_core::list::List;

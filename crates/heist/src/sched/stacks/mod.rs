@@ -1,13 +1,15 @@
 //! The stack of a goroutine: attached at its first run, missing, overflowed, abandoned, moved to another thread.
 
-pub(crate) mod abandon;
-pub(crate) mod attach;
+mod abandon;
+mod attach;
 pub(crate) mod moves;
 pub(crate) mod overflow;
-pub(crate) mod stackless;
+mod stackless;
 
 pub(crate) use attach::{attach_stack, look_at_stack};
-pub(crate) use stackless::{collect_stacks, end_hopeless, release_stacks, retry_stackless};
+pub(crate) use stackless::{
+    Patience, collect_stacks, end_hopeless, release_stacks, retry_stackless,
+};
 
 use crate::gmp::G;
 use heist_core::list::List;

@@ -6,7 +6,7 @@ use super::{bell, freeze, retake};
 use crate::current;
 use crate::gmp::M;
 use crate::gmp::flags::Flag;
-use crate::sched::rest::wake::Start;
+use crate::sched::rest::Start;
 use crate::sched::{Locked, Sched};
 use crate::sched::{outside, run, world};
 use crate::sys::thread;

@@ -3,7 +3,7 @@
 use super::bell;
 use crate::gmp::flags::Flag;
 use crate::gmp::{G, M};
-use crate::sched::run::find::Found;
+use crate::sched::run::Found;
 use crate::sched::threads::bound;
 use crate::sched::{Locked, Sched, rest, run};
 use crate::sys::clock;

@@ -4,12 +4,12 @@
 //! goroutine that computes to stop (`preempt`). A goroutine that comes back without a P gets one, or is frozen with its
 //! thread until it does (`blocking`, `freeze`, `leave`).
 
-pub(crate) mod bell;
+mod bell;
 pub(crate) mod blocking;
-pub(crate) mod freeze;
+mod freeze;
 pub(crate) mod leave;
-pub(crate) mod preempt;
-pub(crate) mod retake;
+mod preempt;
+mod retake;
 pub(crate) mod signal;
 pub(crate) mod sysmon;
 

@@ -4,7 +4,7 @@
 
 use super::sysmon::overdue;
 use crate::gmp::{M, P};
-use crate::sched::rest::wake::Start;
+use crate::sched::rest::Start;
 use crate::sched::{Sched, outside, rest, run, threads, world};
 use crate::sys::membarrier;
 use heist_core::m_word::Stamp;

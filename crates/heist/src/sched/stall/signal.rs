@@ -63,7 +63,7 @@ fn stop(m: &M) {
     let lets_sleep = !gp.flags.has(Flag::LATENCY) && thread::let_wakers_sleep();
     // SAFETY: the taker was idle, or waits for its goroutine's turn; this thread took it off the
     // list.
-    unsafe { rest::hand_over(sched, taker, pp, crate::sched::rest::wake::Start::Working) };
+    unsafe { rest::hand_over(sched, taker, pp, crate::sched::rest::Start::Working) };
     if next.is_none() {
         bell::expect_no_hog(sched);
     }

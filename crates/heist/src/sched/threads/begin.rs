@@ -3,9 +3,9 @@
 //! GO: proc.go mstart, mexit.
 
 use crate::gmp::M;
-use crate::sched::rest::wake::Start;
-use crate::sched::run::execute;
-use crate::sched::run::find::Found;
+use crate::sched::rest::Start;
+use crate::sched::run;
+use crate::sched::run::Found;
 use crate::sched::{Locked, Sched, rest};
 use crate::sys::degraded::{Lack, Plain};
 use crate::sys::signal::Blocked;
@@ -161,7 +161,7 @@ pub(super) fn m_main(sched: Arc<Sched>, m: Owned, stack_end: usize) {
         thread::short_turns();
     }
     let unwinding = NoUnwinding;
-    execute::run(m);
+    run::run(m);
     std::mem::forget(unwinding);
     drop(alt_stack);
     give_back(&sched, m);

@@ -20,8 +20,8 @@
 use crate::gmp::flags::Flag;
 use crate::gmp::{G, M};
 use crate::sched::Sched;
-use crate::sched::rest::wake::Start;
-use crate::sched::run::find::{Found, Next};
+use crate::sched::rest::Start;
+use crate::sched::run::{Found, Next};
 use crate::sched::{outside, rest, stall};
 use heist_core::sync::{AtomicU64, Ordering};
 use std::ptr::{NonNull, null};

@@ -6,7 +6,7 @@
 
 use crate::gmp::M;
 use crate::sched::Sched;
-use crate::sched::run::execute;
+use crate::sched::run;
 use crate::sys::registers;
 use crate::sys::signal::Unblocked;
 use crate::sys::thread::{self, AltStack};
@@ -52,7 +52,7 @@ impl<'a> Guest<'a> {
     /// Runs the goroutine that was bound to this M until it has ended.
     pub(crate) fn run(&self) {
         let unwinding = super::begin::NoUnwinding;
-        execute::run_bound(self.m());
+        run::run_bound(self.m());
         std::mem::forget(unwinding);
     }
 }

@@ -11,7 +11,7 @@ use super::{admission, begin};
 use crate::coro::stack;
 use crate::gmp::M;
 use crate::metrics::shard::Shard;
-use crate::sched::stacks::stackless::Patience;
+use crate::sched::stacks::Patience;
 use crate::sched::{Locked, Phase, Sched};
 use crate::sched::{outside, rest, stacks, world};
 use crate::sys::cpu::DefaultProcs;

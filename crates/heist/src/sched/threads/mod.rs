@@ -4,12 +4,12 @@
 //! bound to one (`bound`), a plain thread can be one for a while (`guest`), and while they are scarce some goroutines
 //! have to wait (`admission`). Only this room makes, counts and ends threads.
 
-pub(crate) mod admission;
-pub(crate) mod begin;
+mod admission;
+mod begin;
 pub(crate) mod bound;
 pub(crate) mod guest;
 pub(crate) mod helper;
-pub(crate) mod mailbox;
+mod mailbox;
 
 pub(crate) use admission::{
     admit, admit_to_idle, holds_back, is_crowded, keeps_p, note_crowd, press_for_held_back,

@@ -2,12 +2,14 @@
 //!
 //! The table of Ps and the order in which thieves visit them change only here, while the world is stopped.
 
-pub(crate) mod resize;
-pub(crate) mod stop;
+mod resize;
+mod stop;
 
-pub(crate) use resize::{default_procs, follow_default_procs, resize_procs};
+pub(crate) use resize::{
+    Prepared, ProcsChoice, ProcsDefault, default_procs, follow_default_procs, resize_procs,
+};
 pub(crate) use stop::{
-    await_stopped_p, count_given, count_stopped, lock_world, stop_here, stop_instead,
+    WorldState, await_stopped_p, count_given, count_stopped, lock_world, stop_here, stop_instead,
     stop_searching, stop_the_world,
 };
 
@@ -20,7 +22,7 @@ use heist_core::lock_rank::Rank;
 use heist_core::steal_order::StealOrder;
 use heist_core::stop::StopCount;
 use std::cell::UnsafeCell;
-use stop::{Pauses, WorldState};
+use stop::Pauses;
 
 /// The Ps of a runtime, and the right to stop them.
 pub(crate) struct World {
@@ -35,7 +37,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(super) fn new(table: ProcTable, choice: resize::Choice) -> Self {
+    pub(super) fn new(table: ProcTable, choice: ProcsChoice) -> Self {
         let procs = table.n_live();
         Self {
             table,

@@ -22,7 +22,7 @@ use std::ptr::{NonNull, null};
 
 /// Who says how many Ps there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum ProcsChoice {
     /// Somebody did: it stays.
     Chosen,
     /// Nobody did: it follows the CPUs and the quota.
@@ -31,7 +31,7 @@ pub(crate) enum Choice {
 
 /// How the default is found out.
 #[derive(Clone, Debug)]
-pub(crate) struct Default {
+pub(crate) struct ProcsDefault {
     /// Where the control groups are; None: they do not count.
     pub(crate) cgroup_root: Option<PathBuf>,
     /// CPUs of a machine that a test imagines.
@@ -41,7 +41,7 @@ pub(crate) struct Default {
     pub(crate) follow: bool,
 }
 
-impl Default {
+impl ProcsDefault {
     /// A look at CPUs and quota. It allocates.
     pub(crate) fn source(&self) -> DefaultProcs {
         DefaultProcs::new(self.cgroup_root.as_deref(), self.cpus, self.rounding)
@@ -109,7 +109,7 @@ pub(crate) fn default_procs(sched: &Sched, source: &mut DefaultProcs) -> u32 {
 ///
 /// It does not wait for the world lock: who has them may wait for a thread that the helper makes.
 pub(crate) fn follow_default_procs(sched: &Sched, source: &mut Option<DefaultProcs>) {
-    let follows = |world_lock: &Guard<'_, WorldState>| world_lock.choice == Choice::Default;
+    let follows = |world_lock: &Guard<'_, WorldState>| world_lock.choice == ProcsChoice::Default;
     if !sched.world.lock.try_lock().as_ref().is_some_and(follows) {
         return;
     }

@@ -13,12 +13,12 @@
 //!
 //! GO: proc.go stopTheWorldWithSema, startTheWorldWithSema, gcstopm.
 
+use super::resize::ProcsChoice;
 use crate::current::{self, InRuntime};
 use crate::gmp::p::Stopped;
 use crate::gmp::{M, P};
-use crate::sched::rest::wake::Start;
-use crate::sched::run::find::Found;
-use crate::sched::world::resize::Choice;
+use crate::sched::rest::Start;
+use crate::sched::run::Found;
 use crate::sched::{Locked, Phase, Sched};
 use crate::sched::{outside, rest, stall};
 use crate::sys::futex::Kernel;
@@ -39,11 +39,11 @@ pub(crate) struct WorldState {
     /// How often the world was stopped.
     pub(crate) n_stops: u64,
     /// Whether the number of Ps was chosen.
-    pub(crate) choice: Choice,
+    pub(crate) choice: ProcsChoice,
 }
 
 impl WorldState {
-    pub(crate) const fn new(choice: Choice) -> Self {
+    pub(crate) const fn new(choice: ProcsChoice) -> Self {
         Self { n_stops: 0, choice }
     }
 }
