@@ -22,6 +22,7 @@ pub use join::{JoinError, JoinHandle};
 pub use no_preempt::{NoPreempt, no_preempt};
 pub use os_thread::{OsThreadGuard, lock_os_thread};
 pub use with_stack::with_stack;
+pub(crate) use with_stack::with_stack_if_possible;
 
 pub use crate::snapshot::Group;
 

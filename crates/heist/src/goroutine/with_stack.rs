@@ -42,9 +42,7 @@ use std::panic::resume_unwind;
 /// ```
 #[track_caller]
 pub fn with_stack<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
-    let owner = current::goroutine();
-    let room = extra::room(owner);
-    if room.is_some_and(|room| room >= bytes) {
+    if has_room(bytes) {
         return in_place(f);
     }
     assert!(
@@ -52,6 +50,31 @@ pub fn with_stack<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
         "heist::with_stack: {bytes} bytes are more than the most, {}",
         stack::MAX_BYTES
     );
+    match on_larger_stack(bytes, f) {
+        Ok(result) => result,
+        Err(_) => panic!("heist::with_stack: no memory for a stack of {bytes} bytes"),
+    }
+}
+
+/// As [`with_stack`], but without memory for a larger stack `f` runs on the current one.
+pub(crate) fn with_stack_if_possible<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
+    if has_room(bytes) {
+        return in_place(f);
+    }
+    match on_larger_stack(bytes, f) {
+        Ok(result) => result,
+        Err(f) => in_place(f),
+    }
+}
+
+fn has_room(bytes: usize) -> bool {
+    extra::room(current::goroutine()).is_some_and(|room| room >= bytes)
+}
+
+/// Hands `f` back if there is no memory for the stack.
+fn on_larger_stack<R, F: FnOnce() -> R>(bytes: usize, f: F) -> Result<R, F> {
+    let owner = current::goroutine();
+    let room = extra::room(owner);
     // A plain thread has no M, which has a signal stack that is large enough.
     let _alt_stack = (owner.is_none() && room.is_none()).then(|| {
         overflow::install();
@@ -59,12 +82,10 @@ pub fn with_stack<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
     });
     let _on_thread = lock_os_thread();
     let taken = Taken::new(bytes);
-    let Some(stack) = &taken.0 else {
-        panic!("heist::with_stack: no memory for a stack of {bytes} bytes");
-    };
+    let Some(stack) = &taken.0 else { return Err(f) };
     let result = Extra::new(stack, owner).call(f);
     drop(taken);
-    result.unwrap_or_else(|payload| resume_unwind(payload))
+    Ok(result.unwrap_or_else(|payload| resume_unwind(payload)))
 }
 
 /// Never inlined: the caller would have the frame of `f` in its own, and need the room for it on the smaller stack.

@@ -18,7 +18,7 @@
 mod orphans;
 
 use crate::current;
-use crate::goroutine;
+use crate::goroutine::{self, with_stack_if_possible};
 use crate::net::{PipeReader, PipeWriter, PollFd};
 use crate::sched::stall::blocking::blocking;
 use crate::sys::{fd, thread};
@@ -29,6 +29,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::process::{self, ExitStatus, Output, Stdio};
 use std::time::Duration;
+
+/// Room on the stack for std to start a program, in debug builds too.
+const SPAWN_STACK_BYTES: usize = 32 << 10;
 
 /// A program to be started, as [`std::process::Command`].
 #[derive(Debug)]
@@ -130,7 +133,10 @@ impl Command {
     /// If it cannot be started.
     #[doc(alias = "Start")]
     pub fn spawn(&mut self) -> io::Result<Child> {
-        Child::from_std(blocking(|| self.inner.spawn())?)
+        // glibc starts programs with all signals blocked: a stack that ends there ends the process
+        // without a report.
+        let child = with_stack_if_possible(SPAWN_STACK_BYTES, || blocking(|| self.inner.spawn()));
+        Child::from_std(child?)
     }
 
     /// Starts the program and waits for its end. If the caller is cancelled meanwhile, the program

@@ -6,6 +6,7 @@ use crate::matrix;
 use heist::goroutine::Builder;
 use heist::{OverflowPolicy, Runtime, chan, go, time, with_stack, yield_now};
 use std::hint::black_box;
+use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -283,4 +284,38 @@ fn overflow_inside_abandons_the_goroutine() {
         }
     });
     ended.succeeded();
+}
+
+/// glibc starts a program with all signals blocked: a stack that ended there would end the process
+/// without a report. So a goroutine with a small stack starts it on a larger one.
+#[test]
+fn programs_are_started_where_there_is_room() {
+    const ENOUGH: usize = 32 << 10;
+    let started_in_place = |stack: usize| {
+        let start = || {
+            let mut command = heist::process::Command::new("true");
+            let here = address_of_a_local();
+            let look = move || match address_of_a_local().abs_diff(here) < ENOUGH {
+                true => Ok(()),
+                false => Err(std::io::Error::from_raw_os_error(libc::E2BIG)),
+            };
+            // SAFETY: the closure compares numbers and makes no call.
+            unsafe { command.as_std_mut().pre_exec(look) };
+            match command.status() {
+                Ok(status) => status.success(),
+                Err(error) if error.raw_os_error() == Some(libc::E2BIG) => false,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        let sized = heist::goroutine::Builder::new().stack_size(stack);
+        matrix::plain(1).run(move || sized.spawn(start).unwrap().join().unwrap())
+    };
+    assert!(!started_in_place(0), "the smallest stack has no room for it");
+    assert!(started_in_place(256 << 10));
+}
+
+#[inline(never)]
+fn address_of_a_local() -> usize {
+    let local = std::hint::black_box(0_u8);
+    (&raw const local).addr()
 }
