@@ -30,8 +30,8 @@ pub fn try_recv_empty() -> Repeat {
     })
 }
 
-/// Two channels, of which each in turn has a message that is received: what [`select_ready`] is held
-/// against.
+/// Two channels, of which each in turn has a message that is received: what [`select_ready`] is
+/// held against.
 pub fn two() -> Repeat {
     let (a, b) = (chan::bounded::<u64>(1), chan::bounded::<u64>(1));
     alone(move || {

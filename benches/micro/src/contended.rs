@@ -1,5 +1,5 @@
-//! A ticker beside goroutines that contend for a lock heist does not know: how late it is, and how much
-//! gets done, against the same on threads and against the same without the lock.
+//! A ticker beside goroutines that contend for a lock heist does not know: how late it is, and how
+//! much gets done, against the same on threads and against the same without the lock.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

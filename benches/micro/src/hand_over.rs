@@ -1,9 +1,9 @@
-//! What it takes to stop a thread that computes and let another compute instead, without heist: a signal,
-//! in whose handler the one wakes the other and sleeps.
+//! What it takes to stop a thread that computes and let another compute instead, without heist: a
+//! signal, in whose handler the one wakes the other and sleeps.
 //!
-//! That is what forced preemption is made of, done in the plainest way: nothing is told to the kernel about
-//! who should run where. Every CPU has a pair of threads that take turns
-//! of 10 ms, as four hogs on two Ps do; a thread besides sends the signals, as sysmon does.
+//! That is what forced preemption is made of, done in the plainest way: nothing is told to the
+//! kernel about who should run where. Every CPU has a pair of threads that take turns of 10 ms, as
+//! four hogs on two Ps do; a thread besides sends the signals, as sysmon does.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -64,8 +64,8 @@ extern "C" fn on_signal(_: libc::c_int) {
     }
 }
 
-/// Computes whenever it has its turn; answers the pauses of its CPU between the other's last look at the
-/// clock and its own first.
+/// Computes whenever it has its turn; answers the pauses of its CPU between the other's last look
+/// at the clock and its own first.
 fn compute(seat: &Seat, zero: Instant, stop: &AtomicBool) -> Vec<f64> {
     let mut gaps = Vec::new();
     SEAT.set(seat);
@@ -99,7 +99,8 @@ pub fn gaps() -> Result<Vec<f64>, String> {
         seat.other.store(std::ptr::from_ref(&seats[i ^ 1]) as u64, Ordering::Relaxed);
         seat.has_turn.store(u32::from(i % 2 == 0), Ordering::Relaxed);
     }
-    // SAFETY: zero is a valid value, and the handler is async-signal-safe: it makes system calls alone.
+    // SAFETY: zero is a valid value, and the handler is async-signal-safe: it makes system calls
+    // alone.
     let installed = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_signal as *const () as usize;

@@ -16,8 +16,8 @@ const FELL: f64 = 0.85;
 
 /// Paths that may take so many times what another takes.
 ///
-/// `select!` over two channels may take twice what a plain receive takes. A send is half of either path
-/// and takes no more than a receive, so that the whole may take one and a half times as much.
+/// `select!` over two channels may take twice what a plain receive takes. A send is half of either
+/// path and takes no more than a receive, so that the whole may take one and a half times as much.
 const RELATIONS: &[(&str, f64, &str)] = &[("select_ready", 1.5, "chan_two")];
 
 pub const WAY_OUT: &str = "\

@@ -1,7 +1,7 @@
 //! What the machine itself takes for what every path is made of: nobody's runtime is faster.
 //!
-//! Each figure is the middle one of several rounds, of programs as bare as can be: no heist, but for the ring
-//! of its channels, which is used by two threads that do nothing else.
+//! Each figure is the middle one of several rounds, of programs as bare as can be: no heist, but
+//! for the ring of its channels, which is used by two threads that do nothing else.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -150,8 +150,8 @@ fn other_line() -> f64 {
     median((0..9).map(timed).collect())
 }
 
-/// A thread that sends and one that receives, on one CPU each if there are two, through the ring of a buffered
-/// channel: neither ever sleeps, and nobody is woken.
+/// A thread that sends and one that receives, on one CPU each if there are two, through the ring of
+/// a buffered channel: neither ever sleeps, and nobody is woken.
 fn ring() -> f64 {
     const MESSAGES: u64 = 1_000_000;
     const CAPACITY: usize = 128;
@@ -211,8 +211,8 @@ fn alarm() -> std::io::Result<f64> {
     Ok(ns)
 }
 
-/// One end writes, the other reads, in one thread: nobody is woken. Of several connections each has its
-/// turn, so that with many of them what the kernel keeps for one is cold.
+/// One end writes, the other reads, in one thread: nobody is woken. Of several connections each has
+/// its turn, so that with many of them what the kernel keeps for one is cold.
 fn loopback(n_connections: usize) -> std::io::Result<f64> {
     allow_descriptors(2 * n_connections as u64 + 100)?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -300,7 +300,8 @@ impl Slab {
         self.0.wrapping_add(stack * STRIDE + offset)
     }
 
-    /// Guards the lowest page of some stacks from `first` on. False where that cannot be done at once.
+    /// Guards the lowest page of some stacks from `first` on. False where that cannot be done at
+    /// once.
     fn guard(&self, first: usize) -> bool {
         let ranges: Vec<_> = (first..STACKS.min(first + BATCH))
             .map(|stack| libc::iovec { iov_base: self.at(stack, 0).cast(), iov_len: PAGE })

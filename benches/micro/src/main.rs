@@ -122,8 +122,9 @@ fn check(update: bool) -> Result<(), String> {
     }
     let limits = limits::read()?;
     let mut verdict = limits::judge(&counts, &limits);
-    // What is counted can only be too much: callgrind lets one thread run at a time, and a walk that is
-    // interrupted inside a call may find its processor taken by the monitor. So the least counts.
+    // What is counted can only be too much: callgrind lets one thread run at a time, and a walk
+    // that is interrupted inside a call may find its processor taken by the monitor. So the least
+    // counts.
     for _ in 1..WALKS_MAX {
         if verdict.failures.is_empty() {
             break;

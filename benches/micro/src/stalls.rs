@@ -146,8 +146,8 @@ fn sysmon_next_to_hogs(length: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// How late a ticker of 1 ms is next to twice as many hogs as there are CPUs; of the latency class, with
-/// one of the Ps reserved for it.
+/// How late a ticker of 1 ms is next to twice as many hogs as there are CPUs; of the latency class,
+/// with one of the Ps reserved for it.
 fn ticker(name: &str, class: Class, length: Duration) {
     const PERIOD: Duration = Duration::from_millis(1);
     let reserved = usize::from(class == Class::Latency);
@@ -237,9 +237,9 @@ impl Work {
 
 /// Hogs that tell how far they are while they run: each writes to a place of its own.
 ///
-/// Rounds are no good measure on a virtual machine, whose CPUs are now fast and now slow. So each hog also
-/// looks at the clock all the time: the pauses between two looks in which it cannot have computed are
-/// those in which it was interrupted or stopped, and the rest is what it got.
+/// Rounds are no good measure on a virtual machine, whose CPUs are now fast and now slow. So each
+/// hog also looks at the clock all the time: the pauses between two looks in which it cannot have
+/// computed are those in which it was interrupted or stopped, and the rest is what it got.
 struct CountingHogs {
     counts: Vec<Arc<Count>>,
     /// They compute.
@@ -321,7 +321,8 @@ impl CountingHogs {
     }
 }
 
-/// CPU time of the whole machine that was used, and that the host of a virtual machine kept for others.
+/// CPU time of the whole machine that was used, and that the host of a virtual machine kept for
+/// others.
 fn machine_secs() -> Result<(f64, f64), String> {
     /// Of the kernel's times for programs.
     const TICKS_A_SECOND: f64 = 100.0;
@@ -334,9 +335,9 @@ fn machine_secs() -> Result<(f64, f64), String> {
     Ok((user + nice + system + irq + soft_irq, stolen))
 }
 
-/// How much hogs get done when they are preempted, against as many as there are Ps that are not. Both
-/// take turns in short rounds, and each is compared with its neighbour: whatever else the machine does
-/// changes more slowly.
+/// How much hogs get done when they are preempted, against as many as there are Ps that are not.
+/// Both take turns in short rounds, and each is compared with its neighbour: whatever else the
+/// machine does changes more slowly.
 fn throughput(length: Duration) -> Result<(), String> {
     const A_PAIR: Duration = Duration::from_millis(750);
     let n_pairs = (length.as_nanos() / A_PAIR.as_nanos()).max(3) as usize;
@@ -409,8 +410,8 @@ impl std::fmt::Display for Quartiles {
     }
 }
 
-/// set_procs from 1 to 16 and back, each millisecond, next to goroutines that compute, talk and sleep:
-/// nothing is lost; the pauses as a histogram.
+/// set_procs from 1 to 16 and back, each millisecond, next to goroutines that compute, talk and
+/// sleep: nothing is lost; the pauses as a histogram.
 fn pauses(length: Duration) {
     let rt = runtime(1, true);
     let hogs = Hogs::start(&rt, 2);

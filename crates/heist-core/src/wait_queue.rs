@@ -256,8 +256,8 @@ impl<W: Claim> WaitQueue<W> {
         self.pop().map(claim)
     }
 
-    /// Takes out the first whose wait can be claimed. Those before it are out too: somebody else ended
-    /// their wait.
+    /// Takes out the first whose wait can be claimed. Those before it are out too: somebody else
+    /// ended their wait.
     #[inline]
     pub fn claim_first(&mut self) -> Option<Claimed<W>> {
         while let Some(entry) = self.pop() {
@@ -298,7 +298,8 @@ impl<W> fmt::Debug for WaitQueue<W> {
     }
 }
 
-/// Waits that the holder of this has claimed and must wake, in the order in which they were claimed.
+/// Waits that the holder of this has claimed and must wake, in the order in which they were
+/// claimed.
 #[must_use]
 #[derive(Debug)]
 pub struct AllClaimed<W> {
@@ -351,8 +352,8 @@ impl<W> AllClaimed<W> {
         }
     }
 
-    /// Hands each to `wake`, the last one first: so the first is the one that runs next, and the others
-    /// follow from the last to the second, as in Go.
+    /// Hands each to `wake`, the last one first: so the first is the one that runs next, and the
+    /// others follow from the last to the second, as in Go.
     pub fn wake_last_first(self, mut wake: impl FnMut(Claimed<W>)) {
         let mut at = self.last;
         while let Some(entry) = NonNull::new(at.cast_mut()) {

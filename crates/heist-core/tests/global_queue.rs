@@ -199,7 +199,8 @@ fn a_stopped_one_is_found_out_of_turn() {
     assert_eq!(pop_all(&mut queue, &len), (0..998).collect::<Vec<_>>());
 }
 
-/// One that is wanted is taken out of the middle; the others, and who was stopped among them, keep their order.
+/// One that is wanted is taken out of the middle; the others, and who was stopped among them, keep
+/// their order.
 #[test]
 fn a_wanted_one_is_taken_out_of_turn() {
     let jobs = jobs(8);

@@ -34,7 +34,8 @@ fn throws(act: impl FnOnce()) -> bool {
     }
 }
 
-/// DL-16: every rank is in the table once. The order has no cycle (else the walk of `comes_before` would not end), so it is an order.
+/// DL-16: every rank is in the table once. The order has no cycle (else the walk of `comes_before`
+/// would not end), so it is an order.
 #[test]
 fn order_has_no_cycle() {
     assert!(RANKS.iter().enumerate().all(|(at, &rank)| rank as usize == at));
@@ -45,8 +46,8 @@ fn order_has_no_cycle() {
     }
 }
 
-/// DL-16: the table that the check uses is what follows from the written order. Of all pairs, those along it may be held together; the others throw, the same rank twice
-/// included.
+/// DL-16: the table that the check uses is what follows from the written order. Of all pairs, those
+/// along it may be held together; the others throw, the same rank twice included.
 #[test]
 fn pairs_follow_the_order() {
     for a in RANKS {

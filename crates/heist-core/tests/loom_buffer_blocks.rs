@@ -1,6 +1,6 @@
 //! Every interleaving of senders and receivers at a chain of small blocks, with those who wait:
-//! `buffer/blocks.rs` under the protocol of `buffer/mod.rs`. A lost wake-up shows as a deadlock, a message
-//! that is read before it is written as a race in loom's cell.
+//! `buffer/blocks.rs` under the protocol of `buffer/mod.rs`. A lost wake-up shows as a deadlock, a
+//! message that is read before it is written as a race in loom's cell.
 #![cfg(loom)]
 
 mod mini_channel;

@@ -1,9 +1,10 @@
-//! Every interleaving of senders and receivers at a small ring, with those who wait: `buffer/ring.rs`
-//! under the protocol of `buffer/mod.rs`. A lost wake-up shows as a deadlock, a message that is read
-//! before it is written, or overwritten before it is read, as a race in loom's cell.
+//! Every interleaving of senders and receivers at a small ring, with those who wait:
+//! `buffer/ring.rs` under the protocol of `buffer/mod.rs`. A lost wake-up shows as a deadlock, a
+//! message that is read before it is written, or overwritten before it is read, as a race in loom's
+//! cell.
 //!
-//! What it found: a close that cleared the flag of those who wait before it set its own. A message was sent,
-//! and the receiver told that there is none.
+//! What it found: a close that cleared the flag of those who wait before it set its own. A message
+//! was sent, and the receiver told that there is none.
 #![cfg(loom)]
 
 mod mini_channel;

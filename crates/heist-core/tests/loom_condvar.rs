@@ -1,7 +1,8 @@
 //! The condition variable's tickets: no notification is missed, and the oldest waiter is served.
 //!
-//! The protocol is in `crates/heist/src/sync/condvar.rs`: draw a ticket with the mutex held, release
-//! the mutex, park unless served meanwhile. Who misses a notification hangs, which loom reports.
+//! The protocol is in `crates/heist/src/sync/condvar.rs`: draw a ticket with the mutex held,
+//! release the mutex, park unless served meanwhile. Who misses a notification hangs, which loom
+//! reports.
 #![cfg(loom)]
 
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -124,8 +125,8 @@ fn no_notification_is_missed() {
     });
 }
 
-/// IN-39: two takers and two items. A notification that went to a waiter which has not parked yet is
-/// not given to the other as well.
+/// IN-39: two takers and two items. A notification that went to a waiter which has not parked yet
+/// is not given to the other as well.
 #[test]
 fn two_takers() {
     let mut builder = loom::model::Builder::new();

@@ -1,14 +1,15 @@
-//! Every interleaving of those who use a descriptor, queue for it, give up and close it: `fd_lock.rs`.
+//! Every interleaving of those who use a descriptor, queue for it, give up and close it:
+//! `fd_lock.rs`.
 //!
 //! One reads at a time, nobody who queues is forgotten (which loom reports as a deadlock), and the
 //! descriptor is destroyed once, after its last use.
 //!
 //! Mutations it catches, each tried on `fd_lock.rs`:
-//! - `unlock` that does not look whether somebody queues, `queue` that does not note it or does so by
-//!   load and store, `passed_on` that forgets the others (a reader sleeps for ever),
+//! - `unlock` that does not look whether somebody queues, `queue` that does not note it or does so
+//!   by load and store, `passed_on` that forgets the others (a reader sleeps for ever),
 //! - `queue` that does not look whether it is closed (the same),
-//! - `close` without a reference of its own, or a last one that is not looked for (destroyed twice, or
-//!   while it is used),
+//! - `close` without a reference of its own, or a last one that is not looked for (destroyed twice,
+//!   or while it is used),
 //! - taking or giving back with Relaxed (one reader does not see what the one before did).
 #![cfg(loom)]
 
@@ -48,7 +49,8 @@ struct Model {
     n_destroyed: UnsafeCell<u32>,
 }
 
-// SAFETY: `outcome` is used under the lock of the queue; the rest as it says above, which loom checks.
+// SAFETY: `outcome` is used under the lock of the queue; the rest as it says above, which loom
+// checks.
 unsafe impl Sync for Model {}
 // SAFETY: as above.
 unsafe impl Send for Model {}

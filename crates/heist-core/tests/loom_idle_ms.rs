@@ -1,8 +1,8 @@
 //! Every interleaving of Ms that have slept in vain with somebody who has a P to give: `idle_ms.rs`
 //! over `note.rs`.
 //!
-//! A P that is given to an M that has left, or an M that waits for a wake-up that does not come, is a
-//! deadlock, which loom reports; a P that two hold is a race on its cell.
+//! A P that is given to an M that has left, or an M that waits for a wake-up that does not come, is
+//! a deadlock, which loom reports; a P that two hold is a race on its cell.
 //!
 //! Mutations it catches, each tried on `idle_ms.rs` or on the steps below:
 //! - an M that leaves without a look whether it is still listed,
@@ -102,8 +102,8 @@ impl World {
     }
 }
 
-/// One M whose time is over, among more than are kept, and one P to give: it gets it, or somebody else
-/// does after it has left.
+/// One M whose time is over, among more than are kept, and one P to give: it gets it, or somebody
+/// else does after it has left.
 #[test]
 fn a_p_is_not_given_to_who_has_left() {
     loom::model(|| {
@@ -128,7 +128,8 @@ fn a_p_is_not_given_to_who_has_left() {
     });
 }
 
-/// Two that are too many by one: one of them may leave, never both, and both Ps that are given arrive.
+/// Two that are too many by one: one of them may leave, never both, and both Ps that are given
+/// arrive.
 #[test]
 fn no_more_leave_than_are_too_many() {
     let mut model = loom::model::Builder::new();

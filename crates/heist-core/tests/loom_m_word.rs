@@ -85,9 +85,9 @@ fn never_shared(world: fn() -> World) {
     });
 }
 
-/// An owner whose goroutine is expected to block gives its P away by itself, inside the runtime, after a taker
-/// has set the flag for a stay that is over: the flag stays, so the next call finds the P gone. Fails if the
-/// owner sets it without the lock: the taker takes its own back.
+/// An owner whose goroutine is expected to block gives its P away by itself, inside the runtime,
+/// after a taker has set the flag for a stay that is over: the flag stays, so the next call finds
+/// the P gone. Fails if the owner sets it without the lock: the taker takes its own back.
 #[test]
 fn who_gives_its_p_away_finds_it_gone() {
     loom::model(|| {

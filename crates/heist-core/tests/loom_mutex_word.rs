@@ -165,8 +165,8 @@ fn run(patiences: &'static [Patience]) {
     });
 }
 
-/// IN-37: two contenders exclude each other and none is forgotten. Fails if a releaser does not look
-/// at the count, or if a waiter is counted before it sees the mutex taken.
+/// IN-37: two contenders exclude each other and none is forgotten. Fails if a releaser does not
+/// look at the count, or if a waiter is counted before it sees the mutex taken.
 #[test]
 fn two_contenders() {
     run(&[Patience::Endless; 2]);

@@ -154,8 +154,9 @@ fn two_events_versus_park() {
     against(&[World::data_comes, |world| world.wake(world.half.event(Edge::Plain))]);
 }
 
-/// NP-30: a timer claims the goroutine while an event is on its way; the goroutine withdraws and waits
-/// again. Whoever took the first wait's word must not hit the second, and the event is not lost.
+/// NP-30: a timer claims the goroutine while an event is on its way; the goroutine withdraws and
+/// waits again. Whoever took the first wait's word must not hit the second, and the event is not
+/// lost.
 #[test]
 fn timer_versus_event() {
     loom::model(|| {

@@ -147,8 +147,8 @@ fn run(gives_up: bool, readers: usize, writers: usize) {
     });
 }
 
-/// SY-12: two readers and a writer. Fails if a reader does not note under the lock that it waits, or
-/// if the last reader does not look for the writer.
+/// SY-12: two readers and a writer. Fails if a reader does not note under the lock that it waits,
+/// or if the last reader does not look for the writer.
 #[test]
 fn two_readers_and_a_writer() {
     run(false, 2, 1);
@@ -160,9 +160,9 @@ fn a_reader_and_two_writers() {
     run(false, 1, 2);
 }
 
-/// SY-12: a reader that was the last in front of a writer may come to wake it when that one has been in
-/// already and the next writer waits for another reader. Fails if it does not look whether the lock is
-/// empty.
+/// SY-12: a reader that was the last in front of a writer may come to wake it when that one has
+/// been in already and the next writer waits for another reader. Fails if it does not look whether
+/// the lock is empty.
 #[test]
 fn a_reader_that_comes_late_to_wake_a_writer() {
     let mut builder = loom::model::Builder::new();

@@ -1,11 +1,12 @@
-//! Every interleaving of a goroutine that waits at two channels with those who want to end the wait:
-//! `wait_queue.rs` and `status.rs`, in the steps of a select.
+//! Every interleaving of a goroutine that waits at two channels with those who want to end the
+//! wait: `wait_queue.rs` and `status.rs`, in the steps of a select.
 //!
 //! Mutations it catches, each tried on `wait_queue.rs` or on the steps below:
 //! - a claim that always succeeds (two channels deliver to one wait),
 //! - the waiter woken before its message is moved (it reads what is just being written),
 //! - the waiter looks at its entries without the lock (somebody may be taking them out),
-//! - the waiter leaves without taking the other entry out (who finds it there uses a frame that is gone),
+//! - the waiter leaves without taking the other entry out (who finds it there uses a frame that is
+//!   gone),
 //! - the locks released before the goroutine waits (the wake-up is lost).
 #![cfg(loom)]
 
@@ -130,7 +131,8 @@ impl World {
         won
     }
 
-    /// The select: waits at the channels `at`, which may be one and the same, until somebody ends the wait.
+    /// The select: waits at the channels `at`, which may be one and the same, until somebody ends
+    /// the wait.
     fn select(&self, at: [usize; 2]) -> Got {
         let wait = Wait {
             world: self,
@@ -224,8 +226,8 @@ fn one_channel_twice_is_claimed_once() {
     });
 }
 
-/// SE-18: a canceller, or a clock, against a sender: who claims decides; a message that was not taken
-/// is kept.
+/// SE-18: a canceller, or a clock, against a sender: who claims decides; a message that was not
+/// taken is kept.
 #[test]
 fn a_canceller_and_a_sender_decide_once() {
     check(|starts| {

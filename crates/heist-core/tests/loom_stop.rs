@@ -1,5 +1,5 @@
-//! Stopping the world: the P is counted once, is nobody else's while the world is stopped, and comes
-//! back to its M.
+//! Stopping the world: the P is counted once, is nobody else's while the world is stopped, and
+//! comes back to its M.
 #![cfg(loom)]
 
 use heist_core::m_word::{MWord, Place, STOP, TAKEN};
@@ -120,9 +120,9 @@ impl World {
     }
 }
 
-/// The stopper and the M use the P at the same time in no interleaving, the count comes to zero once,
-/// and the M goes on. Fails if a P that was taken is not looked for under the lock, if a stop is
-/// counted without it, or if the flag of a P that came back is cleared before its M has looked.
+/// The stopper and the M use the P at the same time in no interleaving, the count comes to zero
+/// once, and the M goes on. Fails if a P that was taken is not looked for under the lock, if a stop
+/// is counted without it, or if the flag of a P that came back is cleared before its M has looked.
 #[test]
 fn stopper_and_m_never_share_the_p() {
     loom::model(|| {

@@ -1,14 +1,15 @@
 //! Every interleaving of goroutines that are stopped together with their threads: who gives a P to
 //! whom, over the lists of stopped ones in `global_queue.rs` and over `note.rs`.
 //!
-//! One P. M0 and M1 have a hog each. M0's runs, and is stopped in the handler of the signal: it finds
-//! somebody who takes the P over, queues itself, hands the P on and sleeps until somebody gives it back.
-//! M1's has been stopped before, or comes back from a call during which it lost its P: it takes the P if
-//! that rests, else it queues itself and sleeps. M2 has no goroutine; it searches, finds a hog in the
-//! queue, lends its P to that one's M and lists itself as idle again. Every hog runs to its end.
+//! One P. M0 and M1 have a hog each. M0's runs, and is stopped in the handler of the signal: it
+//! finds somebody who takes the P over, queues itself, hands the P on and sleeps until somebody
+//! gives it back. M1's has been stopped before, or comes back from a call during which it lost its
+//! P: it takes the P if that rests, else it queues itself and sleeps. M2 has no goroutine; it
+//! searches, finds a hog in the queue, lends its P to that one's M and lists itself as idle again.
+//! Every hog runs to its end.
 //!
-//! A hog that is lost, or a P that is handed to somebody who does not wake up, is a deadlock, which loom
-//! reports; a P that two hold is a race on its cell.
+//! A hog that is lost, or a P that is handed to somebody who does not wake up, is a deadlock, which
+//! loom reports; a P that two hold is a race on its cell.
 //!
 //! Mutations it catches, each tried on the steps below:
 //! - a hog that queues itself after it has handed the P on (whoever gets it finds nobody),
@@ -257,7 +258,8 @@ fn who_comes_back_gets_a_turn() {
     });
 }
 
-/// An M that has nothing to do takes the P over, finds the hog that gave it away, and lends it back.
+/// An M that has nothing to do takes the P over, finds the hog that gave it away, and lends it
+/// back.
 #[test]
 fn an_idle_thread_finds_who_was_stopped() {
     model(|| {

@@ -6,13 +6,14 @@
 //! run by then is a wake-up that was lost.
 //!
 //! Mutations it catches, each tried on `spinning.rs`, `run_queue` or on the steps below:
-//! - a fence removed: that of `stop`, of `try_be_first`, of the submitter, of a push into `run_next`,
-//!   of the request without the lock, or of the look for one,
+//! - a fence removed: that of `stop`, of `try_be_first`, of the submitter, of a push into
+//!   `run_next`, of the request without the lock, or of the look for one,
 //! - the last look left out, or taken before `stop`,
 //! - the P put to rest after `stop` instead of before (the submitter finds no idle P),
 //! - `requested` not asked before a P is dropped, or not after, or `request` not made,
-//! - whoever moves work from one ring to another waking nobody (that without a fence before it nobody
-//!   is missed either, because taking the first out again is a read-modify-write, is not relied on),
+//! - whoever moves work from one ring to another waking nobody (that without a fence before it
+//!   nobody is missed either, because taking the first out again is a read-modify-write, is not
+//!   relied on),
 //! - a submitter that finds no P making its request, or lowering `n`, after it released the lock,
 //!   or the one before the other (Go's order, which needs a rare delay to lose a wake-up).
 #![cfg(loom)]
@@ -404,8 +405,8 @@ fn work_that_meets_a_p_on_its_way_to_rest_is_not_missed() {
     }
 }
 
-/// IN-17: while what was robbed from a P that stands still is on its way, nobody can see it, and nobody
-/// need be counted as looking for work.
+/// IN-17: while what was robbed from a P that stands still is on its way, nobody can see it, and
+/// nobody need be counted as looking for work.
 #[test]
 fn work_on_its_way_from_one_ring_to_another_is_not_missed() {
     for opening in [Opening::Spins, Opening::DropsItsP] {

@@ -113,7 +113,8 @@ fn dense_timers_are_run_together() {
     assert_eq!(short(now + FINE_WAIT_NS + 1), now + FINE_WAIT_NS + 1);
 }
 
-/// The end of a tiny sleep is awaited without an alarm; a timer of another that happens to be near is not.
+/// The end of a tiny sleep is awaited without an alarm; a timer of another that happens to be near
+/// is not.
 #[test]
 fn the_end_of_a_tiny_sleep_is_looked_for() {
     use heist_core::policy::timers::{SHORT_SLEEP_NS, Sleep, TINY_SLEEP_NS, is_near};
@@ -197,8 +198,8 @@ fn idle_stacks_go_back_bit_by_bit() {
     assert_eq!(periods.count(), 43);
 }
 
-/// Urgent goroutines that come one after the other let somebody else run after four; those between which others
-/// run do not count as a row.
+/// Urgent goroutines that come one after the other let somebody else run after four; those between
+/// which others run do not count as a row.
 #[test]
 fn urgent_goroutines_take_turns_with_the_others() {
     let mut streak = UrgentStreak::default();

@@ -91,9 +91,9 @@ impl Go {
 }
 
 /// IN-27, PR-16: over all sequences of a few looks, with every nap, every move of the goroutine and
-/// every demand: the P of a blocking call is taken exactly when Go takes it, and a goroutine has run
-/// for its slice exactly when Go thinks so. Go asks it to yield also if nobody waits; here somebody
-/// has to.
+/// every demand: the P of a blocking call is taken exactly when Go takes it, and a goroutine has
+/// run for its slice exactly when Go thinks so. Go asks it to yield also if nobody waits; here
+/// somebody has to.
 #[test]
 fn every_sequence_of_looks_is_judged_as_go_does() {
     #[derive(Clone, Copy)]
@@ -178,8 +178,8 @@ fn a_slice_lasts_ten_milliseconds_on_the_same_tick() {
     }
 }
 
-/// A slice of a goroutine that had been stopped is counted from when it began, if it is the only one
-/// since the last look; else from when it is first seen, as everybody's.
+/// A slice of a goroutine that had been stopped is counted from when it began, if it is the only
+/// one since the last look; else from when it is first seen, as everybody's.
 #[test]
 fn a_slice_whose_beginning_is_known_is_counted_from_there() {
     for (n_slices, began_before_ns, counts) in [
@@ -216,8 +216,8 @@ fn a_slice_whose_beginning_is_known_is_counted_from_there() {
     assert_eq!(p.look_after(2 * MS, SOMEBODY), p.new_slice());
 }
 
-/// PR-19: a P that rested between two looks begins a slice when it is held again, although its tick is
-/// the same: nobody is asked to yield for time in which the P was idle.
+/// PR-19: a P that rested between two looks begins a slice when it is held again, although its tick
+/// is the same: nobody is asked to yield for time in which the P was idle.
 #[test]
 fn time_at_rest_is_not_part_of_a_slice() {
     let mut p = FakeP::new();
@@ -264,8 +264,8 @@ fn a_blocking_call_loses_its_p_after_a_full_round() {
     assert_eq!(p.look_after(10 * MS, SOMEBODY), Verdict::Take);
 }
 
-/// A goroutine that has not moved between two looks is told from one that has; nobody looks at it if
-/// nobody waits.
+/// A goroutine that has not moved between two looks is told from one that has; nobody looks at it
+/// if nobody waits.
 #[test]
 fn only_who_has_not_moved_may_be_asleep() {
     let mut p = FakeP::new();
@@ -281,9 +281,9 @@ fn only_who_has_not_moved_may_be_asleep() {
     assert!(!unmoved(p.look_after(MS, SOMEBODY)));
 }
 
-/// A P gets on if its slices since the last look, of which there are several, were short. That it begins
-/// one now and then, as hogs do who take turns, is not enough, and neither is one between two looks that
-/// are close to each other.
+/// A P gets on if its slices since the last look, of which there are several, were short. That it
+/// begins one now and then, as hogs do who take turns, is not enough, and neither is one between
+/// two looks that are close to each other.
 #[test]
 fn a_p_with_short_slices_gets_on() {
     for (n_slices, nap_ns, expected) in [
@@ -340,8 +340,8 @@ fn naps_grow_after_fifty_quiet_rounds() {
     assert_eq!(naps.next_ns(false), 10 * MS);
 }
 
-/// A timer that a reserved P at rest could serve is not left for as long as one for which somebody has
-/// to give way.
+/// A timer that a reserved P at rest could serve is not left for as long as one for which somebody
+/// has to give way.
 #[test]
 fn a_program_that_blocks_is_not_left_in_peace() {
     let long_ago = 100 * MS;
@@ -355,8 +355,8 @@ fn a_program_that_blocks_is_not_left_in_peace() {
     assert!(makes_progress(now_ns, now_ns, long_ago));
 }
 
-/// The end of a slice ends one nap. It did not end there once: sysmon saw all Ps at rest, so that no round
-/// set another one, and ran in a circle until somebody did.
+/// The end of a slice ends one nap. It did not end there once: sysmon saw all Ps at rest, so that
+/// no round set another one, and ran in a circle until somebody did.
 #[test]
 fn what_a_round_left_ends_one_nap() {
     for at_rest in [false, true] {

@@ -18,8 +18,8 @@ fn edges_follow_the_law() {
     }
 }
 
-/// MT-13: one sample for each bucket lands where it should, at both of its ends; what is negative or
-/// too long is counted beside them.
+/// MT-13: one sample for each bucket lands where it should, at both of its ends; what is negative
+/// or too long is counted beside them.
 #[test]
 fn samples_land_where_expected() {
     let histogram = TimeHistogram::new();

@@ -1,8 +1,8 @@
 //! A chat: what one says, all others hear. The room is a goroutine that owns the list of guests and
 //! selects among everything that can happen, so nothing is shared and nothing is locked.
 //!
-//! `cargo run --release -p heist --example chat -- 127.0.0.1:7002`, then several `nc 127.0.0.1 7002`.
-//! Ctrl-C ends it with a word of farewell.
+//! `cargo run --release -p heist --example chat -- 127.0.0.1:7002`, then several `nc 127.0.0.1
+//! 7002`. Ctrl-C ends it with a word of farewell.
 
 use heist::chan::{self, Receiver, Sender};
 use heist::net::{Server, TcpListener, TcpStream};

@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p heist --example dir_walk -- /usr`
 //!
-//! The calls block in the kernel, without being announced and without a thread pool: a goroutine that
-//! blocks loses its processor to another. The semaphore bounds how many folders are open at once.
+//! The calls block in the kernel, without being announced and without a thread pool: a goroutine
+//! that blocks loses its processor to another. The semaphore bounds how many folders are open at
+//! once.
 
 use heist::sync::{Mutex, Semaphore};
 use std::error::Error;

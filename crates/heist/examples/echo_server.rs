@@ -1,6 +1,7 @@
 //! A server that sends back what it gets: a goroutine per connection.
 //!
-//! `cargo run --release -p heist --example echo_server -- 127.0.0.1:7000`, then `nc 127.0.0.1 7000`.
+//! `cargo run --release -p heist --example echo_server -- 127.0.0.1:7000`, then `nc 127.0.0.1
+//! 7000`.
 
 use heist::net::{Server, TcpListener, TcpStream};
 use std::io::{self, Read, Write};

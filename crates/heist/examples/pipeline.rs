@@ -1,6 +1,6 @@
-//! A pipeline of three stages that can be called off: numbers, their squares on several goroutines, and
-//! a sum that is reported as it grows. It ends when enough was summed up or the time is over, and then
-//! every stage ends by itself.
+//! A pipeline of three stages that can be called off: numbers, their squares on several goroutines,
+//! and a sum that is reported as it grows. It ends when enough was summed up or the time is over,
+//! and then every stage ends by itself.
 //!
 //! `cargo run --release -p heist --example pipeline`
 

@@ -1,5 +1,5 @@
-//! The prime sieve of the Go tutorial: a chain of goroutines, one for each prime, that each let through
-//! what their prime does not divide.
+//! The prime sieve of the Go tutorial: a chain of goroutines, one for each prime, that each let
+//! through what their prime does not divide.
 //!
 //! `cargo run --release -p heist --example prime_sieve -- 1000`
 

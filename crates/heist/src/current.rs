@@ -1,9 +1,9 @@
 //! Which M this thread is: the only thread-local of the runtime.
 //!
-//! LLVM takes the address of a thread-local to be constant inside a function and would keep it across
-//! a park, after which the goroutine may be on another thread. So the getter is made of instructions
-//! that LLVM cannot see through (`sys::slot`): each use finds the address anew. The variables of debug
-//! builds are behind functions that are never inlined.
+//! LLVM takes the address of a thread-local to be constant inside a function and would keep it
+//! across a park, after which the goroutine may be on another thread. So the getter is made of
+//! instructions that LLVM cannot see through (`sys::slot`): each use finds the address anew. The
+//! variables of debug builds are behind functions that are never inlined.
 
 use crate::coro::extra::Extra;
 use crate::gmp::{G, M};
@@ -21,7 +21,8 @@ thread_local! {
     static EXTRA: Cell<*const Extra<'static>> = const { Cell::new(std::ptr::null()) };
 }
 
-/// The innermost larger stack that code of this thread is on, or null. Its user stays on the thread.
+/// The innermost larger stack that code of this thread is on, or null. Its user stays on the
+/// thread.
 #[inline(never)]
 pub(crate) fn extra() -> *const Extra<'static> {
     EXTRA.get()
@@ -62,8 +63,8 @@ pub(crate) fn set_m(m: *const M) {
     slot::set(m.cast());
 }
 
-/// The runtime locks this thread holds, for who takes one or gives one back. Throws if that is an M in user code,
-/// where it could be stopped with it.
+/// The runtime locks this thread holds, for who takes one or gives one back. Throws if that is an M
+/// in user code, where it could be stopped with it.
 #[cfg(debug_assertions)]
 #[inline(never)]
 pub(crate) fn held_locks(with: impl FnOnce(&heist_core::lock_rank::Held)) {

@@ -140,8 +140,8 @@ fn change(sched: &Sched, n: usize, choice: Choice) -> (usize, Choice) {
     })
 }
 
-/// Calls `f` with the world lock of `sched`, the lock of a stop of the world, and the M of the calling
-/// thread, if the M belongs to `sched`.
+/// Calls `f` with the world lock of `sched`, the lock of a stop of the world, and the M of the
+/// calling thread, if the M belongs to `sched`.
 ///
 /// `f` runs as the runtime does: it must not allocate, free, panic or wait.
 pub(crate) fn with_world_lock<T>(

@@ -9,8 +9,8 @@
 //!
 //! The scope waits for the count in a way that cancellation cannot end.
 //!
-//! A goroutine that overflowed its stack and was abandoned never counts itself off, so its scope does
-//! not return: others may still use, through its frames, what it borrowed.
+//! A goroutine that overflowed its stack and was abandoned never counts itself off, so its scope
+//! does not return: others may still use, through its frames, what it borrowed.
 
 use crate::current;
 use crate::goroutine::{self, Beginning, Extras, GoroutineId, JoinError, JoinHandle, SpawnError};
@@ -164,16 +164,17 @@ where
     let result = Arc::new(Packet(UnsafeCell::new(None)));
     data.running.add(1);
     let task = Task { f, result: Arc::clone(&result), _end: End(Arc::clone(data)) };
-    // SAFETY: by the caller's promise: `task` is dropped as the last that the goroutine does with what it
-    // borrows, and counts itself off then; the result stays out of its record.
+    // SAFETY: by the caller's promise: `task` is dropped as the last that the goroutine does with
+    // what it borrows, and counts itself off then; the result stays out of its record.
     let handle = unsafe {
         goroutine::spawn_on(sched, move || task.run(), site, Beginning::Anywhere, extras)
     }?;
     Ok(ScopedJoinHandle { handle, result, data: Arc::clone(data), _scope: PhantomData })
 }
 
-/// Runs `f` on a goroutine of `sched` and waits for its end, for a caller that is a goroutine itself. It is not
-/// cancelled meanwhile, but its stack may run out: that goes on when nobody borrows any more, as in a scope.
+/// Runs `f` on a goroutine of `sched` and waits for its end, for a caller that is a goroutine
+/// itself. It is not cancelled meanwhile, but its stack may run out: that goes on when nobody
+/// borrows any more, as in a scope.
 pub(crate) fn run_on<F, T>(
     sched: &Sched,
     f: F,
@@ -185,7 +186,8 @@ where
 {
     let data = Arc::<Data>::default();
     let result = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: this function neither returns nor unwinds before all that `data` counts have ended.
+        // SAFETY: this function neither returns nor unwinds before all that `data` counts have
+        // ended.
         unsafe { spawn_counted(&data, sched, f, site, None) }.map(ScopedJoinHandle::join_shielded)
     }));
     data.running.wait_shielded();
@@ -232,7 +234,8 @@ impl fmt::Debug for Scope<'_, '_> {
     }
 }
 
-/// Where the result goes. Written by the goroutine before it is finished, taken by the handle after.
+/// Where the result goes. Written by the goroutine before it is finished, taken by the handle
+/// after.
 struct Packet<T>(UnsafeCell<Option<T>>);
 
 // SAFETY: see above: one at a time, in an order that joining keeps.
@@ -272,8 +275,8 @@ impl Drop for End {
     }
 }
 
-/// The right to wait for a goroutine of a [`scope`] and to take its result. Dropping it detaches the
-/// goroutine from the handle, not from the scope.
+/// The right to wait for a goroutine of a [`scope`] and to take its result. Dropping it detaches
+/// the goroutine from the handle, not from the scope.
 pub struct ScopedJoinHandle<'scope, T> {
     handle: JoinHandle<()>,
     result: Arc<Packet<T>>,
@@ -285,8 +288,8 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// Waits for the goroutine to end and returns what its closure returned.
     ///
     /// # Errors
-    /// If it panicked, overflowed its stack, was cancelled or ended itself. A panic that is returned
-    /// here is not repeated by the scope.
+    /// If it panicked, overflowed its stack, was cancelled or ended itself. A panic that is
+    /// returned here is not repeated by the scope.
     ///
     /// # Examples
     /// ```

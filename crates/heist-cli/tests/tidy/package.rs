@@ -1,12 +1,13 @@
-//! What a published package shows: no type of heist-core without a reason, no link that leads outside.
+//! What a published package shows: no type of heist-core without a reason, no link that leads
+//! outside.
 
 use std::path::Path;
 
 use crate::report::Violation;
 use crate::source::{Source, has_word};
 
-/// Types of heist-core that heist hands out, and why. heist-core changes with any version of heist, so a
-/// change of one of these breaks users of heist.
+/// Types of heist-core that heist hands out, and why. heist-core changes with any version of heist,
+/// so a change of one of these breaks users of heist.
 const RE_EXPORTS: &[(&str, &str)] = &[
     (
         "StealPolicy",

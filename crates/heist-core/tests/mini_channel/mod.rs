@@ -1,6 +1,6 @@
-//! A channel over any buffer, written the way the runtime's is: the fast path by the buffer alone, and
-//! with the lock those who wait. Waiting is a mutex with a condition, so a lost wake-up is a deadlock,
-//! which loom reports.
+//! A channel over any buffer, written the way the runtime's is: the fast path by the buffer alone,
+//! and with the lock those who wait. Waiting is a mutex with a condition, so a lost wake-up is a
+//! deadlock, which loom reports.
 
 use heist_core::buffer::{Buffer, Put, Take};
 use loom::sync::{Arc, Condvar, Mutex};

@@ -1,8 +1,8 @@
-//! HTTP/1.1 on any stream, in blocking style: heads are read by httparse, connections are kept alive,
-//! and requests that come together are answered together.
+//! HTTP/1.1 on any stream, in blocking style: heads are read by httparse, connections are kept
+//! alive, and requests that come together are answered together.
 //!
-//! Bodies are read whole, with a length in front; chunked ones are refused. A request has a limit in bytes and,
-//! from its first byte to its last, in time.
+//! Bodies are read whole, with a length in front; chunked ones are refused. A request has a limit
+//! in bytes and, from its first byte to its last, in time.
 
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -39,8 +39,8 @@ impl<'a> Response<'a> {
 
 /// What a connection is served through.
 pub trait Connection: Read + Write {
-    /// Is called before the next read: nothing of the next request has come, or a part of it, and since when.
-    /// The read fails by itself when it has taken too long.
+    /// Is called before the next read: nothing of the next request has come, or a part of it, and
+    /// since when. The read fails by itself when it has taken too long.
     ///
     /// # Errors
     /// If the stream is closed.
@@ -273,7 +273,8 @@ impl Head {
     }
 }
 
-/// The path of a target: one in absolute form has a scheme and an authority before it (RFC 9112, 3.2).
+/// The path of a target: one in absolute form has a scheme and an authority before it (RFC 9112,
+/// 3.2).
 fn origin_form<'a>(method: &str, target: &'a str) -> Option<&'a str> {
     if target.starts_with('/') || (target == "*" && method == "OPTIONS") {
         return Some(target);

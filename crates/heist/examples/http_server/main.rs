@@ -87,8 +87,8 @@ impl Client {
     pub fn serve(self) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let hang_up = self.running.after_func(move || {
-            // ORDERING: SeqCst, as in `before_read`: either this sees that it is idle, or that one sees
-            // that the server stops.
+            // ORDERING: SeqCst, as in `before_read`: either this sees that it is idle, or that one
+            // sees that the server stops.
             if shared.is_idle.load(Ordering::SeqCst) {
                 let _ = shared.stream.set_read_deadline(Some(Instant::now()));
             }

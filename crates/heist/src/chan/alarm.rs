@@ -1,9 +1,9 @@
 //! The channel of a timer: a receiver that has a message when a moment comes.
 //!
 //! There is no timer behind it and nothing in any queue of the scheduler until somebody waits: then
-//! that one waits until the moment, as anybody who waits with a deadline, and takes the message itself.
-//! So a message is made when it is received, with the time at which it was due; nothing can be stale,
-//! and an alarm that nobody waits for costs nothing but its memory.
+//! that one waits until the moment, as anybody who waits with a deadline, and takes the message
+//! itself. So a message is made when it is received, with the time at which it was due; nothing can
+//! be stale, and an alarm that nobody waits for costs nothing but its memory.
 //!
 //! Whoever changes the moment wakes all who wait, and they look again.
 //!
@@ -165,8 +165,8 @@ fn in_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(NEVER)
 }
 
-/// The next moment after one that is over. Those that were missed are dropped. However far it is, it is a
-/// moment: who waits for it waits for something that happens.
+/// The next moment after one that is over. Those that were missed are dropped. However far it is,
+/// it is a moment: who waits for it waits for something that happens.
 fn after(when_ns: u64, period_ns: u64, now_ns: u64) -> u64 {
     if period_ns == 0 {
         return NEVER;

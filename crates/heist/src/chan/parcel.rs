@@ -1,8 +1,8 @@
 //! A message on the stack of who sends or receives it.
 //!
-//! Messages may be large, and every function that takes or returns one by value needs room for it of its
-//! own, in a debug build several times. So the ends put a message down once, and what is below them moves
-//! it by its address: a send from an `Option`, a receive into a [`Parcel`].
+//! Messages may be large, and every function that takes or returns one by value needs room for it
+//! of its own, in a debug build several times. So the ends put a message down once, and what is
+//! below them moves it by its address: a send from an `Option`, a receive into a [`Parcel`].
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;

@@ -1,7 +1,8 @@
 //! The waits at a channel, behind its lock, and what the buffer is told of them.
 //!
 //! Every function here that changes a queue keeps the buffer's words in step with it; see
-//! `heist_core::buffer`. Watchers take nothing: they are told after the message, or the room, is there.
+//! `heist_core::buffer`. Watchers take nothing: they are told after the message, or the room, is
+//! there.
 
 use super::state::{Attempt, Chan};
 use crate::current::InRuntime;
@@ -81,8 +82,8 @@ impl Queues {
         self.tell_watchers(side.other(), rt);
     }
 
-    /// Whether an operation of the other side waits, to be met by one of this side. One that does an
-    /// operation takes those out whose wait is over already.
+    /// Whether an operation of the other side waits, to be met by one of this side. One that does
+    /// an operation takes those out whose wait is over already.
     pub(super) fn is_met(&self, side: Side, interest: Interest) -> bool {
         let others = match side {
             Side::Send => &self.receivers,
@@ -153,8 +154,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         }
         let claimed = queues.senders.claim_first();
         if let Some(sender) = &claimed {
-            // SAFETY: a sender's place holds one message of this channel, and it was claimed. It was
-            // queued, so senders were announced.
+            // SAFETY: a sender's place holds one message of this channel, and it was claimed. It
+            // was queued, so senders were announced.
             unsafe { self.buffer.rotate(sender.place().cast(), into) };
         }
         if !Self::is_awaited(queues, Side::Send) {
@@ -163,8 +164,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         claimed
     }
 
-    /// Puts a message in for those who only want to know that there is one, and tells them. Nobody else
-    /// waits for it.
+    /// Puts a message in for those who only want to know that there is one, and tells them. Nobody
+    /// else waits for it.
     ///
     /// # Safety
     /// As for [`Self::send_locked`].
@@ -188,8 +189,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         if put == Put::Done { Attempt::Done } else { Attempt::Again }
     }
 
-    /// Takes a message out for those who only want to know that there is room, and tells them. Nobody else
-    /// waits for it.
+    /// Takes a message out for those who only want to know that there is room, and tells them.
+    /// Nobody else waits for it.
     ///
     /// # Safety
     /// As for [`Self::recv_locked`].

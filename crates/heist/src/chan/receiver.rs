@@ -37,8 +37,8 @@ macro_rules! with_chan {
     };
 }
 
-/// The receiving end of a channel. Clones receive from the same channel, each message goes to one of
-/// them. When the last one is dropped, the channel is closed and its messages are dropped.
+/// The receiving end of a channel. Clones receive from the same channel, each message goes to one
+/// of them. When the last one is dropped, the channel is closed and its messages are dropped.
 ///
 /// Sending is the other end's business, and does not compile here:
 ///
@@ -220,9 +220,9 @@ impl<T> Receiver<T> {
     }
 
     /// Closes the channel: nothing can be sent any more, what was sent can still be received, and
-    /// everybody who waits goes home with an error. True if this call did it, false if it was closed
-    /// already, which does no harm, or belongs to something else, as the channels of timers and contexts
-    /// do, which are not closed by this.
+    /// everybody who waits goes home with an error. True if this call did it, false if it was
+    /// closed already, which does no harm, or belongs to something else, as the channels of timers
+    /// and contexts do, which are not closed by this.
     ///
     /// # Examples
     /// ```

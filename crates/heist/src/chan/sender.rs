@@ -32,8 +32,8 @@ macro_rules! with_chan {
     };
 }
 
-/// The sending end of a channel. Clones send into the same channel; when the last one is dropped, the
-/// channel is closed.
+/// The sending end of a channel. Clones send into the same channel; when the last one is dropped,
+/// the channel is closed.
 ///
 /// Receiving is the other end's business, and does not compile here:
 ///
@@ -168,8 +168,8 @@ impl<T> Sender<T> {
     }
 
     /// Closes the channel: nothing can be sent any more, what was sent can still be received, and
-    /// everybody who waits goes home with an error. True if this call did it, false if it was closed
-    /// already, which does no harm.
+    /// everybody who waits goes home with an error. True if this call did it, false if it was
+    /// closed already, which does no harm.
     ///
     /// # Examples
     /// ```
@@ -244,7 +244,8 @@ impl<T> Sender<T> {
     }
 }
 
-/// A message that was not sent, in an error. Has room for it of its own, which a send need not have.
+/// A message that was not sent, in an error. Has room for it of its own, which a send need not
+/// have.
 #[inline]
 fn give_back<T, E>(message: Option<T>, error: impl FnOnce(T) -> E) -> Result<(), E> {
     message.map_or(Ok(()), |message| Err(error(message)))

@@ -136,8 +136,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         self.recv_in(current::enter, parcel, patience).map_err(Refusal::leave)
     }
 
-    /// Sends from within the runtime, which is left unless the channel is not ready. Each end has a way
-    /// out of its own: one for all would have to remember which it was.
+    /// Sends from within the runtime, which is left unless the channel is not ready. Each end has a
+    /// way out of its own: one for all would have to remember which it was.
     #[inline(always)]
     pub(super) fn send_in(
         &self,
@@ -213,8 +213,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         Ok(())
     }
 
-    /// The part of sending that needs the lock. Inlined, as all that is between a switch and the user's
-    /// code; see `park_until`.
+    /// The part of sending that needs the lock. Inlined, as all that is between a switch and the
+    /// user's code; see `park_until`.
     ///
     /// # Safety
     /// `message` points to a message. It was moved out if the answer is `Done`, and only then.
@@ -331,7 +331,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         if self.buffer.is_closed() {
             return false;
         }
-        // Closed before the fast path is open again: nobody may send to a receiver that is woken here.
+        // Closed before the fast path is open again: nobody may send to a receiver that is woken
+        // here.
         self.buffer.close();
         for side in [Side::Receive, Side::Send] {
             if Self::is_awaited(&queues, side) {
@@ -384,8 +385,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         self.buffer.capacity()
     }
 
-    /// The last receiver is gone: so are the messages that nobody can receive any more. If dropping one
-    /// panics, the rest leaks: another panic during the unwinding would end the process.
+    /// The last receiver is gone: so are the messages that nobody can receive any more. If dropping
+    /// one panics, the rest leaks: another panic during the unwinding would end the process.
     pub(super) fn discard_messages(&self) {
         struct LeakRest<'a, T, B: Buffer<T>>(&'a Chan<T, B>);
         impl<T, B: Buffer<T>> Drop for LeakRest<'_, T, B> {

@@ -1,7 +1,8 @@
 //! The deadlines that no runtime keeps: one thread waits for them all.
 //!
-//! A deadline that is set on a goroutine is a timer of its runtime. One that is set on a plain thread comes
-//! here, and so does one whose runtime ends before it. The thread is there as long as a deadline is.
+//! A deadline that is set on a goroutine is a timer of its runtime. One that is set on a plain
+//! thread comes here, and so does one whose runtime ends before it. The thread is there as long as
+//! a deadline is.
 //!
 //! If the system refuses the thread, the deadlines are kept, and whoever asks a context tries again
 //! ([`look_after`]) or, if that is in vain too, does what the thread would have done by then.

@@ -12,11 +12,12 @@ use std::sync::{Arc, Weak};
 
 type Body = Box<dyn FnOnce() + Send>;
 
-/// A function that waits for a context. Whoever takes the body out decides: it runs, or it does not.
+/// A function that waits for a context. Whoever takes the body out decides: it runs, or it does
+/// not.
 pub(super) struct Func {
     body: Mutex<Option<Body>>,
-    /// The runtime of whoever registered it. A context may be there for longer, and must not keep its memory and
-    /// its descriptors.
+    /// The runtime of whoever registered it. A context may be there for longer, and must not keep
+    /// its memory and its descriptors.
     home: Option<Weak<Sched>>,
 }
 

@@ -79,7 +79,8 @@ pub struct Context {
     values: Option<Arc<Values>>,
 }
 
-// Its own state changes under a lock and by steps that do not panic; its values are not changed at all.
+// Its own state changes under a lock and by steps that do not panic; its values are not changed at
+// all.
 impl UnwindSafe for Context {}
 impl RefUnwindSafe for Context {}
 
@@ -109,8 +110,9 @@ impl Context {
 
     /// A context below this one that is cancelled at `deadline` at the latest.
     ///
-    /// The runtime of the calling goroutine sees to it. On a plain thread, and after that runtime has
-    /// ended, one thread does, for all contexts of that kind; it is there as long as there are any.
+    /// The runtime of the calling goroutine sees to it. On a plain thread, and after that runtime
+    /// has ended, one thread does, for all contexts of that kind; it is there as long as there are
+    /// any.
     ///
     /// # Examples
     /// ```
@@ -239,11 +241,10 @@ impl Context {
     /// Runs `f` on a goroutine of its own when this context is cancelled, at once if it is already.
     /// [`ContextFunc::stop`] prevents it. Dropping what is returned changes nothing.
     ///
-    /// The goroutine is of the runtime of whoever calls this, or else of whoever cancels; if neither
-    /// is in a runtime, `f` runs on a thread of its own, or on the canceller's if the system has
-    /// none. If the runtime of whoever calls this has shut down
-    /// when the context is cancelled, `f` never runs: it is dropped, as everything else that was left to
-    /// that runtime.
+    /// The goroutine is of the runtime of whoever calls this, or else of whoever cancels; if
+    /// neither is in a runtime, `f` runs on a thread of its own, or on the canceller's if the
+    /// system has none. If the runtime of whoever calls this has shut down when the context is
+    /// cancelled, `f` never runs: it is dropped, as everything else that was left to that runtime.
     ///
     /// # Examples
     /// ```
@@ -267,8 +268,8 @@ impl Context {
     }
 
     /// A channel that is closed when this context is cancelled: for a `select`, or to wait for. No
-    /// message ever comes out of it. It belongs to the context: [`Receiver::close`] does nothing to it.
-    /// When the last share of the context and its [`Canceller`] is gone, it is closed as well.
+    /// message ever comes out of it. It belongs to the context: [`Receiver::close`] does nothing to
+    /// it. When the last share of the context and its [`Canceller`] is gone, it is closed as well.
     ///
     /// # Examples
     /// ```
@@ -388,8 +389,9 @@ impl RefUnwindSafe for Canceller {}
 impl Canceller {
     /// Cancels the context and everything below it.
     ///
-    /// When this returns, the context and all contexts below it have ended and their functions can no longer
-    /// be stopped, also if it was another one who cancelled, or a deadline that has just come.
+    /// When this returns, the context and all contexts below it have ended and their functions can
+    /// no longer be stopped, also if it was another one who cancelled, or a deadline that has just
+    /// come.
     pub fn cancel(&self) {
         Node::cancel(&self.node, ContextError::Canceled, None);
     }

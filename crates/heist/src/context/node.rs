@@ -6,21 +6,22 @@
 //!
 //! # Publication
 //! A node is cancelled under its lock: error and cause are stored, `phase` says `ENDING`, the
-//! channel is closed, `phase` says `ENDED`. Whoever was woken by the channel therefore sees an error;
-//! whoever sees an error and not `ENDED` waits for the lock, and then the channel is closed. So error,
-//! cause and channel are always seen together.
+//! channel is closed, `phase` says `ENDED`. Whoever was woken by the channel therefore sees an
+//! error; whoever sees an error and not `ENDED` waits for the lock, and then the channel is closed.
+//! So error, cause and channel are always seen together.
 //!
 //! # Walks
-//! One goroutine ends a node and with it gets its children, so it has to end them too: a walk. Another one
-//! that comes meanwhile finds the node ended, and what is below perhaps not yet. It must not return before
-//! that is so, and waits for the walk: a mutex that the walker holds, and that every node with children
-//! which it ended remembers.
+//! One goroutine ends a node and with it gets its children, so it has to end them too: a walk.
+//! Another one that comes meanwhile finds the node ended, and what is below perhaps not yet. It
+//! must not return before that is so, and waits for the walk: a mutex that the walker holds, and
+//! that every node with children which it ended remembers.
 //!
-//! No two walks wait for each other. A walk that ends nodes waits only for walks that began below it: it
-//! reaches a node through the one above, and that was ended by itself. A walk that finds its first node
-//! ended ends nothing, so nobody waits for it. While a walk is held nothing of the user's runs: functions
-//! are taken and not started, and whatever may be the last share of something is kept until the walk is
-//! over. So a function, or a destructor, that cancels the same tree again does not wait for itself.
+//! No two walks wait for each other. A walk that ends nodes waits only for walks that began below
+//! it: it reaches a node through the one above, and that was ended by itself. A walk that finds its
+//! first node ended ends nothing, so nobody waits for it. While a walk is held nothing of the
+//! user's runs: functions are taken and not started, and whatever may be the last share of
+//! something is kept until the walk is over. So a function, or a destructor, that cancels the same
+//! tree again does not wait for itself.
 //!
 //! # Ordering
 //! `phase` is stored with Release after what it announces, and read with Acquire.
@@ -249,8 +250,8 @@ impl Node {
         }
     }
 
-    /// Cancels a node and everything below it. The first one who does decides how and why. When this
-    /// returns everything below has ended, whoever did it.
+    /// Cancels a node and everything below it. The first one who does decides how and why. When
+    /// this returns everything below has ended, whoever did it.
     pub(super) fn cancel(node: &Arc<Self>, error: ContextError, cause: Option<Cause>) {
         let walk = Arc::new(Walk::new(()));
         let held = walk.lock_shielded();
@@ -278,8 +279,8 @@ impl Node {
         }
     }
 
-    /// Ends this node, and gives the children away. If it has ended, there are none, but perhaps a walk over
-    /// those that were.
+    /// Ends this node, and gives the children away. If it has ended, there are none, but perhaps a
+    /// walk over those that were.
     fn end(
         &self,
         error: ContextError,
@@ -379,8 +380,8 @@ impl Node {
     }
 }
 
-/// Starts every function, also if the destructor of one that cannot be started panics. The first such panic is
-/// the caller's to pass on.
+/// Starts every function, also if the destructor of one that cannot be started panics. The first
+/// such panic is the caller's to pass on.
 fn start_all(functions: Vec<Due>) -> Option<Box<dyn Any + Send>> {
     let mut first = None;
     for due in functions {

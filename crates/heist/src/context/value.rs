@@ -19,8 +19,8 @@ pub(super) struct Values<V: ?Sized = dyn Any + Send + Sync> {
 
 impl<V: ?Sized> Drop for Values<V> {
     fn drop(&mut self) {
-        // One after the other: a chain may be longer than a stack is deep. Who is not the last to share
-        // one leaves it, and all behind it, to the last.
+        // One after the other: a chain may be longer than a stack is deep. Who is not the last to
+        // share one leaves it, and all behind it, to the last.
         let mut rest = self.rest.take();
         while let Some(last) = rest.as_mut().and_then(Arc::get_mut) {
             let next = last.rest.take();

@@ -1,8 +1,9 @@
 //! A stack to which running code switches for the time of one call.
 //!
-//! The switch is in place: goroutine, thread, thread-locals and cancellation stay what they are. While it lasts a
-//! goroutine is bound to its thread, so what is on the stack needs no description but in that thread, where the
-//! fault handler looks: a chain of [`Extra`]s, each in a frame of the stack that its caller came from.
+//! The switch is in place: goroutine, thread, thread-locals and cancellation stay what they are.
+//! While it lasts a goroutine is bound to its thread, so what is on the stack needs no description
+//! but in that thread, where the fault handler looks: a chain of [`Extra`]s, each in a frame of the
+//! stack that its caller came from.
 
 use super::stack::{Bounds, Stack};
 use crate::current;
@@ -41,17 +42,20 @@ impl<'a> Extra<'a> {
     }
 }
 
-/// The larger stacks that `owner`, or the calling thread if it runs none, is on, the innermost first.
+/// The larger stacks that `owner`, or the calling thread if it runs none, is on, the innermost
+/// first.
 pub(crate) fn stacks_of(owner: Option<&G>) -> impl Iterator<Item = Bounds> {
     let owner = owner.map_or(std::ptr::null(), from_ref);
-    // SAFETY: null, or in a frame that lies further out than the caller's, on a thread that runs nothing else.
+    // SAFETY: null, or in a frame that lies further out than the caller's, on a thread that runs
+    // nothing else.
     let first = unsafe { current::extra().as_ref() };
     // SAFETY: as above.
     let chain = std::iter::successors(first, |extra| unsafe { extra.outer.as_ref() });
     chain.filter(move |extra| std::ptr::eq(extra.owner, owner)).map(|extra| extra.stack.bounds())
 }
 
-/// How many bytes the caller, which is `owner`, has left on the stack it is on. None on one that is not ours.
+/// How many bytes the caller, which is `owner`, has left on the stack it is on. None on one that is
+/// not ours.
 pub(crate) fn room(owner: Option<&G>) -> Option<usize> {
     let here = from_ref(&owner).addr();
     let own = owner.and_then(|gp| gp.coro.stack_bounds());

@@ -2,8 +2,8 @@
 //!
 //! The best way is `MADV_GUARD_INSTALL`, which needs no mapping of its own. A kernel without it has
 //! `mprotect`, which costs two mappings for each stack, and of mappings a process can have only so
-//! many. **A stack without a guard is never used**: beyond that number a goroutine waits until a stack
-//! is free. The choice is one for the process, made when the first stack is.
+//! many. **A stack without a guard is never used**: beyond that number a goroutine waits until a
+//! stack is free. The choice is one for the process, made when the first stack is.
 
 use crate::sys::memory::{self, Installed, PAGE_MAX_BYTES, Ranges};
 use crate::sys::stderr;
@@ -11,8 +11,8 @@ use heist_core::sync::{AtomicU32, AtomicUsize, Ordering};
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-/// The guard at the low end. Compiled code probes every page of a large frame, so one page would do for it;
-/// the rest is for C functions without such probes.
+/// The guard at the low end. Compiled code probes every page of a large frame, so one page would do
+/// for it; the rest is for C functions without such probes.
 pub(crate) const GUARD_BYTES: usize =
     if PAGE_MAX_BYTES > 16 << 10 { PAGE_MAX_BYTES } else { 16 << 10 };
 
@@ -53,8 +53,8 @@ pub(super) unsafe fn install_all(ranges: Ranges) -> usize {
     unsafe { memory::guard_install_all(ranges) }
 }
 
-/// Guards the low end of a new stack, the best way this kernel has. False: it has no guard and cannot be used
-/// yet.
+/// Guards the low end of a new stack, the best way this kernel has. False: it has no guard and
+/// cannot be used yet.
 ///
 /// # Safety
 /// Nobody uses the `GUARD_BYTES` from `low` on, which are mapped.

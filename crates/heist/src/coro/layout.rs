@@ -1,8 +1,9 @@
 //! Where corosensei's record of a suspended coroutine has its stack pointer.
 //!
-//! corosensei does not show it, and the compiler may order the fields as it likes, but always in the same
-//! way for the same type. So the place is learned once, from a coroutine made for that: of all words of
-//! its record, only this one changes when it is resumed for the first time and suspends itself.
+//! corosensei does not show it, and the compiler may order the fields as it likes, but always in
+//! the same way for the same type. So the place is learned once, from a coroutine made for that: of
+//! all words of its record, only this one changes when it is resumed for the first time and
+//! suspends itself.
 
 use super::stack::{self, Class};
 use super::switch::Inner;
@@ -48,6 +49,7 @@ fn words(record: &Inner) -> [usize; WORDS] {
 /// # Safety
 /// The memory of the record is there.
 pub(super) unsafe fn stack_pointer(record: *const Inner) -> usize {
-    // SAFETY: by the caller's promise; the place is one of its words. Others may write it meanwhile.
+    // SAFETY: by the caller's promise; the place is one of its words. Others may write it
+    // meanwhile.
     unsafe { record.cast::<usize>().add(PLACE.load(Ordering::Relaxed)).read_volatile() }
 }

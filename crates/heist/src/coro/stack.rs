@@ -6,11 +6,11 @@
 //!                                                              grows <------
 //! ```
 //!
-//! Stacks come in size classes (powers of two, besides the guard). A class carves its stacks from large mappings, so
-//! that a million of them are a handful of kernel objects. A P keeps a few of the default class,
-//! last in first out, because the stack used last is the one in the cache; the rest wait in the
-//! class's pool, from which the helper thread returns the memory of those that nobody has needed
-//! for a while.
+//! Stacks come in size classes (powers of two, besides the guard). A class carves its stacks from
+//! large mappings, so that a million of them are a handful of kernel objects. A P keeps a few of
+//! the default class, last in first out, because the stack used last is the one in the cache; the
+//! rest wait in the class's pool, from which the helper thread returns the memory of those that
+//! nobody has needed for a while.
 
 use super::guard::{self, GUARD_BYTES};
 use crate::sys::limits;
@@ -59,17 +59,19 @@ unsafe impl Linked for Slot {
 // SAFETY: a slot has one owner at a time: a pool, a cache or a goroutine.
 unsafe impl Send for Slot {}
 
-/// A stack that a goroutine owns: the address of its top, and in the bits that the address of a page
-/// leaves free its class.
+/// A stack that a goroutine owns: the address of its top, and in the bits that the address of a
+/// page leaves free its class.
 ///
-/// A switch needs to know the top. Were it in the slot, a goroutine that comes back after a long wait
-/// would miss the cache once more. The way back to the slot is in the highest word of the stack.
+/// A switch needs to know the top. Were it in the slot, a goroutine that comes back after a long
+/// wait would miss the cache once more. The way back to the slot is in the highest word of the
+/// stack.
 pub(crate) struct Stack(NonZeroUsize);
 
 const TAG_MASK: usize = 0xfff;
 const _: () = assert!(N_CLASSES <= TAG_MASK);
 
-/// What the highest words of a stack hold: what is known of the goroutine on it while it does not run.
+/// What the highest words of a stack hold: what is known of the goroutine on it while it does not
+/// run.
 #[repr(C)]
 pub(super) struct Head {
     /// The way back.
@@ -129,8 +131,9 @@ impl Stack {
         Class((self.0.get() & TAG_MASK) as u8)
     }
 
-    /// Whether somebody got as far as the last quarter since this was last asked, or almost certainly so: it looks
-    /// whether anything was written there. For the owner of a stack that nobody runs on.
+    /// Whether somebody got as far as the last quarter since this was last asked, or almost
+    /// certainly so: it looks whether anything was written there. For the owner of a stack that
+    /// nobody runs on.
     #[cold]
     pub(crate) fn take_mark(&self) -> bool {
         /// Some words at different distances from the places that frames leave out.
@@ -139,8 +142,8 @@ impl Stack {
         let bounds = self.bounds();
         let first = (bounds.guard().end + bounds.usable_bytes() / 4) as *mut u64;
         let marks = (0..MARKS).map(|i| first.wrapping_add(i * MARK_STRIDE));
-        // SAFETY: inside the stack, which is aligned, mapped, zero at first, and in use by nobody. A volatile read,
-        // because other code than this wrote it.
+        // SAFETY: inside the stack, which is aligned, mapped, zero at first, and in use by nobody.
+        // A volatile read, because other code than this wrote it.
         let found = marks.clone().fold(0, |found, mark| found | unsafe { mark.read_volatile() });
         if found != 0 {
             // SAFETY: as above.
@@ -410,8 +413,8 @@ pub(super) enum Fresh {
 }
 
 impl Fresh {
-    /// Puts their guards in place. Those for which that is refused go back to their pool; an error, if it is
-    /// refused for all. System calls: not under the pool's lock.
+    /// Puts their guards in place. Those for which that is refused go back to their pool; an error,
+    /// if it is refused for all. System calls: not under the pool's lock.
     pub(super) fn guard_all(self, class: Class) -> std::io::Result<List<Slot>> {
         let (slots, done) = match self {
             Self::InARow(slots) => prepare_row(slots),
@@ -433,8 +436,8 @@ impl Fresh {
     }
 }
 
-/// Guards new stacks that lie one behind the other in one system call, if that is possible, and makes the first
-/// page of each resident. Answers how many are guarded.
+/// Guards new stacks that lie one behind the other in one system call, if that is possible, and
+/// makes the first page of each resident. Answers how many are guarded.
 fn prepare_row(row: List<Slot>) -> (List<Slot>, usize) {
     let Some(first) = row.front() else { return (row, 0) };
     let n = row.len() as usize;

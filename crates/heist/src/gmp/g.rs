@@ -143,8 +143,8 @@ pub(crate) const ABANDONED: u32 = 8;
 /// It computed for a whole slice without entering the runtime, and has not entered it since sysmon
 /// saw that: a hint.
 pub(crate) const HOG: u32 = 64;
-/// It blocked without announcing it, or is of a kind that does: a hint. Its P is given away before it goes
-/// on, see `sched::stall::blocking`.
+/// It blocked without announcing it, or is of a kind that does: a hint. Its P is given away before
+/// it goes on, see `sched::stall::blocking`.
 pub(crate) const BLOCKS: u32 = 1024;
 /// A plain thread does nothing but wait for its end.
 pub(crate) const AWAITED: u32 = 2048;
@@ -152,8 +152,8 @@ pub(crate) const AWAITED: u32 = 2048;
 pub(crate) const LOCKED: u32 = 4096;
 /// It waited for the memory of a stack in vain: it ends without having run.
 pub(crate) const STACKLESS: u32 = 8192;
-/// It waits in a destructor while it ends, or for what it must not leave: a second unwinding would end the process,
-/// so this wait cannot be cancelled.
+/// It waits in a destructor while it ends, or for what it must not leave: a second unwinding would
+/// end the process, so this wait cannot be cancelled.
 pub(crate) const UNCANCELLABLE: u32 = 4;
 
 /// The bit of `started` that says so.
@@ -176,8 +176,8 @@ pub(crate) struct Extras {
 /// closure from beginning to end touches the first two, whoever spawns it writes all three.
 #[repr(C, align(64))]
 pub(crate) struct G {
-    /// The next one in its queue, or on the free list. While it waits it is in none: then this is when
-    /// the clock wakes it.
+    /// The next one in its queue, or on the free list. While it waits it is in none: then this is
+    /// when the clock wakes it.
     link: Link<G>,
     pub(crate) status: StatusWord,
     pub(crate) join: JoinWord,
@@ -216,8 +216,8 @@ unsafe impl Sync for G {}
 // SAFETY: as above.
 unsafe impl Send for G {}
 
-// SAFETY: `link` is used by the queues and free lists, and by a goroutine that waits, which is in none
-// of them.
+// SAFETY: `link` is used by the queues and free lists, and by a goroutine that waits, which is in
+// none of them.
 unsafe impl Linked for G {
     fn link(&self) -> &Link<Self> {
         &self.link
@@ -250,7 +250,8 @@ impl G {
         }
     }
 
-    /// Says when the clock ends the wait that is about to begin, or `NEVER`. For the goroutine's owner.
+    /// Says when the clock ends the wait that is about to begin, or `NEVER`. For the goroutine's
+    /// owner.
     #[inline]
     pub(crate) fn set_due(&self, when: u64) {
         self.link.set_number(when);

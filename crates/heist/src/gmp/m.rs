@@ -68,8 +68,8 @@ pub(crate) struct AllMs {
     room: Mutex<Room>,
 }
 
-/// Room for more records, in pages of our own: to make a thread must not need the allocator, whose lock a
-/// stopped goroutine may hold.
+/// Room for more records, in pages of our own: to make a thread must not need the allocator, whose
+/// lock a stopped goroutine may hold.
 struct Room {
     next: *mut M,
     n_left: usize,
@@ -120,8 +120,8 @@ impl AllMs {
         // ORDERING: Release pairs with `iter`: who finds the record sees what is in it.
         self.newest.store(m, Ordering::Release);
         drop(room);
-        // ORDERING: pairs with the fence of `Sched::heavy_fence`, which finds out that there is no asymmetric
-        // one any more and then walks over the list: one of the two sees the other.
+        // ORDERING: pairs with the fence of `Sched::heavy_fence`, which finds out that there is no
+        // asymmetric one any more and then walks over the list: one of the two sees the other.
         fence(Ordering::SeqCst);
         if !is_asymmetric() {
             m.word.use_full_fences();
@@ -149,8 +149,8 @@ impl Drop for AllMs {
     fn drop(&mut self) {
         let mut next = NonNull::new(self.newest.load(Ordering::Relaxed));
         while let Some(m) = next {
-            // SAFETY: every thread that used it held a share of the runtime, which is being dropped. Of the records
-            // of a chunk the first is the oldest, so it comes last here.
+            // SAFETY: every thread that used it held a share of the runtime, which is being
+            // dropped. Of the records of a chunk the first is the oldest, so it comes last here.
             unsafe {
                 next = NonNull::new(m.as_ref().made_before.get().cast_mut());
                 let is_first = m.as_ref().is_first_of_chunk.get();
@@ -179,7 +179,8 @@ pub(crate) struct M {
     pub(crate) thread: Cell<usize>,
     /// The CPU time that sysmon saw last while it had no P, and since when it has none.
     pub(crate) pless_ran: Cell<(Stamp, u64)>,
-    /// The end of its thread's stack, below which is the guard. Zero: the thread is not the runtime's.
+    /// The end of its thread's stack, below which is the guard. Zero: the thread is not the
+    /// runtime's.
     pub(crate) stack_end: Cell<usize>,
     /// Where the goroutine that it resumed last had addresses of thread-locals; see `tls_report`.
     pub(crate) moved: [Cell<usize>; MOVED_MAX],
@@ -218,7 +219,8 @@ pub(crate) struct M {
     /// What sysmon alone remembers of a thread in user code without a P: the word, and the CPU time
     /// at that moment.
     pub(crate) pless: Cell<(Stamp, u64)>,
-    /// Its goroutine was expected to block and gave its P away: how often the thread had blocked before.
+    /// Its goroutine was expected to block and gave its P away: how often the thread had blocked
+    /// before.
     pub(crate) parted: Cell<Option<u64>>,
     /// Whether the kernel was asked for short turns of its thread; see `Sched::suit_turns`.
     pub(crate) short_turns: Cell<bool>,

@@ -102,8 +102,8 @@ pub(crate) struct P {
     pub(crate) parks: [Counter; WaitReason::ALL.len()],
 }
 
-// SAFETY: `local` is used by the holder of the P alone, `stopped` under the scheduler lock; the rest
-// is atomic.
+// SAFETY: `local` is used by the holder of the P alone, `stopped` under the scheduler lock; the
+// rest is atomic.
 unsafe impl Sync for P {}
 // SAFETY: as above.
 unsafe impl Send for P {}
@@ -201,8 +201,8 @@ impl P {
         self.tick.store(self.tick().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// A goroutine that had been stopped begins a slice now. sysmon learns when, and need not look to
-    /// find out. The holder alone calls this.
+    /// A goroutine that had been stopped begins a slice now. sysmon learns when, and need not look
+    /// to find out. The holder alone calls this.
     pub(crate) fn begin_slice(&self, now_ns: u64) {
         // Who sees the tick before this takes the time for that of an earlier slice.
         self.began_ns.store(now_ns, Ordering::Relaxed);

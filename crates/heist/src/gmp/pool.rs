@@ -149,8 +149,9 @@ fn carve(shared: &mut Shared) -> std::io::Result<NonNull<G>> {
     }
 }
 
-/// Calls `look` while no record goes from one runtime to another: a record that is of a runtime, alive or
-/// on the free list of a P, stays with it. A record changes its runtime through the shared pool only.
+/// Calls `look` while no record goes from one runtime to another: a record that is of a runtime,
+/// alive or on the free list of a P, stays with it. A record changes its runtime through the shared
+/// pool only.
 pub(crate) fn hold<T>(look: impl FnOnce() -> T) -> T {
     let _shared = SHARED.lock();
     look()
@@ -184,8 +185,9 @@ pub(crate) fn for_each(mut look: impl FnMut(&G)) {
     }
 }
 
-/// A record goes from one runtime to another through the shared pool, so that nothing that holds the pool
-/// sees it change sides: not onto the free list of a P, though its handle is released there.
+/// A record goes from one runtime to another through the shared pool, so that nothing that holds
+/// the pool sees it change sides: not onto the free list of a P, though its handle is released
+/// there.
 #[test]
 fn a_record_changes_its_runtime_in_the_shared_pool() {
     // SAFETY: the goroutines keep nothing across a park that is bound to a thread.

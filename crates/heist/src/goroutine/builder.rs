@@ -64,8 +64,8 @@ impl From<Refused> for SpawnError {
     }
 }
 
-/// A spawn that has no way to answer with an error. While the runtime shuts down that is the end of the caller,
-/// and no reason to panic.
+/// A spawn that has no way to answer with an error. While the runtime shuts down that is the end of
+/// the caller, and no reason to panic.
 #[cold]
 #[track_caller]
 pub(crate) fn cannot_spawn(what: &str, error: SpawnError) -> ! {
@@ -119,8 +119,8 @@ impl Builder {
     }
 
     /// Locks it to the OS thread on which it starts, from beginning to end, as if it held a guard
-    /// of [`lock_os_thread`](super::lock_os_thread) that is never dropped: nothing else runs on that
-    /// thread until the goroutine ends, and then the thread ends too.
+    /// of [`lock_os_thread`](super::lock_os_thread) that is never dropped: nothing else runs on
+    /// that thread until the goroutine ends, and then the thread ends too.
     ///
     /// # Examples
     /// ```

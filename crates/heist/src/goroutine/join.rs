@@ -155,8 +155,9 @@ impl<T> JoinHandle<T> {
     /// It does not wait, and a goroutine that never parks is not stopped by it; such a one can ask
     /// [`is_cancelled`](super::is_cancelled).
     ///
-    /// With `panic = "abort"` a goroutine that has begun cannot be unwound: there this is only a mark, which it
-    /// learns of by asking. Where work must be stopped, a [`context`](crate::context) does it.
+    /// With `panic = "abort"` a goroutine that has begun cannot be unwound: there this is only a
+    /// mark, which it learns of by asking. Where work must be stopped, a
+    /// [`context`](crate::context) does it.
     ///
     /// # Examples
     /// ```
@@ -280,8 +281,8 @@ pub struct JoinError {
 /// What a goroutine panicked with.
 struct Payload(Box<dyn Any + Send>);
 
-// SAFETY: by reference nothing is done with it but to look whether it is a text, and to read that; the types
-// of texts can be shared.
+// SAFETY: by reference nothing is done with it but to look whether it is a text, and to read that;
+// the types of texts can be shared.
 unsafe impl Sync for Payload {}
 
 // The goroutine that made it has ended, and nobody else has seen it.
@@ -315,8 +316,8 @@ impl JoinError {
         matches!(self.kind, Kind::StackOverflow)
     }
 
-    /// Whether it never ran because the system had no memory for its stack, and no other goroutine was left
-    /// that could have given it one.
+    /// Whether it never ran because the system had no memory for its stack, and no other goroutine
+    /// was left that could have given it one.
     #[must_use]
     pub const fn is_out_of_memory(&self) -> bool {
         matches!(self.kind, Kind::NoMemory)

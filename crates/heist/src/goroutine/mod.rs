@@ -36,8 +36,8 @@ use crate::sched::life::cancel;
 use crate::sched::life::park;
 use std::fmt;
 
-/// Whether the calling goroutine, or thread, unwinds because of a panic, and not because it was cancelled
-/// or ends itself.
+/// Whether the calling goroutine, or thread, unwinds because of a panic, and not because it was
+/// cancelled or ends itself.
 pub(crate) fn is_panicking() -> bool {
     std::thread::panicking() && !has(g::EXITING)
 }
@@ -76,9 +76,9 @@ impl fmt::Display for GoroutineId {
 /// until it runs. Dropping the handle lets the goroutine run on by itself.
 ///
 /// # Panics
-/// Outside a runtime, or if there is no memory. [`try_go`] returns these as errors. While the runtime shuts
-/// down it ends the caller, which is cancelled already; in a destructor that runs for that reason it spawns a
-/// goroutine that is cancelled before it begins.
+/// Outside a runtime, or if there is no memory. [`try_go`] returns these as errors. While the
+/// runtime shuts down it ends the caller, which is cancelled already; in a destructor that runs for
+/// that reason it spawns a goroutine that is cancelled before it begins.
 ///
 /// # Examples
 /// ```
@@ -107,8 +107,8 @@ where
 ///
 /// # Errors
 /// Outside a runtime, while the runtime shuts down, or if there is no memory. The closure is
-/// dropped. In a destructor that runs because the runtime shuts down the goroutine is spawned, and cancelled
-/// before it begins.
+/// dropped. In a destructor that runs because the runtime shuts down the goroutine is spawned, and
+/// cancelled before it begins.
 ///
 /// # Examples
 /// ```
@@ -176,8 +176,8 @@ pub fn dump_goroutines() -> String {
     current::with_sched(Sched::dump).unwrap_or_default()
 }
 
-/// How many goroutines of this runtime do what, by the place where they were spawned: the largest group
-/// first. Empty on a plain thread.
+/// How many goroutines of this runtime do what, by the place where they were spawned: the largest
+/// group first. Empty on a plain thread.
 ///
 /// A leak is a group that grows. As for [`dump_goroutines`], the goroutines run on meanwhile.
 ///
@@ -208,8 +208,9 @@ pub fn current_id() -> Option<GoroutineId> {
 
 /// Whether the calling goroutine was cancelled, or its runtime shuts down. False on a plain thread.
 ///
-/// Its next park ends it, so most goroutines need not ask. One that computes for long and does not park can,
-/// and so can every goroutine of a program that is built with `panic = "abort"`, where nothing is unwound.
+/// Its next park ends it, so most goroutines need not ask. One that computes for long and does not
+/// park can, and so can every goroutine of a program that is built with `panic = "abort"`, where
+/// nothing is unwound.
 ///
 /// # Examples
 /// ```

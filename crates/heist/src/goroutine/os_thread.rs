@@ -10,8 +10,8 @@ use std::marker::PhantomData;
 ///
 /// The goroutine may park, yield and be stopped as before, and always comes back to this thread, on
 /// which nothing else runs meanwhile. So it may hold thread-locals, guards and handles that belong
-/// to the thread across calls into heist. It is what libraries with a state per thread need: OpenGL,
-/// GUI toolkits, `setns`, `unshare`.
+/// to the thread across calls into heist. It is what libraries with a state per thread need:
+/// OpenGL, GUI toolkits, `setns`, `unshare`.
 ///
 /// Locks nest: the goroutine is free again when the last guard is dropped. A goroutine that ends
 /// while it is locked, because a guard was forgotten or it was spawned by

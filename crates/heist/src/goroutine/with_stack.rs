@@ -10,16 +10,18 @@ use std::panic::resume_unwind;
 
 /// Runs `f` on a stack of at least `bytes`, up to 1 GiB, and comes back.
 ///
-/// For what recurses deeper than other code of the same goroutine: parsers, serialisers, SQL expressions, drops of
-/// long lists, debug builds. If there is that much room on the current stack, `f` runs there. Otherwise it runs on
-/// a larger one, of twice as much or more, in the same goroutine and on the same thread: ids, thread-locals, panics
-/// and cancellation are as if it had been called. It works on plain threads too.
+/// For what recurses deeper than other code of the same goroutine: parsers, serialisers, SQL
+/// expressions, drops of long lists, debug builds. If there is that much room on the current stack,
+/// `f` runs there. Otherwise it runs on a larger one, of twice as much or more, in the same
+/// goroutine and on the same thread: ids, thread-locals, panics and cancellation are as if it had
+/// been called. It works on plain threads too.
 ///
-/// A goroutine that parks in `f` stays on its thread, as by [`lock_os_thread`](crate::lock_os_thread): every such
-/// wait costs two thread switches more.
+/// A goroutine that parks in `f` stays on its thread, as by
+/// [`lock_os_thread`](crate::lock_os_thread): every such wait costs two thread switches more.
 ///
 /// # Panics
-/// If `f` does, with the same payload; if `bytes` is more than 1 GiB; if there is no memory for the stack.
+/// If `f` does, with the same payload; if `bytes` is more than 1 GiB; if there is no memory for the
+/// stack.
 ///
 /// # Examples
 /// ```
@@ -67,7 +69,8 @@ pub fn with_stack<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
     result.unwrap_or_else(|payload| resume_unwind(payload))
 }
 
-/// Never inlined: the caller would have the frame of `f` in its own, and need the room for it on the smaller stack.
+/// Never inlined: the caller would have the frame of `f` in its own, and need the room for it on
+/// the smaller stack.
 #[inline(never)]
 fn in_place<R>(f: impl FnOnce() -> R) -> R {
     f()
@@ -80,8 +83,8 @@ const LEAST_BYTES: usize = 1 << 20;
 struct Taken(Option<Stack>);
 
 impl Taken {
-    /// One with more than twice as much, if possible: so a recursion that asks at every level moves now and then
-    /// only. What is not touched costs nothing.
+    /// One with more than twice as much, if possible: so a recursion that asks at every level moves
+    /// now and then only. What is not touched costs nothing.
     fn new(bytes: usize) -> Self {
         let class = Class::for_bytes((2 * bytes).clamp(LEAST_BYTES, stack::MAX_BYTES));
         let _rt = current::enter();

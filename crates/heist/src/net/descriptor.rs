@@ -58,8 +58,8 @@ macro_rules! read_limits {
             /// How long one read may wait; None: as long as it takes. Reads that have begun are not
             /// affected.
             ///
-            /// One that takes longer fails with [`TimedOut`](std::io::ErrorKind::TimedOut) (std's, on this
-            /// system, with `WouldBlock`). What is there is read even if the time is over.
+            /// One that takes longer fails with [`TimedOut`](std::io::ErrorKind::TimedOut) (std's,
+            /// on this system, with `WouldBlock`). What is there is read even if the time is over.
             ///
             /// # Errors
             /// If the timeout is zero.
@@ -102,8 +102,8 @@ macro_rules! write_limits {
             /// How long one write may wait; None: as long as it takes. Writes that have begun are
             /// not affected.
             ///
-            /// One that takes longer fails with [`TimedOut`](std::io::ErrorKind::TimedOut) (std's, on this
-            /// system, with `WouldBlock`).
+            /// One that takes longer fails with [`TimedOut`](std::io::ErrorKind::TimedOut) (std's,
+            /// on this system, with `WouldBlock`).
             ///
             /// # Errors
             /// If the timeout is zero.
@@ -154,8 +154,8 @@ macro_rules! std_socket {
         impl $type {
             /// Takes over a socket of std, with its timeouts.
             ///
-            /// It is put into non-blocking mode, and with it every other handle of the same socket, as those
-            /// that `try_clone` makes.
+            /// It is put into non-blocking mode, and with it every other handle of the same socket,
+            /// as those that `try_clone` makes.
             ///
             /// # Errors
             /// If it cannot be put into non-blocking mode.
@@ -166,10 +166,11 @@ macro_rules! std_socket {
                 Ok(Self { source })
             }
 
-            /// Makes it a socket of std, in blocking mode, with its timeouts. Deadlines are left behind.
+            /// Makes it a socket of std, in blocking mode, with its timeouts. Deadlines are left
+            /// behind.
             ///
-            /// The mode is one of the socket: other handles of it, made by `try_clone`, must not be used as
-            /// ours any more.
+            /// The mode is one of the socket: other handles of it, made by `try_clone`, must not be
+            /// used as ours any more.
             ///
             /// # Errors
             /// If it is closed, or cannot be put into blocking mode.
@@ -182,8 +183,8 @@ macro_rules! std_socket {
                 Ok(inner)
             }
 
-            /// A second handle of the same socket, with the timeouts of this one and no deadlines; both can be
-            /// changed by themselves.
+            /// A second handle of the same socket, with the timeouts of this one and no deadlines;
+            /// both can be changed by themselves.
             ///
             /// # Errors
             /// If it is closed, or there is no descriptor left. An `Arc` or a reference needs none.

@@ -59,7 +59,8 @@ pub(crate) fn cancelled() -> io::Error {
 #[must_use]
 #[doc(alias = "ErrClosed")]
 pub fn is_closed(error: &io::Error) -> bool {
-    // Whoever passes it on may have wrapped it. An `io::Error` does not name what it holds as its source.
+    // Whoever passes it on may have wrapped it. An `io::Error` does not name what it holds as its
+    // source.
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
         if error.is::<Closed>() {

@@ -1,7 +1,7 @@
 //! Sockets and pipes in blocking style: a goroutine per connection, as fast as an event loop.
 //!
-//! The types have the names and methods of std's. A call that would block parks its goroutine, and the
-//! thread goes on with others. On a plain thread the call blocks the thread.
+//! The types have the names and methods of std's. A call that would block parks its goroutine, and
+//! the thread goes on with others. On a plain thread the call blocks the thread.
 //!
 //! ```
 //! use heist::net::{TcpListener, TcpStream};
@@ -53,13 +53,14 @@
 //! the value is dropped.
 //!
 //! # Runtimes
-//! A descriptor belongs to the runtime of the goroutine that first waits for it, until that has ended. A
-//! goroutine of another runtime may use it; its waits block a thread there, and cannot be cancelled.
+//! A descriptor belongs to the runtime of the goroutine that first waits for it, until that has
+//! ended. A goroutine of another runtime may use it; its waits block a thread there, and cannot be
+//! cancelled.
 //!
 //! # Cancelling
-//! A goroutine that is cancelled while it waits unwinds. Destructors on the way, as that of a `BufWriter`,
-//! may write; where they would wait they fail instead, because the other end may never come and nobody
-//! could cancel them again.
+//! A goroutine that is cancelled while it waits unwinds. Destructors on the way, as that of a
+//! `BufWriter`, may write; where they would wait they fail instead, because the other end may never
+//! come and nobody could cancel them again.
 
 mod descriptor;
 mod error;

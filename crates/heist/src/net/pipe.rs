@@ -57,8 +57,8 @@ impl PipeReader {
     }
 
     /// A second handle of the same end, with the timeout of this one and no deadline; both can be
-    /// changed by themselves. When one of them becomes std's, the other must not be used any more: it
-    /// would block its thread.
+    /// changed by themselves. When one of them becomes std's, the other must not be used any more:
+    /// it would block its thread.
     ///
     /// # Errors
     /// If it is closed, or there is no descriptor left. An `Arc` or a reference needs none.
@@ -123,8 +123,8 @@ impl PipeWriter {
     }
 
     /// A second handle of the same end, with the timeout of this one and no deadline; both can be
-    /// changed by themselves. When one of them becomes std's, the other must not be used any more: it
-    /// would block its thread.
+    /// changed by themselves. When one of them becomes std's, the other must not be used any more:
+    /// it would block its thread.
     ///
     /// # Errors
     /// If it is closed, or there is no descriptor left. An `Arc` or a reference needs none.

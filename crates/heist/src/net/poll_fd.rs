@@ -34,9 +34,9 @@ pub struct PollFd<T> {
 impl<T: AsFd> PollFd<T> {
     /// Takes over a descriptor.
     ///
-    /// Goroutines wait for a descriptor by one value only: if it is that of another `PollFd` too, or of
-    /// a socket of this crate, and goroutines have waited there, the first wait here fails with
-    /// [`io::ErrorKind::AlreadyExists`]. Duplicate the descriptor, or share the `PollFd`.
+    /// Goroutines wait for a descriptor by one value only: if it is that of another `PollFd` too,
+    /// or of a socket of this crate, and goroutines have waited there, the first wait here fails
+    /// with [`io::ErrorKind::AlreadyExists`]. Duplicate the descriptor, or share the `PollFd`.
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] for plain files and folders: they are always ready, and there
@@ -77,8 +77,9 @@ impl<T: AsRawFd> PollFd<T> {
 }
 
 impl<T> PollFd<T> {
-    /// What was taken over. It must not be closed through this, nor put into blocking mode, and what
-    /// may block belongs into [`read_with`](Self::read_with) and [`write_with`](Self::write_with).
+    /// What was taken over. It must not be closed through this, nor put into blocking mode, and
+    /// what may block belongs into [`read_with`](Self::read_with) and
+    /// [`write_with`](Self::write_with).
     #[must_use]
     pub fn get_ref(&self) -> &T {
         self.source.get_ref()
@@ -100,7 +101,8 @@ impl<T> PollFd<T> {
         self.source.write(op)
     }
 
-    /// Waits until there is something to read, the end, or an error. Somebody else may take it first.
+    /// Waits until there is something to read, the end, or an error. Somebody else may take it
+    /// first.
     ///
     /// # Errors
     /// If it is closed or the deadline is over.
@@ -116,8 +118,8 @@ impl<T> PollFd<T> {
         self.source.wait_ready(Way::Write)
     }
 
-    /// Closes it while others may use it: their operations fail, and so does every later one. The descriptor
-    /// itself, of which `T` may have a share only, is left to `T`.
+    /// Closes it while others may use it: their operations fail, and so does every later one. The
+    /// descriptor itself, of which `T` may have a share only, is left to `T`.
     ///
     /// # Errors
     /// If it is closed already.

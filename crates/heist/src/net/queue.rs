@@ -84,8 +84,8 @@ pub(super) fn lock(
     }
 }
 
-/// A turn that was got inside the runtime. To leave that may unwind, if the stack has run out in there; then the
-/// turn is the next one's.
+/// A turn that was got inside the runtime. To leave that may unwind, if the stack has run out in
+/// there; then the turn is the next one's.
 struct Turn<'a> {
     fd_lock: &'a FdLock,
     queues: &'a Lock<Queues>,

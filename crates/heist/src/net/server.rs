@@ -152,9 +152,9 @@ impl Server {
     /// goroutine of its own. Several listeners may be served at once, each by a call of this.
     ///
     /// If there are no descriptors left, it says so once on standard error, rests, and tries again:
-    /// the connections that wait are served when others end. A connection for which there is no memory, or
-    /// that is one too many ([`max_connections`](Self::max_connections)), is closed and counted
-    /// ([`refused`](Self::refused)).
+    /// the connections that wait are served when others end. A connection for which there is no
+    /// memory, or that is one too many ([`max_connections`](Self::max_connections)), is closed and
+    /// counted ([`refused`](Self::refused)).
     ///
     /// When it returns, for whatever reason, the listener is closed.
     ///
@@ -265,10 +265,10 @@ impl Server {
         self.shared.n_refused.load(Ordering::Relaxed)
     }
 
-    /// A context that is done when [`shutdown`](Self::shutdown) begins. A handler that keeps a connection
-    /// alive looks at it before it waits for the next request, and ends connections on which nothing is
-    /// asked, as by a deadline in the past set by [`after_func`](Context::after_func): else `shutdown` waits
-    /// for them until the grace is over.
+    /// A context that is done when [`shutdown`](Self::shutdown) begins. A handler that keeps a
+    /// connection alive looks at it before it waits for the next request, and ends connections on
+    /// which nothing is asked, as by a deadline in the past set by
+    /// [`after_func`](Context::after_func): else `shutdown` waits for them until the grace is over.
     ///
     /// # Examples
     /// ```
@@ -289,8 +289,8 @@ impl Server {
     }
 
     /// Stops accepting, and waits until all connections have ended. What has not ended after
-    /// `grace` is cancelled: it unwinds at its next wait, and is waited for. Destructors that would wait for
-    /// the network on the way, as that of a `BufWriter`, fail instead.
+    /// `grace` is cancelled: it unwinds at its next wait, and is waited for. Destructors that would
+    /// wait for the network on the way, as that of a `BufWriter`, fail instead.
     ///
     /// With `panic = "abort"` nothing can be unwound: then its connection is shut down, so that
     /// what waits for it finds its end.
@@ -326,8 +326,8 @@ impl Server {
 }
 
 impl Shared {
-    /// Held for a moment only. Ours, because to spawn or to cancel while it is held may give way to others.
-    /// Nobody is cancelled while it waits for it: it is about to count somebody off.
+    /// Held for a moment only. Ours, because to spawn or to cancel while it is held may give way to
+    /// others. Nobody is cancelled while it waits for it: it is about to count somebody off.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock_shielded()
     }

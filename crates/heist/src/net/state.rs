@@ -2,13 +2,13 @@
 //!
 //! # Whose poller
 //! A descriptor is registered when a goroutine first has to wait for it, with the poller of that
-//! goroutine's runtime, for as long as that lives: a connection that is served without waiting costs no
-//! registration, and a listener made before the runtime starts works like any other. When the runtime has
-//! ended, the next goroutine that waits takes the descriptor along to its own.
+//! goroutine's runtime, for as long as that lives: a connection that is served without waiting
+//! costs no registration, and a listener made before the runtime starts works like any other. When
+//! the runtime has ended, the next goroutine that waits takes the descriptor along to its own.
 //!
-//! `home` changes under the lock of the queues only, and from a poller whose runtime has ended. So who has no
-//! goroutine waiting there looks at it under that lock; and who has claimed a goroutine that waits there may
-//! look at it until that one goes on.
+//! `home` changes under the lock of the queues only, and from a poller whose runtime has ended. So
+//! who has no goroutine waiting there looks at it under that lock; and who has claimed a goroutine
+//! that waits there may look at it until that one goes on.
 //!
 //! Who waits otherwise (a plain thread, or a goroutine of another runtime) waits in the kernel, for
 //! the descriptor and for a bell that is rung when a deadline changes or the descriptor is closed.
@@ -82,7 +82,8 @@ impl State {
         }
     }
 
-    /// Begins a use in one direction. [`State::unlock`] ends it. Waits for its turn until `until_ns`.
+    /// Begins a use in one direction. [`State::unlock`] ends it. Waits for its turn until
+    /// `until_ns`.
     #[inline]
     pub(super) fn lock(&self, way: Way, until_ns: u64) -> io::Result<()> {
         match self.lock.lock(way) {
@@ -157,8 +158,8 @@ impl State {
         }
     }
 
-    /// Fails if the descriptor is closed or its deadline is over, and answers when that is. `look` was
-    /// taken before.
+    /// Fails if the descriptor is closed or its deadline is over, and answers when that is. `look`
+    /// was taken before.
     #[inline]
     pub(super) fn check(&self, way: Way, look: Look) -> io::Result<u64> {
         if look.is_closed() {
@@ -209,8 +210,8 @@ impl State {
             return self.wait_as_thread(way, look, until);
         };
         if wait::is_cancelled_but_spared(&rt) {
-            // A destructor on the way out, a buffer that is flushed: it must not wait for the other end,
-            // which may never come, and nobody could cancel it again.
+            // A destructor on the way out, a buffer that is flushed: it must not wait for the other
+            // end, which may never come, and nobody could cancel it again.
             drop(rt);
             return Err(error::cancelled());
         }
@@ -232,8 +233,8 @@ impl State {
         }
     }
 
-    /// Registers the descriptor, if it is not, or not any more. None: it belongs to another runtime. The
-    /// share of a poller that it belonged to is left in `former`.
+    /// Registers the descriptor, if it is not, or not any more. None: it belongs to another
+    /// runtime. The share of a poller that it belonged to is left in `former`.
     fn attach(
         &self,
         rt: &InRuntime,
@@ -277,8 +278,8 @@ impl State {
             Polled::HungUp => Edge::Eager,
             Polled::Broken => {
                 if look.is_eager() {
-                    // It was said before, and the operation found nothing: an error that it does not take
-                    // away, of which the kernel would tell for ever.
+                    // It was said before, and the operation found nothing: an error that it does
+                    // not take away, of which the kernel would tell for ever.
                     poll::rest(bell, ERROR_REST);
                 }
                 Edge::Eager
@@ -298,14 +299,14 @@ impl State {
         }
     }
 
-    /// Wakes the waiter that was handed out of a direction. Answers a share of the poller where it waited,
-    /// to be given back outside the runtime.
+    /// Wakes the waiter that was handed out of a direction. Answers a share of the poller where it
+    /// waited, to be given back outside the runtime.
     fn wake(&self, rt: Option<&InRuntime>, waiter: Option<Waiter>) -> Option<Arc<Shared>> {
         let waiter = waiter.filter(Waiter::claim)?;
         // ORDERING: Acquire: see `attach`.
         let home = self.home.load(Ordering::Acquire).cast_const();
-        // SAFETY: it waits there until it is made ready below, so the poller's runtime lives, and the share of
-        // the descriptor is not taken away before.
+        // SAFETY: it waits there until it is made ready below, so the poller's runtime lives, and
+        // the share of the descriptor is not taken away before.
         let home = unsafe {
             Arc::increment_strong_count(home);
             Arc::from_raw(home)

@@ -71,9 +71,9 @@ impl TcpStream {
         Self::connect_to(address, Instant::now().checked_add(timeout))
     }
 
-    /// Connects to the first address of `host` that answers, before a moment. Each address gets its part of
-    /// the time, but not less than two seconds of what is left. To ask for the addresses of a name takes as
-    /// long as it takes.
+    /// Connects to the first address of `host` that answers, before a moment. Each address gets its
+    /// part of the time, but not less than two seconds of what is left. To ask for the addresses of
+    /// a name takes as long as it takes.
     ///
     /// # Errors
     /// If that fails, or takes longer ([`io::ErrorKind::TimedOut`]).
@@ -182,10 +182,12 @@ impl TcpStream {
         self.source.with(net::TcpStream::nodelay)
     }
 
-    /// Asks the other end for a sign of life after so long a silence, in whole seconds, rounded up; None: never.
+    /// Asks the other end for a sign of life after so long a silence, in whole seconds, rounded up;
+    /// None: never.
     ///
     /// # Errors
-    /// If it is closed, or the time is zero or longer than the system takes; then nothing has changed.
+    /// If it is closed, or the time is zero or longer than the system takes; then nothing has
+    /// changed.
     #[doc(alias("SetKeepAlive", "SetKeepAlivePeriod"))]
     pub fn set_keepalive(&self, silence: Option<Duration>) -> io::Result<()> {
         self.source.with(|inner| match silence {
@@ -214,8 +216,8 @@ impl TcpStream {
         })
     }
 
-    /// How long closing waits until everything is delivered, in whole seconds, rounded up; None: it does not
-    /// wait. Zero breaks the connection off.
+    /// How long closing waits until everything is delivered, in whole seconds, rounded up; None: it
+    /// does not wait. Zero breaks the connection off.
     ///
     /// # Errors
     /// If it is closed.

@@ -116,8 +116,8 @@ impl UnixDatagram {
     pub fn send_to_addr(&self, buf: &[u8], address: &SocketAddr) -> io::Result<usize> {
         let mut rest = super::Rest::new();
         self.source.write(|inner| match inner.send_to_addr(buf, address) {
-            // The receiver's queue is full. Events tell of this socket's own room only, of which there is
-            // enough, so it is tried again as after an interruption.
+            // The receiver's queue is full. Events tell of this socket's own room only, of which
+            // there is enough, so it is tried again as after an interruption.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 rest.sleep();
                 Err(io::ErrorKind::Interrupted.into())

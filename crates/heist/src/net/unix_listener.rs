@@ -8,7 +8,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 
-/// A socket that waits for connections of the same machine, as [`std::os::unix::net::UnixListener`].
+/// A socket that waits for connections of the same machine, as
+/// [`std::os::unix::net::UnixListener`].
 ///
 /// Several goroutines may accept; they take turns. The read deadline bounds accepting.
 pub struct UnixListener {

@@ -2,8 +2,8 @@
 //!
 //! A record that is never unmapped, because an event that was taken from the kernel before the
 //! descriptor was closed may be delivered after that. The event names the record and the use it
-//! meant; one for an earlier use is dropped. The words of the record say which use it is, so that a use
-//! cannot end between that look and the delivery.
+//! meant; one for an earlier use is dropped. The words of the record say which use it is, so that a
+//! use cannot end between that look and the delivery.
 
 use crate::gmp::G;
 use crate::sys::lock::Lock;

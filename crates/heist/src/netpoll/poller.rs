@@ -237,8 +237,8 @@ impl Shared {
     }
 }
 
-/// Fetches what a batch of events is about, and who waits for it: all together, and not one after the
-/// other, since each is written by a read-modify-write that waits for its line.
+/// Fetches what a batch of events is about, and who waits for it: all together, and not one after
+/// the other, since each is written by a read-modify-write that waits for its line.
 fn fetch(events: &Events) {
     let tokens = || events.iter().map(|event| Token::from(event.token()));
     tokens().for_each(Token::prefetch);

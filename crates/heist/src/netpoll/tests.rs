@@ -159,8 +159,8 @@ fn stale_events_do_not_reach_the_next_use() {
     others.into_iter().for_each(Desc::give);
 }
 
-/// Nor if the use ends after the event was found to be of it, and before it is delivered: who waits in
-/// the next use may be a goroutine of another runtime.
+/// Nor if the use ends after the event was found to be of it, and before it is delivered: who waits
+/// in the next use may be a goroutine of another runtime.
 #[test]
 fn an_event_that_is_late_finds_nobody() {
     let poller = Poller::new().expect("a poller");
@@ -180,7 +180,8 @@ fn an_event_that_is_late_finds_nobody() {
     desc.give();
 }
 
-/// NP-31: an edge is told once, however long what it told of stays there, and again when more comes.
+/// NP-31: an edge is told once, however long what it told of stays there, and again when more
+/// comes.
 #[test]
 fn events_are_edges() {
     let poller = Poller::new().expect("a poller");

@@ -1,23 +1,23 @@
 //! Waiting until a condition may hold.
 //!
 //! # The protocol
-//! A waiter that comes, still with the mutex, takes the lock of the queue and counts itself. Then it
-//! releases the mutex, goes to the end of the queue and parks; the lock is released when it can be
-//! woken. A notifier wakes the first of the queue. So a notification that comes after the mutex was
-//! released waits for the lock, finds the waiter, and goes to the one that came first.
+//! A waiter that comes, still with the mutex, takes the lock of the queue and counts itself. Then
+//! it releases the mutex, goes to the end of the queue and parks; the lock is released when it can
+//! be woken. A notifier wakes the first of the queue. So a notification that comes after the mutex
+//! was released waits for the lock, finds the waiter, and goes to the one that came first.
 //!
 //! A waiter that gives up takes itself out of the queue. One that was served and cannot take the
 //! mutex again, because it was cancelled, serves the next in its place.
 //!
 //! The count of waiters is read without the lock: a notifier that changed the condition under the
-//! mutex sees every waiter that had found it not to hold. The model `loom_condvar` runs the protocol,
-//! with the lock released and taken again between drawing a place in the queue and parking, which
-//! allows more.
+//! mutex sees every waiter that had found it not to hold. The model `loom_condvar` runs the
+//! protocol, with the lock released and taken again between drawing a place in the queue and
+//! parking, which allows more.
 //!
 //! The lock has a rank of its own, because to release the mutex may take the lock of its queue.
 //!
-//! GO: sema.go notifyList. There tickets are numbers, because a waiter gets into the list only after
-//! it released the mutex, and a notifier searches the list for the number.
+//! GO: sema.go notifyList. There tickets are numbers, because a waiter gets into the list only
+//! after it released the mutex, and a notifier searches the list for the number.
 
 use super::mutex::MutexGuard;
 use crate::current;
@@ -128,8 +128,8 @@ impl Condvar {
         self.wait_for(guard, Terms::new(WaitReason::Cond).until(deadline_after(timeout)))
     }
 
-    /// As [`wait_while`](Self::wait_while), at most so long. If it timed out the condition may still
-    /// hold.
+    /// As [`wait_while`](Self::wait_while), at most so long. If it timed out the condition may
+    /// still hold.
     pub fn wait_timeout_while<'a, T: ?Sized>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -158,8 +158,8 @@ impl Condvar {
         self.wait_for(guard, Terms::new(WaitReason::Cond).until(deadline_at(deadline)))
     }
 
-    /// As [`wait_while`](Self::wait_while), at most until then. If it timed out the condition may still
-    /// hold.
+    /// As [`wait_while`](Self::wait_while), at most until then. If it timed out the condition may
+    /// still hold.
     ///
     /// # Examples
     /// ```

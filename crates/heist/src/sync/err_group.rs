@@ -66,11 +66,11 @@ impl<E: Send + 'static> ErrGroup<E> {
         Self::build(None)
     }
 
-    /// A group, and a context below `parent` that is cancelled by the first error, whose text becomes its
-    /// cause, by a panic, or when [`wait`](Self::wait) returns.
+    /// A group, and a context below `parent` that is cancelled by the first error, whose text
+    /// becomes its cause, by a panic, or when [`wait`](Self::wait) returns.
     ///
-    /// The error itself is given to who waits. [`with_context_cause`](Self::with_context_cause) gives it to
-    /// both, if it can be cloned.
+    /// The error itself is given to who waits. [`with_context_cause`](Self::with_context_cause)
+    /// gives it to both, if it can be cloned.
     ///
     /// # Examples
     /// ```
@@ -117,7 +117,8 @@ impl<E: Send + 'static> ErrGroup<E> {
         (Self::build(Some(OfContext { canceller, cause_of })), context)
     }
 
-    /// The same group with at most `n` goroutines at a time. The limit holds for its clones as well.
+    /// The same group with at most `n` goroutines at a time. The limit holds for its clones as
+    /// well.
     ///
     /// # Panics
     /// If goroutines of the group run.

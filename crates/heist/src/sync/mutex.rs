@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 /// # Fairness
 /// As in Go. Whoever waits is served in the order of coming, but a newcomer that runs already may
 /// overtake, which is what makes a contended mutex fast. A waiter that has waited for more than a
-/// millisecond ends that: the mutex is then handed from one to the next in order, until the queue is
-/// empty or nobody in it has waited long.
+/// millisecond ends that: the mutex is then handed from one to the next in order, until the queue
+/// is empty or nobody in it has waited long.
 ///
 /// # Panics and cancellation
-/// A mutex is **not poisoned**: a panic, or a cancelled goroutine, that unwinds past a guard releases
-/// the mutex, and the next holder finds the value as it was left. A goroutine that is cancelled while
-/// it waits unwinds without the mutex.
+/// A mutex is **not poisoned**: a panic, or a cancelled goroutine, that unwinds past a guard
+/// releases the mutex, and the next holder finds the value as it was left. A goroutine that is
+/// cancelled while it waits unwinds without the mutex.
 ///
 /// # Examples
 /// ```
@@ -51,9 +51,10 @@ unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 // SAFETY: as for the data.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
 
-// What a panic left half changed can be seen here, as the documentation says, and std's bounds are meant to
-// make whoever catches a panic think of that. A goroutine's panic is caught in any case, without asking, and
-// the others go on with the value; so a bound would warn of nothing, and only forbid what is sound.
+// What a panic left half changed can be seen here, as the documentation says, and std's bounds are
+// meant to make whoever catches a panic think of that. A goroutine's panic is caught in any case,
+// without asking, and the others go on with the value; so a bound would warn of nothing, and only
+// forbid what is sound.
 impl<T: ?Sized> UnwindSafe for Mutex<T> {}
 impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
 

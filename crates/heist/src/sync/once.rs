@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs a closure once, whoever comes first. The others wait until it has returned.
 ///
-/// As in Go, and unlike std's, a body that panics or whose goroutine is cancelled **counts as done**:
-/// it does not run again, and nobody else panics.
+/// As in Go, and unlike std's, a body that panics or whose goroutine is cancelled **counts as
+/// done**: it does not run again, and nobody else panics.
 ///
 /// A body that calls the same `Once` again waits for ever.
 ///

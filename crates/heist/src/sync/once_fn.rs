@@ -7,11 +7,12 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 
-/// A function that runs `f` when it is called for the first time. Whoever calls it meanwhile waits until `f`
-/// has returned.
+/// A function that runs `f` when it is called for the first time. Whoever calls it meanwhile waits
+/// until `f` has returned.
 ///
-/// If `f` panics, so does every call, with the same message. If the goroutine that runs `f` is cancelled or
-/// exits, `f` counts as run, and later calls panic. Making one allocates nothing, nor does a call.
+/// If `f` panics, so does every call, with the same message. If the goroutine that runs `f` is
+/// cancelled or exits, `f` counts as run, and later calls panic. Making one allocates nothing, nor
+/// does a call.
 ///
 /// # Examples
 /// ```
@@ -34,8 +35,8 @@ where
     move || *once.call()
 }
 
-/// A function that makes its value when it is called for the first time, and then returns a clone of it each
-/// time. For several values, return a tuple. For the rest see [`once_fn`].
+/// A function that makes its value when it is called for the first time, and then returns a clone
+/// of it each time. For several values, return a tuple. For the rest see [`once_fn`].
 ///
 /// # Examples
 /// ```

@@ -41,8 +41,8 @@ unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 // SAFETY: as for the value.
 unsafe impl<T: Send> Send for OnceLock<T> {}
 
-// A value is there or it is not: a panic while it is made leaves none. So it is as safe as the value is,
-// whole or by reference.
+// A value is there or it is not: a panic while it is made leaves none. So it is as safe as the
+// value is, whole or by reference.
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
 impl<T: UnwindSafe + RefUnwindSafe> RefUnwindSafe for OnceLock<T> {}
 
@@ -188,9 +188,10 @@ impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
 /// A value that is made when it is first used.
 ///
 /// # Panics
-/// Using it panics if making it panicked for the first user. It does so too if the first user was cancelled
-/// or ended itself meanwhile: the function may consume what it captured, so it can be called only once.
-/// Where a second try is wanted, [`OnceLock::get_or_init`] takes another function each time.
+/// Using it panics if making it panicked for the first user. It does so too if the first user was
+/// cancelled or ended itself meanwhile: the function may consume what it captured, so it can be
+/// called only once. Where a second try is wanted, [`OnceLock::get_or_init`] takes another function
+/// each time.
 ///
 /// # Examples
 /// ```

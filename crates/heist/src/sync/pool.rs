@@ -1,11 +1,11 @@
 //! Values to be used again, kept near the processor that used them last.
 //!
-//! Nobody waits here: a lock is tried, and who does not get it goes on to the next shelf. So a goroutine that
-//! is stopped while it holds one delays nobody.
+//! Nobody waits here: a lock is tried, and who does not get it goes on to the next shelf. So a
+//! goroutine that is stopped while it holds one delays nobody.
 //!
 //! # Ordering
-//! A private slot is claimed with Acquire and given back with Release: who takes a value sees what was done
-//! to it before it was put there.
+//! A private slot is claimed with Acquire and given back with Release: who takes a value sees what
+//! was done to it before it was put there.
 //!
 //! GO: sync/pool.go.
 
@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A pool of values that are dear to make and can be used again: buffers, encoders, connections.
 ///
-/// Each processor has a shelf of its own, with a private place for one value. A value comes, in this order,
-/// from
+/// Each processor has a shelf of its own, with a private place for one value. A value comes, in
+/// this order, from
 ///
 /// 1. the private place of the processor,
 /// 2. its shelf, the youngest first,
@@ -30,9 +30,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// 4. what was left over by the last [`age`](Self::age),
 /// 5. the function that makes new ones.
 ///
-/// What is in a pool may be dropped at any time, so keep there only what can be made again. Go drops what
-/// two garbage collections found unused; here there is no such moment, so whoever wants the memory back says
-/// it by [`age`](Self::age): what was not used between two calls of it is dropped.
+/// What is in a pool may be dropped at any time, so keep there only what can be made again. Go
+/// drops what two garbage collections found unused; here there is no such moment, so whoever wants
+/// the memory back says it by [`age`](Self::age): what was not used between two calls of it is
+/// dropped.
 ///
 /// # Examples
 /// ```
@@ -50,8 +51,8 @@ pub struct Pool<T, F = fn() -> T> {
     make: F,
 }
 
-// Whoever takes a value out owns it, and a panic leaves none half put: the function that makes new ones is
-// all that can be seen half changed.
+// Whoever takes a value out owns it, and a panic leaves none half put: the function that makes new
+// ones is all that can be seen half changed.
 impl<T, F: UnwindSafe> UnwindSafe for Pool<T, F> {}
 impl<T, F: RefUnwindSafe> RefUnwindSafe for Pool<T, F> {}
 
@@ -144,8 +145,8 @@ fn n_shelves() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).max(procs)
 }
 
-/// The shelf of the caller's processor. It may have another one right after this; then it uses a shelf that
-/// is a little further away.
+/// The shelf of the caller's processor. It may have another one right after this; then it uses a
+/// shelf that is a little further away.
 fn own_shelf(n: usize) -> usize {
     // SAFETY: the M of the calling thread is alive.
     let id = unsafe { current::m().as_ref() }.and_then(|m| m.p_id());

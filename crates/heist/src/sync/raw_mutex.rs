@@ -6,8 +6,9 @@
 //! # Waiting
 //! A contender spins a little if that can help, then queues. One that is woken and loses to a
 //! newcomer queues in front. One that has waited for a millisecond makes the mutex starve: from
-//! then on it is handed from holder to the first in the queue, and the old holder gives way, so that
-//! the new one runs at once. That ends when the queue is empty or its head has not waited long.
+//! then on it is handed from holder to the first in the queue, and the old holder gives way, so
+//! that the new one runs at once. That ends when the queue is empty or its head has not waited
+//! long.
 //!
 //! GO: internal/sync/mutex.go lockSlow, unlockSlow; sema.go semrelease1.
 
@@ -195,7 +196,8 @@ impl RawMutex {
             chosen.wake(Ended::Changed, rt);
             return false;
         }
-        // SAFETY: a place in this queue is a time in its waiter's frame, and the waiter was claimed.
+        // SAFETY: a place in this queue is a time in its waiter's frame, and the waiter was
+        // claimed.
         let came_ns = unsafe { chosen.place().cast::<u64>().read() };
         self.word.hand_over(now_ns() - came_ns > STARVATION_NS);
         drop(waiters);

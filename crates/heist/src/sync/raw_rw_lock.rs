@@ -109,8 +109,9 @@ impl RawRwLock {
     fn wake_writer(&self) {
         let rt = current::enter();
         let mut waiters = self.waiters.lock();
-        // It may come late: the writer that it was the last in front of has found the lock empty by itself,
-        // or given up, and the one that waits now waits for others, of whom the last wakes it.
+        // It may come late: the writer that it was the last in front of has found the lock empty by
+        // itself, or given up, and the one that waits now waits for others, of whom the last wakes
+        // it.
         let writer = if self.word.is_drained() { Some(&mut waiters.writer) } else { None };
         // A writer that gives up meanwhile lets the readers behind it go in by itself.
         let writer = writer.and_then(WaitQueue::claim_first);

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 ///
 /// # Fairness
 /// As in Go. A writer that waits keeps new readers out, and when a writer leaves, everybody who
-/// waited to read goes in before the next writer. So neither side starves. It also means that whoever
-/// reads and asks to read again may wait for ever, behind a writer that waits for the first read.
+/// waited to read goes in before the next writer. So neither side starves. It also means that
+/// whoever reads and asks to read again may wait for ever, behind a writer that waits for the first
+/// read.
 ///
 /// # Panics and cancellation
 /// It is **not poisoned**, as [`Mutex`](super::Mutex) is not.

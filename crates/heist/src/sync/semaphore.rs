@@ -100,7 +100,8 @@ impl Semaphore {
     /// Waits until `n` permits are free and everybody who came before is served, and takes them.
     /// Dropping what is returned gives them back.
     ///
-    /// If there are fewer than `n` permits in all, it waits for ever, and holds up nobody, as in Go.
+    /// If there are fewer than `n` permits in all, it waits for ever, and holds up nobody, as in
+    /// Go.
     ///
     /// # Examples
     /// ```
@@ -164,8 +165,8 @@ impl Semaphore {
         taken.then(|| SemaphorePermit { semaphore: self, n })
     }
 
-    /// As [`acquire`](Self::acquire), but fails when the context is done. If it is done already, it fails
-    /// though permits may be free; one that asks for more than there are waits until it is.
+    /// As [`acquire`](Self::acquire), but fails when the context is done. If it is done already, it
+    /// fails though permits may be free; one that asks for more than there are waits until it is.
     ///
     /// # Errors
     /// How the context was cancelled.
@@ -223,7 +224,8 @@ impl Semaphore {
         OwnedSemaphorePermit { semaphore: Arc::clone(self), n }
     }
 
-    /// As [`acquire_timeout`](Self::acquire_timeout), with a permit that can be moved into a goroutine.
+    /// As [`acquire_timeout`](Self::acquire_timeout), with a permit that can be moved into a
+    /// goroutine.
     #[must_use = "permits that are not kept are given back at once"]
     pub fn acquire_owned_timeout(
         self: &Arc<Self>,
@@ -234,7 +236,8 @@ impl Semaphore {
         taken.then(|| OwnedSemaphorePermit { semaphore: Arc::clone(self), n })
     }
 
-    /// As [`acquire_deadline`](Self::acquire_deadline), with a permit that can be moved into a goroutine.
+    /// As [`acquire_deadline`](Self::acquire_deadline), with a permit that can be moved into a
+    /// goroutine.
     #[must_use = "permits that are not kept are given back at once"]
     pub fn acquire_owned_deadline(
         self: &Arc<Self>,
@@ -300,8 +303,8 @@ impl Semaphore {
         let terms = Terms::new(WaitReason::Semaphore).until_some(deadline_ns);
         let rt = terms.enter();
         if n > self.size {
-            // For more permits than there are it waits in vain, and in no queue, where it would hold up
-            // others.
+            // For more permits than there are it waits in vain, and in no queue, where it would
+            // hold up others.
             wait::wait_alone(rt, terms);
             return false;
         }
@@ -410,8 +413,8 @@ impl Semaphore {
         self.serve(rt.as_ref());
     }
 
-    /// Gives permits to the first waiter, as long as there are enough for it. While somebody is queued,
-    /// only the holder of the lock takes permits.
+    /// Gives permits to the first waiter, as long as there are enough for it. While somebody is
+    /// queued, only the holder of the lock takes permits.
     fn serve(&self, rt: Option<&InRuntime>) {
         let mut served = AllClaimed::new();
         let mut waiters = self.waiters.lock();
@@ -420,7 +423,8 @@ impl Semaphore {
                 self.word.fetch_and(!QUEUED, Ordering::Relaxed);
                 break;
             };
-            // SAFETY: a place in this queue is a number in its waiter's frame, and the lock is held.
+            // SAFETY: a place in this queue is a number in its waiter's frame, and the lock is
+            // held.
             let needs = unsafe { needs.cast::<u64>().read() };
             if self.free() < needs {
                 break;
@@ -445,7 +449,8 @@ impl Semaphore {
 
     /// How many permits are free.
     fn free(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release of `release`: who takes the permits comes after it.
+        // ORDERING: Acquire pairs with the Release of `release`: who takes the permits comes after
+        // it.
         self.word.load(Ordering::Acquire) / PERMIT
     }
 }

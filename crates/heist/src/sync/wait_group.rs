@@ -41,8 +41,8 @@ pub struct WaitGroup {
 /// is not zero goes on waiting.
 #[repr(C)]
 struct Inner {
-    /// First, so that it shares a cache line with the counts of the `Arc`: whoever is done drops its
-    /// share next.
+    /// First, so that it shares a cache line with the counts of the `Arc`: whoever is done drops
+    /// its share next.
     word: AtomicU64,
     waiters: Lock<WaitQueue>,
 }
@@ -100,10 +100,11 @@ impl WaitGroup {
     /// group.wait();
     /// ```
     pub fn done(&self) {
-        // Not a subtraction that is taken back when it was one too many: between the two, others would see a
-        // count that never was.
+        // Not a subtraction that is taken back when it was one too many: between the two, others
+        // would see a count that never was.
         let less = |word: u64| (word & COUNT != 0).then(|| word - 1);
-        // ORDERING: AcqRel: a thread that sees zero sees everything the others did before they were done.
+        // ORDERING: AcqRel: a thread that sees zero sees everything the others did before they were
+        // done.
         match self.inner.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less) {
             Ok(before) if before & COUNT == 1 => self.wake_all(),
             Ok(_) => {}

@@ -17,11 +17,11 @@
 //! ```
 //!
 //! # The clear bytes
-//! The compiler may keep the address of a variable with an offset in it, if each access subtracts the
-//! offset again: `table[c - b'a']` keeps an address beyond its table. Such an address must move with
-//! its goroutine too. So nothing else is mapped around a place: a word that looks like an address
-//! there was made from one of the thread's variables. Offsets of more than [`CLEAR_BYTES`] are not
-//! recognised (docs/design/thread_locals.md).
+//! The compiler may keep the address of a variable with an offset in it, if each access subtracts
+//! the offset again: `table[c - b'a']` keeps an address beyond its table. Such an address must move
+//! with its goroutine too. So nothing else is mapped around a place: a word that looks like an
+//! address there was made from one of the thread's variables. Offsets of more than [`CLEAR_BYTES`]
+//! are not recognised (docs/design/thread_locals.md).
 
 use super::limits::Limit;
 use super::memory::{self, PAGE_MAX_BYTES};

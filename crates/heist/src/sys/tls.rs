@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 static BELOW: AtomicUsize = AtomicUsize::new(0);
 static ABOVE: AtomicUsize = AtomicUsize::new(0);
 
-/// How far beyond the area an address is still taken for one with an offset in it; see `sys::place`.
+/// How far beyond the area an address is still taken for one with an offset in it; see
+/// `sys::place`.
 static SLACK: AtomicUsize = AtomicUsize::new(1 << 20);
 
 /// Nothing else is mapped within so many bytes of a place that is about to be used.

@@ -67,8 +67,8 @@ impl RefUnwindSafe for AfterFunc {}
 
 impl AfterFunc {
     /// Keeps the function from running. True if that was in time: then it never runs, and what it
-    /// captured is dropped, before this returns if the caller is a goroutine of the same runtime. False
-    /// if it runs, has run, or was stopped before.
+    /// captured is dropped, before this returns if the caller is a goroutine of the same runtime.
+    /// False if it runs, has run, or was stopped before.
     #[doc(alias = "Stop")]
     pub fn stop(&self) -> bool {
         self.handle.cancel_unborn(self.ticket)

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 /// A channel that gets a message, the time at which it was due, every period.
 ///
-/// Ticks that nobody received in time are dropped, but for the first, and the rhythm is kept. Like a
-/// [`Timer`](super::Timer) it has no stale message after a change, and costs nothing while nobody waits.
+/// Ticks that nobody received in time are dropped, but for the first, and the rhythm is kept. Like
+/// a [`Timer`](super::Timer) it has no stale message after a change, and costs nothing while nobody
+/// waits.
 ///
 /// # Examples
 /// ```

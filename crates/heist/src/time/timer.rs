@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 /// A channel that gets one message, the time at which it was due, when a duration is over.
 ///
-/// It can be stopped and set again. Its channel has no buffer: a message comes into being when it is
-/// received. So once [`stop`](Self::stop) or [`reset`](Self::reset) has returned, no message of the old
-/// setting can be received, and a timer that nobody waits for costs nothing.
+/// It can be stopped and set again. Its channel has no buffer: a message comes into being when it
+/// is received. So once [`stop`](Self::stop) or [`reset`](Self::reset) has returned, no message of
+/// the old setting can be received, and a timer that nobody waits for costs nothing.
 ///
 /// # Examples
 /// ```
@@ -70,8 +70,8 @@ impl Timer {
         &self.receiver
     }
 
-    /// Makes it due when `duration` is over, counted from now. True if it had been set and its message
-    /// was not received.
+    /// Makes it due when `duration` is over, counted from now. True if it had been set and its
+    /// message was not received.
     ///
     /// # Examples
     /// ```

@@ -1,13 +1,14 @@
 //! The timers of a P.
 //!
 //! There is one kind: wake this goroutine from a wait until this time. An entry is the time and the
-//! goroutine, which has the time in its record too, from before a wait begins until it is over. When
-//! an entry is due and the goroutine waits until that very time, the entry claims it like any other
-//! waker; if not, somebody was faster, and the entry does nothing. Records of goroutines are never
-//! unmapped, so an entry may outlive its wait, and nobody has to take it out. It may then meet a
-//! later wait until the same time: that is due as well, if it is of the same runtime. A record may serve
-//! another runtime by then, whose goroutines this one must not touch, so whose it is is part of the look.
-//! The claim holds only if the wait did not end since the look (`StatusWord::claim_if`).
+//! goroutine, which has the time in its record too, from before a wait begins until it is over.
+//! When an entry is due and the goroutine waits until that very time, the entry claims it like any
+//! other waker; if not, somebody was faster, and the entry does nothing. Records of goroutines are
+//! never unmapped, so an entry may outlive its wait, and nobody has to take it out. It may then
+//! meet a later wait until the same time: that is due as well, if it is of the same runtime. A
+//! record may serve another runtime by then, whose goroutines this one must not touch, so whose it
+//! is is part of the look. The claim holds only if the wait did not end since the look
+//! (`StatusWord::claim_if`).
 //!
 //! The goroutine is entered by the scheduler after it began to wait. Entered earlier, a timer that
 //! is due at once would find nobody waiting, and be lost.
@@ -67,8 +68,9 @@ fn is_stale(entry: &Entry<Sleeper>, home: *const Sched) -> bool {
 // SAFETY: a sleeper is an address; the goroutine is used only after a claim.
 unsafe impl Send for Sleeper {}
 
-/// So many are taken out of the heap before the first of them is claimed. Nobody has touched them for
-/// as long as they slept: their records are fetched together, and their stacks, not one after another.
+/// So many are taken out of the heap before the first of them is claimed. Nobody has touched them
+/// for as long as they slept: their records are fetched together, and their stacks, not one after
+/// another.
 const DUE_AT_ONCE: usize = 16;
 
 type Heap = TimerHeap<Sleeper, Pages<Siblings<Sleeper>>>;
@@ -100,7 +102,8 @@ impl Timers {
         self.heap.beside().load(Ordering::Relaxed)
     }
 
-    /// Until when goroutines may sleep who asked for a short time and whose timers are here. A hint.
+    /// Until when goroutines may sleep who asked for a short time and whose timers are here. A
+    /// hint.
     pub(crate) fn short_until(&self) -> u64 {
         self.short_until.load(Ordering::Relaxed)
     }

@@ -1,12 +1,14 @@
 //! `Both`: the locks of two queues of different kinds, for a wait that has an entry in each.
 //!
-//! As a select: both locks are taken in the order of their addresses, so that two who take two do not wait
-//! for each other; the entries are queued; the goroutine parks and its commit function releases the locks.
+//! As a select: both locks are taken in the order of their addresses, so that two who take two do
+//! not wait for each other; the entries are queued; the goroutine parks and its commit function
+//! releases the locks.
 //!
 //! # Why the commit function may use the waiter's frame
-//! Between the two releases the waiter may have been claimed, by whoever took the first lock, and be awake. It
-//! cannot leave its frame: to take out its other entry it takes the second lock, which is still held. After the
-//! second release nothing of the frame is used. A waiter that nobody claimed at an entry takes both locks.
+//! Between the two releases the waiter may have been claimed, by whoever took the first lock, and
+//! be awake. It cannot leave its frame: to take out its other entry it takes the second lock, which
+//! is still held. After the second release nothing of the frame is used. A waiter that nobody
+//! claimed at an entry takes both locks.
 
 use super::HeldLocks;
 use crate::sys::lock::Lock;
@@ -49,7 +51,8 @@ impl<'a, A, B> Both<'a, A, B> {
     }
 }
 
-// SAFETY: the locks are read out of `this` before the first is released, and none is used after its release.
+// SAFETY: the locks are read out of `this` before the first is released, and none is used after its
+// release.
 unsafe impl<A, B> HeldLocks for Both<'_, A, B> {
     unsafe fn release(this: *const Self) {
         // SAFETY: it is there until the last lock is released.

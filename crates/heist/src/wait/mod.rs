@@ -21,11 +21,11 @@
 //! 2. It leaves its stack. Then its status says that it waits, and only then the lock is released.
 //!    So a waker that finds the entry can wake the waiter.
 //! 3. A waker takes the lock, takes the entry out and claims the wait. One claim succeeds: of the
-//!    wakers, the clock and the canceller. The waker that fails has given nothing, and takes the next
-//!    entry. The one that succeeds writes what it gives into the waiter's frame, which cannot go away
-//!    before the waiter is woken, and wakes it as the last step, best without the lock.
-//! 4. A waiter that the clock or a canceller has woken takes the lock again and takes its entry out,
-//!    if no waker has. Therefore an entry that is found in a queue, under the lock, is valid.
+//!    wakers, the clock and the canceller. The waker that fails has given nothing, and takes the
+//!    next entry. The one that succeeds writes what it gives into the waiter's frame, which cannot
+//!    go away before the waiter is woken, and wakes it as the last step, best without the lock.
+//! 4. A waiter that the clock or a canceller has woken takes the lock again and takes its entry
+//!    out, if no waker has. Therefore an entry that is found in a queue, under the lock, is valid.
 //!
 //! `heist_core::wait_queue` is the queue, `loom_select_claim` runs it against several wakers.
 //!
@@ -136,10 +136,10 @@ pub(crate) fn park_point(rt: Option<InRuntime>) -> Option<InRuntime> {
     rt.map(|rt| cancel::check(park::chaos_point(rt)))
 }
 
-/// Waits until a waker ends the wait, the deadline comes or, unless it is shielded, the goroutine is
-/// cancelled. `push` queues the entry, with `place` for what is given, behind the lock of `guard`,
-/// which is released meanwhile and afterwards. If the waiter gives up and no waker has taken the entry
-/// out, `leave` takes it out and corrects what the object had counted.
+/// Waits until a waker ends the wait, the deadline comes or, unless it is shielded, the goroutine
+/// is cancelled. `push` queues the entry, with `place` for what is given, behind the lock of
+/// `guard`, which is released meanwhile and afterwards. If the waiter gives up and no waker has
+/// taken the entry out, `leave` takes it out and corrects what the object had counted.
 #[inline(always)]
 pub(crate) fn sleep_in<T>(
     rt: Option<InRuntime>,

@@ -2,9 +2,10 @@
 //!
 //! The word has room for one waiter. The goroutine leaves its stack, its status says that it waits,
 //! and then the commit function writes the word; a word that says that there is nothing to wait for
-//! refuses the waiter, which goes on at once. The wait is sealed meanwhile: the clock and a canceller
-//! find it when the commit function is done with the goroutine's frame. A waker that reads the word
-//! carries the ticket of the wait, so it does nothing to a goroutine that somebody else woke.
+//! refuses the waiter, which goes on at once. The wait is sealed meanwhile: the clock and a
+//! canceller find it when the commit function is done with the goroutine's frame. A waker that
+//! reads the word carries the ticket of the wait, so it does nothing to a goroutine that somebody
+//! else woke.
 
 use super::{Ended, Terms, WaitReason, unwind};
 use crate::current::InRuntime;

@@ -1,7 +1,7 @@
 //! `Wait`: the record of one wait, on the stack of the goroutine or thread that waits.
 //!
-//! To claim a wait is, for a goroutine, to claim the ticket of its status word; for a thread there is
-//! a word in the record. A wait has an [`Entry`] for each queue it is in.
+//! To claim a wait is, for a goroutine, to claim the ticket of its status word; for a thread there
+//! is a word in the record. A wait has an [`Entry`] for each queue it is in.
 //!
 //! GO: runtime2.go sudog, chan.go waitq.
 
@@ -57,8 +57,9 @@ impl Claim for Wait {
         match &self.who {
             // SAFETY: records are never unmapped.
             Who::Goroutine(gp, ticket) => unsafe { gp.as_ref() }.status.claim(*ticket),
-            // ORDERING: AcqRel pairs with itself, among all that claim: the claimer comes after what the
-            // waiter wrote before it was queued, and the waiter that fails to claim after the claimer.
+            // ORDERING: AcqRel pairs with itself, among all that claim: the claimer comes after
+            // what the waiter wrote before it was queued, and the waiter that fails to claim after
+            // the claimer.
             Who::Thread(_, claimed) => !claimed.swap(true, Ordering::AcqRel),
         }
     }
@@ -90,8 +91,8 @@ impl Wait {
         self.fired.get()
     }
 
-    /// Sleeps until the wait is claimed, at the latest until the deadline, and releases `locks` when it
-    /// can be claimed.
+    /// Sleeps until the wait is claimed, at the latest until the deadline, and releases `locks`
+    /// when it can be claimed.
     ///
     /// # Safety
     /// As for [`Self::park`].
@@ -113,12 +114,12 @@ impl Wait {
         self.ended.get()
     }
 
-    /// As [`Self::sleep`], but says only how the waiter gave up, if it did. So a caller need not look at
-    /// what the waker said to know that one came.
+    /// As [`Self::sleep`], but says only how the waiter gave up, if it did. So a caller need not
+    /// look at what the waker said to know that one came.
     ///
     /// # Safety
-    /// The wait was made with this `rt`. This thread holds the locks, has forgotten their guards, and
-    /// they outlive the call.
+    /// The wait was made with this `rt`. This thread holds the locks, has forgotten their guards,
+    /// and they outlive the call.
     #[inline(always)]
     pub(super) unsafe fn park<L: HeldLocks>(
         &self,
@@ -170,8 +171,8 @@ impl Wait {
 
 /// The waiter is off its stack: wakers may find it.
 unsafe fn release<L: HeldLocks>(_: NonNull<G>, locks: *mut ()) -> bool {
-    // SAFETY: the goroutine that parks holds the locks on this thread and forgot the guards; it keeps
-    // them alive until it is awake.
+    // SAFETY: the goroutine that parks holds the locks on this thread and forgot the guards; it
+    // keeps them alive until it is awake.
     unsafe { L::release(locks.cast_const().cast()) };
     true
 }
@@ -206,10 +207,12 @@ unsafe impl HeldLocks for () {
 
 /// What the holder of a [`Claimed`] does with it.
 pub(crate) trait Wake {
-    /// Wakes the waiter and says how its wait ended. The lock of the queue should be released before.
+    /// Wakes the waiter and says how its wait ended. The lock of the queue should be released
+    /// before.
     fn wake(self, ended: Ended, rt: Option<&InRuntime>);
 
-    /// Whether it is a goroutine of the caller's runtime: once woken, it runs next on the caller's P.
+    /// Whether it is a goroutine of the caller's runtime: once woken, it runs next on the caller's
+    /// P.
     fn runs_next(&self, rt: Option<&InRuntime>) -> bool;
 }
 

@@ -1,7 +1,7 @@
 //! A test's body in a process of its own, under a limit of the system.
 //!
-//! The allocator of `matrix` ends the child if the scheduler allocates, also when it reports what is
-//! missing.
+//! The allocator of `matrix` ends the child if the scheduler allocates, also when it reports what
+//! is missing.
 
 #![allow(dead_code, reason = "every test program uses its own part of this")]
 

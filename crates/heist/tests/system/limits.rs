@@ -373,15 +373,15 @@ fn run_out_of_stacks(hides_proc: bool) {
         if hides_proc {
             hide_proc();
         }
-        // A spawn is refused as soon as a goroutine waits for a stack. If another processor was that
-        // fast, too few of them wait: all of them end and are spawned again.
+        // A spawn is refused as soon as a goroutine waits for a stack. If another processor was
+        // that fast, too few of them wait: all of them end and are spawned again.
         while !rt.run(|| spawn_beyond_memory(N)) {}
     });
     ended.worked();
 }
 
-/// Spawns `n` goroutines, for which there are not stacks enough, and waits until each has begun or has
-/// ended with an error. False if not all of them could be spawned.
+/// Spawns `n` goroutines, for which there are not stacks enough, and waits until each has begun or
+/// has ended with an error. False if not all of them could be spawned.
 fn spawn_beyond_memory(n: usize) -> bool {
     let (keep, gate) = heist::chan::bounded::<()>(0);
     let (told, tells) = heist::chan::bounded(n);

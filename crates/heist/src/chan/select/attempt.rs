@@ -1,7 +1,7 @@
 //! Operations that do not wait, done from within the runtime.
 //!
-//! A select enters the runtime once for all its cases. It is left by the attempt that was successful:
-//! only that one may have something to free, and nothing may be freed in there.
+//! A select enters the runtime once for all its cases. It is left by the attempt that was
+//! successful: only that one may have something to free, and nothing may be freed in there.
 
 use super::super::alarm::Alarm;
 use super::super::parcel::Parcel;

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 /// A set of operations of which one is to be done.
 ///
-/// Operations are added by [`recv`](Self::recv) and [`send`](Self::send), each with a number. A message is
-/// given when its send is added, as in Go's `reflect.Select`; once sent, that operation is not ready any
-/// more, and the others stay for the next round.
+/// Operations are added by [`recv`](Self::recv) and [`send`](Self::send), each with a number. A
+/// message is given when its send is added, as in Go's `reflect.Select`; once sent, that operation
+/// is not ready any more, and the others stay for the next round.
 ///
 /// # Examples
 /// ```
@@ -160,8 +160,9 @@ impl<'a> Select<'a> {
         self.run(Patience::until(deadline)).ok_or(SelectTimeoutError)
     }
 
-    /// Waits until one of the operations could be done, and returns its number without doing it. By the
-    /// time the caller does it, by `try_send` or `try_recv`, somebody else may have been faster.
+    /// Waits until one of the operations could be done, and returns its number without doing it. By
+    /// the time the caller does it, by `try_send` or `try_recv`, somebody else may have been
+    /// faster.
     ///
     /// # Panics
     /// If there are more than 65,536 operations.
@@ -249,8 +250,8 @@ impl fmt::Debug for Select<'_> {
     }
 }
 
-/// An operation that was done. Its result is asked for with the end it was added with; a message that
-/// was received and is not asked for is dropped.
+/// An operation that was done. Its result is asked for with the end it was added with; a message
+/// that was received and is not asked for is dropped.
 #[must_use]
 pub struct SelectedOperation<'s> {
     index: usize,
@@ -276,8 +277,8 @@ impl SelectedOperation<'_> {
     pub fn recv<T>(self, receiver: &Receiver<T>) -> Result<T, RecvError> {
         let end = std::ptr::from_ref(receiver).cast();
         assert!(self.end == end, "SelectedOperation::recv: the operation is of another channel");
-        // SAFETY: it was added with the receiver at this address, which is still borrowed, so it is the
-        // same one and has this type; nobody else uses the case while the select is borrowed.
+        // SAFETY: it was added with the receiver at this address, which is still borrowed, so it is
+        // the same one and has this type; nobody else uses the case while the select is borrowed.
         unsafe { &mut *std::ptr::from_mut(&mut *self.case).cast::<RecvCase<'_, T>>() }.take()
     }
 

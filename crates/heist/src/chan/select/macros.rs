@@ -1,10 +1,10 @@
 //! The macros `select!` and `select_biased!`, and what their expansion calls.
 //!
-//! The expansion has two parts. In the first the channels and messages are evaluated, in the order in
-//! which they are written, and each operation is tried; if none can be done, they become cases on the
-//! stack, of which one is waited for. The result is kept. Then everything that was borrowed is released,
-//! and in the second part the expression of the case that was chosen runs, in the function of the caller:
-//! it may return, break, and use the channels again.
+//! The expansion has two parts. In the first the channels and messages are evaluated, in the order
+//! in which they are written, and each operation is tried; if none can be done, they become cases
+//! on the stack, of which one is waited for. The result is kept. Then everything that was borrowed
+//! is released, and in the second part the expression of the case that was chosen runs, in the
+//! function of the caller: it may return, break, and use the channels again.
 
 use super::super::error::{RecvError, SendError};
 use super::super::parcel::Parcel;
@@ -45,8 +45,8 @@ pub struct Inside<'a>(&'a mut Option<InRuntime>);
 /// ```
 ///
 /// # Safety
-/// `attempt` runs inside the runtime. All it does is to call one of [`try_recv`] and [`try_send`] with the place
-/// that it was given and a result that is None.
+/// `attempt` runs inside the runtime. All it does is to call one of [`try_recv`] and [`try_send`]
+/// with the place that it was given and a result that is None.
 #[inline]
 pub unsafe fn try_once<const N: usize>(
     choice: Choice,
@@ -101,7 +101,8 @@ pub fn choose(choice: Choice, cases: &mut [Handle<'_>]) {
     select_tried(cases, choice.into(), Patience::ENDLESS);
 }
 
-/// Does one of the cases, all of which have been tried, if there is no moment at which none can be done.
+/// Does one of the cases, all of which have been tried, if there is no moment at which none can be
+/// done.
 pub fn choose_now(choice: Choice, cases: &mut [Handle<'_>]) {
     select_tried(cases, choice.into(), Patience::None);
 }
@@ -122,15 +123,16 @@ pub fn choose_within(choice: Choice, cases: &mut [Handle<'_>], timeout: Duration
 /// }
 /// ```
 ///
-/// The result is a `Result<T, RecvError>` or a `Result<(), SendError<T>>`; a closed channel is ready, with
-/// an error. If several operations can be done, one of them is chosen at random, each as likely as the
-/// others; [`select_biased!`](crate::select_biased) prefers the first. Without a default it waits. Without
-/// any case it waits for ever.
+/// The result is a `Result<T, RecvError>` or a `Result<(), SendError<T>>`; a closed channel is
+/// ready, with an error. If several operations can be done, one of them is chosen at random, each
+/// as likely as the others; [`select_biased!`](crate::select_biased) prefers the first. Without a
+/// default it waits. Without any case it waits for ever.
 ///
-/// Channels and messages are evaluated once, in the order in which they are written, as in Go. The timeout is
-/// evaluated after them, and only if no case is ready at once: the time is counted from then. A message
-/// that is not sent because another case was chosen is dropped. The expression of the chosen case is the
-/// value of the macro; `return`, `break` and `?` in it mean the surrounding function.
+/// Channels and messages are evaluated once, in the order in which they are written, as in Go. The
+/// timeout is evaluated after them, and only if no case is ready at once: the time is counted from
+/// then. A message that is not sent because another case was chosen is dropped. The expression of
+/// the chosen case is the value of the macro; `return`, `break` and `?` in it mean the surrounding
+/// function.
 ///
 /// # Examples
 /// ```
@@ -282,8 +284,8 @@ macro_rules! __select_run {
     }};
 }
 
-/// Evaluates one after the other, each inside the one before, so that what is borrowed lives until one
-/// was chosen.
+/// Evaluates one after the other, each inside the one before, so that what is borrowed lives until
+/// one was chosen.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_choose {
@@ -320,7 +322,8 @@ macro_rules! __select_choose {
             )*
             false
         };
-        // SAFETY: it is one of the two attempts, and nothing of the user's: that was evaluated before.
+        // SAFETY: it is one of the two attempts, and nothing of the user's: that was evaluated
+        // before.
         let done = unsafe {
             $crate::chan::select_parts::try_once::<{
                 <[&::core::primitive::str]>::len(&[$(::core::stringify!($kind)),*])

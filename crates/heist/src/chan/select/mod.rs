@@ -1,28 +1,30 @@
 //! Waiting for whichever of several operations can be done first.
 //!
 //! # How it goes
-//! 1. Every case is tried once without waiting, in a fresh random order (or in order, if biased). The
-//!    first that can be done is done. The macros do this before there are any cases, only channels.
-//! 2. With a default, and no case that could be done, the default is taken, if there was a moment at
-//!    which really none could: a case may have become ready after it was tried. Each channel has a
-//!    stamp that changes when it may have become ready; the stamps are taken before the tries and
+//! 1. Every case is tried once without waiting, in a fresh random order (or in order, if biased).
+//!    The first that can be done is done. The macros do this before there are any cases, only
+//!    channels.
+//! 2. With a default, and no case that could be done, the default is taken, if there was a moment
+//!    at which really none could: a case may have become ready after it was tried. Each channel has
+//!    a stamp that changes when it may have become ready; the stamps are taken before the tries and
 //!    compared after them. If none has changed, there was no message in any of them at the moment
-//!    between.
-//!    The same is done when the time of a default is over.
-//! 3. Else the locks of all channels are taken, in the order of their addresses, each once. If somebody
-//!    has come meanwhile, all over again. An entry is put into every queue, again in a random order: of
-//!    two cases of one channel the first in the queue is chosen. The goroutine parks; its commit function
-//!    releases the locks.
+//!    between. The same is done when the time of a default is over.
+//! 3. Else the locks of all channels are taken, in the order of their addresses, each once. If
+//!    somebody has come meanwhile, all over again. An entry is put into every queue, again in a
+//!    random order: of two cases of one channel the first in the queue is chosen. The goroutine
+//!    parks; its commit function releases the locks.
 //! 4. Whoever claims the wait does the operation of that entry. The woken goroutine takes the other
 //!    entries out, one lock after the other.
 //!
-//! A select does not meet itself: it is in no queue while it tries, and does not try while it is in one.
+//! A select does not meet itself: it is in no queue while it tries, and does not try while it is in
+//! one.
 //!
 //! # Why the commit function may use the stack
-//! Between the release of the first lock and that of the last, the goroutine may have been claimed and
-//! be running elsewhere. It cannot leave the frame with the list of locks, though: it takes each lock
-//! again to look after its entry, except that of the entry that was claimed, which was released already
-//! when that happened. The commit function does not look at the list after it has released the last.
+//! Between the release of the first lock and that of the last, the goroutine may have been claimed
+//! and be running elsewhere. It cannot leave the frame with the list of locks, though: it takes
+//! each lock again to look after its entry, except that of the entry that was claimed, which was
+//! released already when that happened. The commit function does not look at the list after it has
+//! released the last.
 //!
 //! GO: select.go selectgo, sellock, selparkcommit, selectnbrecv.
 
@@ -45,8 +47,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One of the operations of a select.
 pub(super) trait Case {
-    /// Does the operation if it can be done now. True if it was, or failed for good; else the caller
-    /// is still in the runtime.
+    /// Does the operation if it can be done now. True if it was, or failed for good; else the
+    /// caller is still in the runtime.
     fn attempt(&mut self, rt: &mut Option<InRuntime>) -> bool;
 
     /// Whether it could be done now, or would fail for good.
@@ -206,7 +208,8 @@ fn try_at_one_moment(
     }
 }
 
-/// Tries one case after the other. The next one is drawn when it is needed: mostly the first is ready.
+/// Tries one case after the other. The next one is drawn when it is needed: mostly the first is
+/// ready.
 #[inline]
 fn try_all(
     order: &mut [u16],
@@ -319,8 +322,9 @@ fn queued<'a>(
     })
 }
 
-/// Queues every case, and says until when to wait; None, and nobody is queued, if one can be done. All
-/// locks are held. Of two cases of one channel the first that is queued is chosen, hence the order.
+/// Queues every case, and says until when to wait; None, and nobody is queued, if one can be done.
+/// All locks are held. Of two cases of one channel the first that is queued is chosen, hence the
+/// order.
 ///
 /// # Safety
 /// The wait and the cases stay where they are until the entries are taken out.
@@ -331,8 +335,8 @@ unsafe fn enlist_all(
     mut deadline_ns: u64,
 ) -> Option<u64> {
     let cases = || queued(order, cases);
-    // SAFETY: the locks are held, so nobody else uses what is behind them; here and below there is one
-    // reference at a time.
+    // SAFETY: the locks are held, so nobody else uses what is behind them; here and below there is
+    // one reference at a time.
     if cases().any(|(case, interest, queues)| case.is_met(unsafe { &*queues }, interest)) {
         return None;
     }
