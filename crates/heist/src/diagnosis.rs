@@ -38,7 +38,7 @@ pub struct Finding {
     pub degraded: Option<String>,
 }
 
-/// With fewer descriptors the runtime keeps fewer than it would like.
+/// With fewer descriptors the runtime keeps fewer than it wants.
 const DESCRIPTORS_WANTED: u64 = 256;
 /// With fewer threads a program with blocking calls most likely runs out of them.
 const THREADS_WANTED: u64 = 64;
