@@ -1,4 +1,4 @@
-//! What the scheduler counts, as a typed list and as Prometheus text.
+//! The metrics of the scheduler, as a typed list and as Prometheus text.
 //!
 //! [`Metrics`] is one reading of all of them.
 //!

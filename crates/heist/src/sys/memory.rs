@@ -116,7 +116,7 @@ fn map_with(
     NonNull::new(base.cast()).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
-/// Whether so much could be mapped now, by mapping it for a moment.
+/// Whether `len` bytes could be mapped now. It maps them for a moment.
 pub(crate) fn can_map(len: usize) -> bool {
     // SAFETY: just mapped, and not used.
     map(len).map(|base| unsafe { unmap(base, len) }).is_ok()

@@ -39,7 +39,8 @@ const STRIDES: [usize; 6] = [1 << 40, 4 << 30, 256 << 20, 16 << 20, 1 << 20, STR
 const STRIDE_MIN: usize = 64 << 10;
 /// Below this address the kernel maps nothing, or user code is there.
 const LOWEST: usize = 16 << 20;
-/// What is kept clear on each side of a place, and what where the address space is limited.
+/// The bytes that are kept clear on each side of a place, and the bytes where the address space is
+/// limited.
 const CLEAR_BYTES: usize = 1 << 20;
 const CLEAR_LIMITED_BYTES: usize = 64 << 10;
 /// Places that are closer to each other have no room for clear bytes.
@@ -107,7 +108,7 @@ struct Places {
     stride: usize,
     /// Bytes that are kept clear on each side of a place.
     clear: usize,
-    /// The first of those that no thread has. Each one links the next.
+    /// The first place that no thread has. Each one links the next.
     free: Option<NonNull<Free>>,
 }
 

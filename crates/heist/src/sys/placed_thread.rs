@@ -46,8 +46,8 @@ fn needed_bytes() -> usize {
     })
 }
 
-/// A thread that was started and not joined yet. If this is dropped, the thread runs on and keeps
-/// its place forever.
+/// A thread that was started and not joined yet. If this is dropped, the thread continues to run
+/// and keeps its place forever.
 #[derive(Debug)]
 pub(crate) struct PlacedThread {
     id: libc::pthread_t,
@@ -57,9 +57,9 @@ pub(crate) struct PlacedThread {
 // SAFETY: the number of a thread may be used by any thread.
 unsafe impl Send for PlacedThread {}
 
-/// What a thread begins with. It lies at the low end of the thread's stack until the thread has
-/// fetched it: starting a thread must not need the allocator, whose lock a stopped goroutine may
-/// hold.
+/// The arguments of a new thread. They are at the low end of the thread's stack until the thread
+/// has fetched them: starting a thread must not use the allocator, whose lock a preempted goroutine
+/// may hold.
 struct Beginning<F> {
     main: F,
     name: Name,

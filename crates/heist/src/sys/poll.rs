@@ -8,13 +8,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Polled {
-    /// The descriptor is worth a try.
+    /// An operation on the descriptor may succeed.
     Ready,
-    /// The descriptor is worth a try, and the other end has hung up or there is an error.
+    /// An operation on the descriptor may succeed, and the other end has hung up or there is an
+    /// error.
     HungUp,
     /// Only an error, or the other end has hung up.
     Broken,
-    /// The bell rang, the timeout came, or a signal came: look again.
+    /// The bell rang, the timeout came, or a signal came: the caller should check again.
     Again,
 }
 

@@ -27,7 +27,7 @@ impl Fault<'_> {
     }
 }
 
-/// Handles a fault. It returns only if the fault is not the runtime's.
+/// Handles a fault. It returns only if the fault does not concern the runtime.
 pub(crate) type FaultHandler = fn(&Fault<'_>);
 
 static FAULT_HANDLER: OnceLock<FaultHandler> = OnceLock::new();

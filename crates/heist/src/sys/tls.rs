@@ -22,7 +22,8 @@ static ABOVE: AtomicUsize = AtomicUsize::new(0);
 /// `sys::place`.
 static SLACK: AtomicUsize = AtomicUsize::new(1 << 20);
 
-/// Nothing else is mapped within so many bytes of a place that is about to be used.
+/// Limits the slack: nothing else is mapped within `clear` bytes of a place that is about to be
+/// used.
 pub(crate) fn limit_slack(clear: usize) {
     SLACK.fetch_min(clear, Ordering::Relaxed);
 }
