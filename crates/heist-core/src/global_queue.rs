@@ -1,14 +1,14 @@
 //! The global run queue: a FIFO under the scheduler lock whose length anyone may read.
 //!
 //! It has a front part for goroutines that may not wait behind others: first those of the latency
-//! class, then the urgent ones, each in the order in which they came. An M that looks for work asks
-//! for those first, but not every time. The other ways to take from the queue begin with the
-//! goroutines that are not in the front part, so that they are not starved.
+//! class, then the urgent ones, each in the order in which they were queued. An M that looks for
+//! work asks for those first, but not every time. The other ways to take from the queue begin with
+//! the goroutines that are not in the front part, so that they are not starved.
 //!
-//! Goroutines that were stopped together with their threads are in lists of their own, so that an M
-//! that needs a thread finds one at once. They take turns with the others of their class: the first
-//! one waits for those that are queued already, each later one for its share of them; in the
-//! latency class the two kinds alternate.
+//! Frozen goroutines, which were stopped together with their threads, are in their own lists, so
+//! that an M that needs a thread finds one at once. (The names in this file call them stopped.)
+//! They take turns with the others of their class: the first one waits for those that are queued
+//! already, each later one for its share of them; in the latency class the two kinds alternate.
 //!
 //! # Invariants
 //! - A stopped goroutine is here, or it has been taken out to be given a P at once. It is never in

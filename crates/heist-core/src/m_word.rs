@@ -73,7 +73,7 @@ impl Stamp {
 pub const TAKEN: u32 = 1;
 /// The goroutine should yield when it leaves the runtime.
 pub const PREEMPT: u32 = 2;
-/// The world stops: the goroutine waits where it is before it continues.
+/// The world stops: the goroutine waits where it is until the world runs again.
 pub const STOP: u32 = 8;
 /// The goroutine most likely blocks: it gives its P away when it leaves the runtime.
 pub const PART: u32 = 32;
@@ -108,7 +108,7 @@ impl MWord {
         }
     }
 
-    /// The same, where the heavy fence is a fence of the taker only.
+    /// As [`new`](Self::new), where the heavy fence is a fence of the taker only.
     #[must_use]
     pub fn with_full_fences() -> Self {
         Self { attention: AtomicU32::new(FENCE), ..Self::new() }
