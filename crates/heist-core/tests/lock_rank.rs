@@ -1,4 +1,4 @@
-//! The lock order: what it allows, what it refuses, and that it has an end.
+//! Tests of the lock order: what it allows, what it refuses, and that it has no cycle.
 #![cfg(not(loom))]
 
 use heist_core::lock_rank::{Held, ORDER, Rank};
@@ -86,7 +86,7 @@ fn refusal_changes_nothing() {
     assert!(held.is_empty());
 }
 
-/// Locks may be given back in any order; afterwards anything may be taken.
+/// Locks may be released in any order; afterwards any lock may be taken.
 #[test]
 fn release_is_in_any_order() {
     let chain = [Rank::World, Rank::Sched, Rank::FreeGs, Rank::AllGs];
@@ -100,14 +100,14 @@ fn release_is_in_any_order() {
     }
 }
 
-/// What is not held cannot be given back.
+/// A lock that is not held cannot be released.
 #[test]
-fn release_of_what_is_not_held_throws() {
+fn release_of_a_lock_not_held_throws() {
     for rank in RANKS {
         let held = Held::new();
         assert!(throws(|| held.release(rank)));
         held.acquire(rank);
         held.release(rank);
-        assert!(throws(|| held.release(rank)), "{rank:?} given back twice");
+        assert!(throws(|| held.release(rank)), "{rank:?} released twice");
     }
 }

@@ -1,5 +1,5 @@
-//! The decisions of sysmon: how long it naps, which P it takes, when a slice is over, and who gets
-//! a P that is handed off.
+//! The decisions of sysmon: how long it naps, which P it takes, when a slice is over, and what
+//! happens to a P that is handed off.
 //!
 //! Nothing here reads a clock or a P: observations are arguments, decisions are results. So every
 //! rule is tested against everything that can be observed.
