@@ -21,7 +21,7 @@ static WRONG: AtomicU64 = AtomicU64::new(0);
 
 #[inline(never)]
 fn thread_id() -> u64 {
-    // SAFETY: asks for a number.
+    // SAFETY: only returns a value.
     u64::from(unsafe { libc::gettid() }.unsigned_abs())
 }
 

@@ -56,8 +56,8 @@ fn use_array() -> u64 {
     })
 }
 
-/// Two hashers of one thread have neighbouring keys, which cannot be seen; but `RandomState` uses
-/// its thread-local each time, and a wrong one is a data race that a sanitizer sees.
+/// Two hashers of one thread have neighbouring keys, which cannot be observed; but `RandomState`
+/// uses its thread-local each time, and a wrong one is a data race that a sanitizer sees.
 #[inline(always)]
 fn use_random_state() -> u64 {
     black_box(RandomState::new().hash_one(1));
@@ -82,7 +82,7 @@ fn use_thread() -> u64 {
 
 #[inline(always)]
 fn errno() -> u64 {
-    // SAFETY: asks for an address.
+    // SAFETY: only returns an address.
     unsafe { libc::__errno_location() }.addr() as u64
 }
 
@@ -162,7 +162,7 @@ impl fmt::Display for Tally {
 /// The kernel's number of the thread, by a system call each time.
 #[inline(never)]
 fn thread_number() -> i64 {
-    // SAFETY: asks a question.
+    // SAFETY: only returns a value.
     unsafe { libc::syscall(libc::SYS_gettid) }
 }
 
@@ -185,7 +185,7 @@ fn watch<F: Fn() -> u64>(
     }
 }
 
-/// What a goroutine needs for all ways to park.
+/// The objects that a goroutine needs for all ways to park.
 struct Partner {
     to: Sender<u64>,
     from: Receiver<u64>,

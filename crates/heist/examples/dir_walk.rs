@@ -67,7 +67,7 @@ impl Walk {
 #[heist::main(unsafe)]
 fn main() -> Result<(), Box<dyn Error>> {
     let root = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("."), PathBuf::from);
-    // Below it, what cannot be read is counted; without it there is nothing to walk.
+    // Below it, unreadable entries are counted; without it there is nothing to walk.
     fs::read_dir(&root).map_err(|error| format!("{}: {error}", root.display()))?;
 
     let walk = Walk { open: Semaphore::new(64), totals: Mutex::default() };

@@ -1,4 +1,4 @@
-//! What parked goroutines cost by the size of their stacks: `stack_cost BYTES N`.
+//! The cost of parked goroutines by the size of their stacks: `stack_cost BYTES N`.
 //!
 //! Prints the time until all are parked, the time until all have ended, and for each goroutine the
 //! resident bytes, the bytes of page tables and those of address space. The table in

@@ -1,4 +1,4 @@
-//! Memory by the kernel's account: that of this process, and what is left.
+//! Memory as the kernel reports it: that of this process, and what is left.
 
 use std::fs;
 

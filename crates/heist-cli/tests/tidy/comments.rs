@@ -1,4 +1,5 @@
-//! Comments that must be there: why an `unsafe` is sound, what an atomic ordering pairs with.
+//! Rules for comments: a reason at every `unsafe`, a partner at every atomic ordering, a maximum
+//! width.
 
 use crate::report::Violation;
 use crate::source::{Source, find_word, has_word};
