@@ -400,8 +400,8 @@ fn the_longest_nap_depends_on_what_the_program_does() {
     assert_eq!(longest(mood(false, false), true), SYSMON_NAP_WANTED_NS);
 }
 
-/// A timer that an idle reserved P could run is not left for as long as one for which a goroutine has
-/// to yield.
+/// A timer that an idle reserved P could run is not left for as long as one for which a goroutine
+/// has to yield.
 #[test]
 fn timers_for_an_idle_reserved_p_run_sooner() {
     assert_eq!(timer_late_ns(MS, false), MS);

@@ -126,6 +126,11 @@ fn every_ordering_names_its_partner() {
 }
 
 #[test]
+fn comments_are_wrapped() {
+    refuse(&comments::check_width(&rust_files()));
+}
+
+#[test]
 fn files_are_short() {
     refuse(&shape::check_length(&rust_files()));
 }
