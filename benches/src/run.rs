@@ -34,7 +34,7 @@ impl std::fmt::Display for Measurement {
     }
 }
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Debug)]
 pub struct Plan {
     pub measurements: Vec<Measurement>,

@@ -123,7 +123,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// A point of `scale` is no figure of the run: its sizes are others.
+/// A point of `scale` is not a figure of the run: it has other sizes.
 fn is_figure_of_run(row: &Row) -> bool {
     row.point.is_none()
 }

@@ -64,7 +64,7 @@ pub enum Taken {
     TooMany,
 }
 
-/// What is left to do after a use.
+/// The next step after a use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Unlocked {

@@ -13,7 +13,7 @@
 //! The taker, with the scheduler lock held:
 //! 1. sets `TAKEN`,
 //! 2. heavy fence,
-//! 3. reads the word; if it is unchanged, the P is the taker's, else the taker clears `TAKEN` and
+//! 3. reads the word; if it is unchanged, the taker has the P; otherwise it clears `TAKEN` and
 //!    leaves.
 //!
 //! # Why both cannot have the P

@@ -54,7 +54,7 @@ pub const LINGER_MAX_NS: u64 = 50_000;
 pub const LINGER_MIN_NS: u64 = 1_000;
 
 /// How long to linger next time, given the last time and how long the M then slept: twice as long
-/// if lingering for the cost of a wake-up would have avoided the sleep, else half.
+/// if lingering for the cost of a wake-up would have avoided the sleep, otherwise half as long.
 #[must_use]
 pub const fn next_linger(linger_ns: u64, slept_ns: u64) -> u64 {
     let next = if slept_ns < 2 * LINGER_MAX_NS { 2 * linger_ns } else { linger_ns / 2 };

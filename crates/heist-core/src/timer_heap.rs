@@ -231,8 +231,8 @@ impl<T: Copy, S: Store<Siblings<T>>> TimerHeap<T, S> {
         }
     }
 
-    /// Removes and clears the entries behind the first `len`. The first line stays: most heaps are
-    /// empty now and then.
+    /// Removes and clears the entries behind the first `len`. The first line stays: most heaps
+    /// become empty from time to time.
     fn shorten(&mut self, len: usize) {
         self.len = len;
         let lines = (TOP + len).div_ceil(ARITY);

@@ -34,7 +34,7 @@ impl FakeP {
         self.word.leave(place);
     }
 
-    fn look_after(&mut self, nap_ns: u64, demand: Demand) -> Verdict {
+    fn check_after_nap(&mut self, nap_ns: u64, demand: Demand) -> Verdict {
         self.now_ns += nap_ns;
         let Self { now_ns, tick, began_ns, .. } = *self;
         let (stamp, began) = (self.word.stamp(), self.word.marked());
@@ -132,7 +132,7 @@ fn every_sequence_of_checks_is_decided_as_in_go() {
                 call += 1;
             }
             let place = p.word.stamp().place();
-            let verdict = p.look_after(nap_ns, demand);
+            let verdict = p.check_after_nap(nap_ns, demand);
             let in_call = (place == Place::Blocked).then_some(call);
             let (over, takes) = go.retake(p.now_ns, p.tick, in_call, demand);
             assert_eq!(verdict == Verdict::Take, takes, "at {} ns", p.now_ns);
@@ -159,11 +159,11 @@ fn a_slice_lasts_ten_milliseconds_on_the_same_tick() {
     for nap_ns in [20 * US, 333 * US, MS, 10 * MS - 1] {
         let mut p = FakeP::new();
         p.go_to(Place::User);
-        let new = p.look_after(0, WAITERS);
+        let new = p.check_after_nap(0, WAITERS);
         assert_eq!(new, p.new_slice());
         let begun_ns = p.now_ns;
         loop {
-            let Verdict::Busy { ends_ns, .. } = p.look_after(nap_ns, WAITERS) else {
+            let Verdict::Busy { ends_ns, .. } = p.check_after_nap(nap_ns, WAITERS) else {
                 panic!("goroutines wait, so the P is busy");
             };
             assert_eq!(ends_ns, begun_ns + 10 * MS);
@@ -174,10 +174,10 @@ fn a_slice_lasts_ten_milliseconds_on_the_same_tick() {
         // Goroutines that follow through `run_next` share the slice; one with its own begins anew.
         p.go_to(Place::Runtime);
         p.go_to(Place::User);
-        let Verdict::Busy { ends_ns, unmoved } = p.look_after(0, WAITERS) else { panic!() };
+        let Verdict::Busy { ends_ns, unmoved } = p.check_after_nap(0, WAITERS) else { panic!() };
         assert!(p.now_ns >= ends_ns && !unmoved);
         p.tick = p.tick.wrapping_add(1);
-        let new = p.look_after(0, WAITERS);
+        let new = p.check_after_nap(0, WAITERS);
         assert_eq!(new, p.new_slice());
     }
 }
@@ -198,17 +198,17 @@ fn a_slice_whose_beginning_is_known_is_counted_from_there() {
     ] {
         let mut p = FakeP::new();
         p.go_to(Place::User);
-        let _ = p.look_after(0, WAITERS);
+        let _ = p.check_after_nap(0, WAITERS);
         p.began_ns = p.now_ns + 10 * MS - began_before_ns;
         p.tick = p.tick.wrapping_add(n_slices);
         p.word.mark_next_stay();
         p.go_to(Place::User);
         let begun_ns = if counts { p.began_ns } else { p.now_ns + 10 * MS };
-        let verdict = p.look_after(10 * MS, WAITERS);
+        let verdict = p.check_after_nap(10 * MS, WAITERS);
         let ends_ns = begun_ns + 10 * MS;
         let busy = Verdict::Busy { unmoved: true, ends_ns };
         assert_eq!(verdict, if counts { busy } else { Verdict::New { ends_ns } });
-        let verdict = p.look_after(MS, WAITERS);
+        let verdict = p.check_after_nap(MS, WAITERS);
         assert!(matches!(verdict, Verdict::Busy { ends_ns, .. } if ends_ns == begun_ns + 10 * MS));
         assert!(!p.watch.is_half_over(begun_ns + 5 * MS - 1, QUANTUM_NS));
         assert!(p.watch.is_half_over(begun_ns + 5 * MS, QUANTUM_NS));
@@ -217,7 +217,7 @@ fn a_slice_whose_beginning_is_known_is_counted_from_there() {
     let mut p = FakeP::new();
     p.go_to(Place::User);
     p.began_ns = p.now_ns + MS;
-    assert_eq!(p.look_after(2 * MS, WAITERS), p.new_slice());
+    assert_eq!(p.check_after_nap(2 * MS, WAITERS), p.new_slice());
 }
 
 /// PR-19: a P that was idle between two checks begins a slice when it is held again, although its
@@ -226,12 +226,12 @@ fn a_slice_whose_beginning_is_known_is_counted_from_there() {
 fn idle_time_is_not_part_of_a_slice() {
     let mut p = FakeP::new();
     p.go_to(Place::User);
-    let new = p.look_after(0, WAITERS);
+    let new = p.check_after_nap(0, WAITERS);
     assert_eq!(new, p.new_slice());
     p.watch = Watch::NEW;
-    let new = p.look_after(20 * MS, WAITERS);
+    let new = p.check_after_nap(20 * MS, WAITERS);
     assert_eq!(new, p.new_slice());
-    let Verdict::Busy { ends_ns, .. } = p.look_after(20 * US, WAITERS) else { panic!() };
+    let Verdict::Busy { ends_ns, .. } = p.check_after_nap(20 * US, WAITERS) else { panic!() };
     assert_eq!(ends_ns, p.now_ns - 20 * US + QUANTUM_NS);
 }
 
@@ -243,29 +243,29 @@ fn a_blocking_call_loses_its_p_after_a_full_round() {
     for demand in demands() {
         let mut p = FakeP::new();
         p.go_to(Place::User);
-        let new = p.look_after(0, demand);
+        let new = p.check_after_nap(0, demand);
         assert_eq!(new, p.new_slice());
         p.go_to(Place::Blocked);
-        assert_eq!(p.look_after(SYSMON_NAP_NS, demand), Verdict::Leave, "first sight");
+        assert_eq!(p.check_after_nap(SYSMON_NAP_NS, demand), Verdict::Leave, "first sight");
         let wanted = demand.here || !demand.others_free;
-        let second = p.look_after(SYSMON_NAP_NS, demand);
+        let second = p.check_after_nap(SYSMON_NAP_NS, demand);
         assert_eq!(second, if wanted { Verdict::Take } else { Verdict::Leave }, "{demand:?}");
         // The same call, just before 10 ms after it was first seen, and then exactly 10 ms.
-        let almost = p.look_after(10 * MS - SYSMON_NAP_NS - 1, demand);
+        let almost = p.check_after_nap(10 * MS - SYSMON_NAP_NS - 1, demand);
         assert_eq!(almost, second);
-        assert_eq!(p.look_after(1, demand), Verdict::Take);
+        assert_eq!(p.check_after_nap(1, demand), Verdict::Take);
     }
     // Many short calls are never seen twice.
     let mut p = FakeP::new();
     let last = (0..400).fold(Verdict::Leave, |_, _| {
         p.go_to(Place::Runtime);
         p.go_to(Place::Blocked);
-        p.look_after(SYSMON_NAP_NS, WAITERS)
+        p.check_after_nap(SYSMON_NAP_NS, WAITERS)
     });
     assert_eq!(last, Verdict::Leave);
     // Until their slice is over.
     p.go_to(Place::Blocked);
-    assert_eq!(p.look_after(10 * MS, WAITERS), Verdict::Take);
+    assert_eq!(p.check_after_nap(10 * MS, WAITERS), Verdict::Take);
 }
 
 /// A goroutine that has not moved between two checks is distinguished from one that has; there is
@@ -274,15 +274,15 @@ fn a_blocking_call_loses_its_p_after_a_full_round() {
 fn only_an_unmoved_goroutine_may_be_asleep() {
     let mut p = FakeP::new();
     p.go_to(Place::User);
-    let new = p.look_after(0, WAITERS);
+    let new = p.check_after_nap(0, WAITERS);
     assert_eq!(new, p.new_slice());
     let unmoved = |verdict| matches!(verdict, Verdict::Busy { unmoved: true, .. });
-    assert!(unmoved(p.look_after(MS, WAITERS)));
-    assert_eq!(p.look_after(MS, NO_WAITERS), Verdict::Leave);
-    assert!(unmoved(p.look_after(MS, WAITERS)));
+    assert!(unmoved(p.check_after_nap(MS, WAITERS)));
+    assert_eq!(p.check_after_nap(MS, NO_WAITERS), Verdict::Leave);
+    assert!(unmoved(p.check_after_nap(MS, WAITERS)));
     p.go_to(Place::Runtime);
     p.go_to(Place::User);
-    assert!(!unmoved(p.look_after(MS, WAITERS)));
+    assert!(!unmoved(p.check_after_nap(MS, WAITERS)));
 }
 
 /// A P makes progress if it had several slices since the last check and they were short. A slice
@@ -306,8 +306,8 @@ fn a_p_with_short_slices_makes_progress() {
         p.go_to(Place::User);
         assert!(!p.watch.makes_progress(p.now_ns, p.tick), "there was no check before");
         // However long the slice before the last check was.
-        let _ = p.look_after(0, WAITERS);
-        let _ = p.look_after(20 * MS, WAITERS);
+        let _ = p.check_after_nap(0, WAITERS);
+        let _ = p.check_after_nap(20 * MS, WAITERS);
         let now_ns = p.now_ns + nap_ns;
         let makes_progress = p.watch.makes_progress(now_ns, p.tick.wrapping_add(n_slices));
         assert_eq!(makes_progress, expected, "{n_slices} in {nap_ns} ns");

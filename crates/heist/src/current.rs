@@ -40,7 +40,7 @@ thread_local! {
     static ALLOCATION: Cell<Allocation> = const { Cell::new(Allocation::ByPlace) };
 }
 
-/// What a thread may do with the allocator.
+/// Whether a thread may use the allocator.
 #[cfg(debug_assertions)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Allocation {
@@ -52,7 +52,7 @@ enum Allocation {
     Allowed,
 }
 
-/// The M of this thread, null on threads that are not ours.
+/// The M of this thread, null on a plain thread.
 #[inline(always)]
 pub(crate) fn m() -> *const M {
     slot::get().cast()

@@ -1,4 +1,5 @@
-//! What the system offers to a runtime, and what is degraded.
+//! A diagnosis of the system: the features that it offers to a runtime, and those that are
+//! degraded.
 
 use crate::coro::stack;
 use crate::sys::cpu::{self, DefaultProcs};
@@ -30,11 +31,11 @@ pub struct Diagnosis {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What it is about.
+    /// The topic.
     pub topic: &'static str,
-    /// What was found, and its effect on a runtime.
+    /// The finding, and its effect on a runtime.
     pub found: String,
-    /// What is degraded, and what to do about it.
+    /// The degraded feature, and how to fix it.
     pub degraded: Option<String>,
 }
 
@@ -64,7 +65,7 @@ impl Diagnosis {
         Self { findings }
     }
 
-    /// What was found, topic by topic.
+    /// The findings, topic by topic.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter()
     }
@@ -192,7 +193,7 @@ fn guards() -> Finding {
     finding("stack guards", found, Some(why))
 }
 
-/// What was refused in this process so far.
+/// The refusals in this process so far.
 fn missed() -> Finding {
     let counts = [
         ("threads refused", Lack::Thread.count()),

@@ -107,7 +107,7 @@ pub use sched::PanicPolicy;
 pub use sched::stacks::overflow::OverflowPolicy;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 
-/// What a [`StealPolicy`] is made of.
+/// The parts of a [`StealPolicy`].
 pub mod policy {
     #[doc(inline)]
     pub use heist_core::policy::{Order, RunNextTheft, Share};

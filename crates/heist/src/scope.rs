@@ -61,7 +61,7 @@ where
     }
 }
 
-/// What the goroutines of a scope share with it.
+/// The data that the goroutines of a scope share with it.
 #[derive(Default)]
 struct Data {
     running: WaitGroup,

@@ -184,7 +184,7 @@ fn expand(text: &str, prefix: String) -> (Vec<String>, &str) {
         loop {
             let (found, after) = expand(rest, prefix.clone());
             paths.extend(found);
-            // Behind a path may stand `as name`, which is no path.
+            // A path may be followed by `as name`, which is not a path.
             let stop = after.find([',', '}']).unwrap_or(after.len());
             match after[stop..].strip_prefix(',') {
                 Some(next) if next.trim_start().starts_with('}') => rest = next.trim_start(),

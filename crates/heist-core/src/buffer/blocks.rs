@@ -90,7 +90,7 @@ impl<T> Block<T> {
     }
 }
 
-/// A block on its way into the chain, or out of it.
+/// A block that is to be linked into the chain, or was removed from it.
 #[derive(Debug)]
 pub struct Spare<T>(Option<Box<Block<T>>>);
 
@@ -235,7 +235,7 @@ impl<T> Buffer<T> for Blocks<T> {
                 block.next.store(next, Ordering::Release);
             }
             let slot = &block.slots[at as usize];
-            // SAFETY: the slot is this call's; the message is the caller's.
+            // SAFETY: the slot belongs to this call; the caller owns the message.
             slot.message.with_mut(|place| unsafe {
                 place.cast::<T>().copy_from_nonoverlapping(message, 1);
             });

@@ -109,8 +109,8 @@ pub trait Buffer<T> {
         true
     }
 
-    /// Moves a message in. The buffer owns it if the result is [`Put::Done`], else the caller still
-    /// does.
+    /// Moves a message in. The buffer owns it if the result is [`Put::Done`]; otherwise the caller
+    /// still does.
     ///
     /// # Safety
     /// `message` points to a message that the caller owns.

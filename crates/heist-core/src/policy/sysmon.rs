@@ -58,7 +58,7 @@ pub struct Agenda {
     suspects: bool,
 }
 
-/// What the program does, as far as it affects a nap.
+/// The state of the program, as far as it affects a nap.
 #[derive(Clone, Copy, Debug)]
 pub struct Mood {
     /// Every P is idle: a short pause of a busy program is not worth a wake-up at its end.
@@ -300,7 +300,7 @@ pub enum HandOff {
     Rest,
 }
 
-/// What to do with a P that is handed off: an M is started whenever a search with it would find
+/// Decides the use of a P that is handed off: an M is started whenever a search with it would find
 /// work, or no other M could find any, or no other M would see network events and timers.
 #[doc(alias = "handoffp")]
 pub const fn hand_off(offer: Offer) -> HandOff {

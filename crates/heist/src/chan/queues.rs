@@ -69,17 +69,17 @@ impl Queues {
 
     /// Wakes the watchers of an operation: it can be done.
     #[inline]
-    pub(super) fn tell_watchers(&mut self, side: Side, rt: Option<&InRuntime>) {
+    pub(super) fn wake_watchers(&mut self, side: Side, rt: Option<&InRuntime>) {
         let watchers = self.queue(side, Interest::Know);
         if !watchers.is_empty() {
-            tell(watchers, rt);
+            wake_all(watchers, rt);
         }
     }
 
     /// Wakes the watchers of the other side: an operation of this side is queued.
     #[inline]
-    pub(super) fn tell_queued(&mut self, side: Side, rt: Option<&InRuntime>) {
-        self.tell_watchers(side.other(), rt);
+    pub(super) fn wake_watchers_of_other(&mut self, side: Side, rt: Option<&InRuntime>) {
+        self.wake_watchers(side.other(), rt);
     }
 
     /// Whether an operation of the other side waits, with which an operation of this side can be
@@ -98,7 +98,7 @@ impl Queues {
 }
 
 #[cold]
-fn tell(watchers: &mut WaitQueue, rt: Option<&InRuntime>) {
+fn wake_all(watchers: &mut WaitQueue, rt: Option<&InRuntime>) {
     watchers.claim_all().wake_last_first(|watcher| watcher.wake(Ended::Done, rt));
 }
 
@@ -185,7 +185,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         // SAFETY: by the caller's promise.
         let put = unsafe { self.buffer.put(message, spare) };
         // If it was not put in, other senders were faster, so there is a message for the watchers.
-        queues.tell_watchers(Side::Receive, rt);
+        queues.wake_watchers(Side::Receive, rt);
         drop(queues);
         if put == Put::Done { Attempt::Done } else { Attempt::Again }
     }
@@ -206,7 +206,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         // SAFETY: by the caller's promise.
         let take = unsafe { self.buffer.take(place, spent) };
         // If none was taken, other receivers were faster, so there is room for the watchers.
-        queues.tell_watchers(Side::Send, rt);
+        queues.wake_watchers(Side::Send, rt);
         drop(queues);
         if take == Take::Done { Attempt::Done } else { Attempt::Again }
     }

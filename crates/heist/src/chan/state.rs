@@ -304,7 +304,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         };
         if B::MEETS {
             // The watchers check when they get the lock; the entry is queued by then.
-            queues.tell_queued(side, rt.as_ref());
+            queues.wake_watchers_of_other(side, rt.as_ref());
         }
         let (rt, ended) = wait::wait_in(
             rt,
@@ -344,8 +344,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         }
         let receivers = queues.receivers.claim_all();
         let senders = queues.senders.claim_all();
-        queues.tell_watchers(Side::Receive, rt.as_ref());
-        queues.tell_watchers(Side::Send, rt.as_ref());
+        queues.wake_watchers(Side::Receive, rt.as_ref());
+        queues.wake_watchers(Side::Send, rt.as_ref());
         drop(queues);
         for waits in [receivers, senders] {
             waits.wake_last_first(|wait| wait.wake(Ended::Closed, rt.as_ref()));

@@ -5,8 +5,8 @@
 //! as there is a deadline.
 //!
 //! If the system refuses the thread, the deadlines are kept. Each query of a context then tries to
-//! start the thread again ([`look_after`]) and, if that fails too, expires the deadlines that have
-//! passed.
+//! start the thread again ([`start_or_expire`]) and, if that fails too, expires the deadlines that
+//! have passed.
 
 use super::node::Expiry;
 use crate::sync::{Condvar, Mutex};
@@ -66,7 +66,7 @@ pub(super) fn keep(deadline: Instant, expiry: Expiry) -> Ticket {
 /// late.
 static UNWATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Whether [`look_after`] is needed.
+/// Whether [`start_or_expire`] is needed.
 #[inline]
 pub(super) fn are_unwatched() -> bool {
     UNWATCHED.load(Ordering::Relaxed)
@@ -86,7 +86,7 @@ fn start_thread() -> bool {
 
 /// Starts the thread or, if that fails, expires the deadlines that have passed.
 #[cold]
-pub(super) fn look_after() {
+pub(super) fn start_or_expire() {
     let mut deadlines = DEADLINES.lock_shielded();
     UNWATCHED.store(false, Ordering::Relaxed);
     if deadlines.has_thread || deadlines.to_come.is_empty() {

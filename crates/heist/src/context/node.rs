@@ -325,7 +325,7 @@ impl Node {
 
     pub(super) fn done(&self) -> Receiver<Infallible> {
         if deadlines::are_unwatched() {
-            deadlines::look_after();
+            deadlines::start_or_expire();
         }
         let mut state = self.state.lock_shielded();
         let ended = self.ended.get().is_some();
@@ -365,7 +365,7 @@ impl Node {
     fn ended(&self) -> Option<&Ended> {
         match self.phase.load(Ordering::Acquire) {
             LIVE if !deadlines::are_unwatched() => return None,
-            LIVE => deadlines::look_after(),
+            LIVE => deadlines::start_or_expire(),
             // The channel is being closed.
             ENDING => drop(self.state.lock_shielded()),
             _ => {}

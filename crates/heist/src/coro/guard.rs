@@ -77,7 +77,7 @@ pub(super) unsafe fn install(low: NonNull<u8>) -> bool {
     if guarded {
         N_PROTECTED.fetch_add(1, Ordering::Relaxed);
     } else {
-        complain();
+        report_limit();
     }
     guarded
 }
@@ -96,7 +96,7 @@ pub(crate) fn protect_by(way: &str) -> bool {
 
 /// Reports once which limit is reached.
 #[cold]
-fn complain() {
+fn report_limit() {
     static SAID: AtomicU32 = AtomicU32::new(0);
     if SAID.swap(1, Ordering::Relaxed) == 0 {
         stderr::report(format_args!(

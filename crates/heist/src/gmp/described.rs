@@ -21,7 +21,7 @@ impl<'a> Described<'a> {
         Self { gp, minute }
     }
 
-    /// What a goroutine does, or waits for.
+    /// The state of a goroutine, or the reason for which it waits.
     pub(crate) fn state_of(gp: &G) -> &'static str {
         Self::name_of(gp, gp.status.get())
     }

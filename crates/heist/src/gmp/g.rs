@@ -111,7 +111,7 @@ wait_reasons! {
     SelectNoCases => "select (no cases)",
 }
 
-/// What ended a wait.
+/// The cause of the end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Woken {
@@ -192,7 +192,7 @@ pub(crate) struct G {
     /// preemption by a signal. Its owner writes; the signal handler that reads it runs on the
     /// owner's thread.
     started: ShownByte,
-    /// What ended the last wait; written by the claimer.
+    /// The cause of the end of the last wait; written by the claimer.
     pub(crate) woken: Cell<Woken>,
     pub(crate) vtable: ShownPointer<Vtable>,
     /// The M it must run on: it parked while panicking, or is locked to its thread.

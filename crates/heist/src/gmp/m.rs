@@ -119,8 +119,9 @@ impl AllMs {
         // ORDERING: Release pairs with `iter`: a thread that finds the record sees its contents.
         self.newest.store(m, Ordering::Release);
         drop(room);
-        // ORDERING: pairs with the fence of `Sched::heavy_fence`, which notes that there is no
-        // asymmetric fence any more and then walks the list: one of the two sees the other.
+        // ORDERING: pairs with the fence of `heavy_fence` in `sched::stall::retake`, which notes
+        // that there is no asymmetric fence any more and then walks the list: one of the two sees
+        // the other.
         fence(Ordering::SeqCst);
         if !is_asymmetric() {
             m.word.use_full_fences();
@@ -189,7 +190,8 @@ pub(crate) struct M {
     pub(crate) spins_since_ns: Cell<u64>,
     /// How many goroutines had become runnable by then.
     pub(crate) readied_before: Cell<u64>,
-    /// When a timer is due that this M added since it last looked for work; see `sched::timers`.
+    /// When a timer is due that this M added since it last looked for work; see
+    /// `sched::outside::timers`.
     pub(crate) new_timer_ns: Cell<u64>,
     pub(crate) sched: NonNull<Sched>,
     pub(crate) id: u32,
@@ -222,7 +224,8 @@ pub(crate) struct M {
     /// Set if its goroutine was expected to block and gave its P away: how often the thread had
     /// blocked before.
     pub(crate) parted: Cell<Option<u64>>,
-    /// Whether the kernel was asked for short turns of its thread; see `Sched::suit_turns`.
+    /// Whether the kernel was asked for short turns of its thread; see `suit_turns` in
+    /// `sched::run::lanes`.
     pub(crate) short_turns: Cell<bool>,
     /// Signals that are blocked in its thread even when no handler runs. Only the thread itself
     /// uses it.

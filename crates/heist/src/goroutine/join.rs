@@ -277,7 +277,7 @@ pub struct JoinError {
     kind: Kind,
 }
 
-/// What a goroutine panicked with.
+/// The payload of a goroutine's panic.
 struct Payload(Box<dyn Any + Send>);
 
 // SAFETY: a shared reference to it is only used to check whether the payload is text and to read

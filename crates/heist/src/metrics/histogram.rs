@@ -10,7 +10,7 @@ use std::fmt::Write;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Histogram {
-    /// What was measured.
+    /// The description of the metric.
     pub description: Description,
     counts: Box<[u64; N_BUCKETS + 2]>,
     sum_ns: u64,

@@ -1,4 +1,4 @@
-//! The errors that are ours and not the system's.
+//! The errors of heist's own, in contrast to those of the system.
 
 use std::error::Error;
 use std::fmt;

@@ -146,9 +146,9 @@ fn unix_address(address: &unix::SocketAddr) -> io::Result<SockAddr> {
 }
 
 /// Pauses between retries where no event is delivered: each is longer than the last, up to a limit.
-struct Rest(Duration);
+struct Backoff(Duration);
 
-impl Rest {
+impl Backoff {
     const LONGEST: Duration = Duration::from_millis(5);
 
     const fn new() -> Self {

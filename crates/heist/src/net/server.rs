@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long the accept loop pauses when there is no descriptor left: the first pause and the
-/// longest; each is twice the last.
-const REST: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+/// How long the accept loop pauses when there is no descriptor left, or after an error of a new
+/// connection: the first pause and the longest; each is twice the last.
+const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// Accepts connections, runs a goroutine for each, and stops gracefully.
 ///
@@ -179,18 +179,18 @@ impl Server {
             state.listeners.push(Arc::clone(&listener));
         }
         let _listening = Listening { shared: &self.shared, listener: &listener };
-        let mut rest = REST.0;
+        let mut pause = ACCEPT_PAUSE.0;
         loop {
             match listener.accept() {
                 Ok((stream, address)) => {
-                    rest = REST.0;
+                    pause = ACCEPT_PAUSE.0;
                     self.start(stream, address, Arc::clone(&handle));
                 }
                 Err(error) if is_closed(&error) => return Ok(()),
                 Err(error) if fd::is_exhaustion(&error) || fd::is_of_the_network(&error) => {
                     self.warn_once(&error);
-                    time::sleep(rest);
-                    rest = (rest * 2).min(REST.1);
+                    time::sleep(pause);
+                    pause = (pause * 2).min(ACCEPT_PAUSE.1);
                 }
                 Err(error) => return Err(error),
             }

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 const NEVER: u64 = u64::MAX;
 
 /// How long a thread pauses if the kernel reports the same error repeatedly.
-const ERROR_REST: Duration = Duration::from_millis(1);
+const ERROR_PAUSE: Duration = Duration::from_millis(1);
 
 /// The state of a descriptor.
 pub(super) struct State {
@@ -289,7 +289,7 @@ impl State {
                     // The kernel reported this before, and the operation found nothing: it is an
                     // error that the operation does not clear, and that the kernel would report
                     // forever.
-                    poll::rest(bell, ERROR_REST);
+                    poll::pause(bell, ERROR_PAUSE);
                 }
                 Edge::Eager
             }

@@ -114,12 +114,12 @@ impl UnixDatagram {
     /// # Errors
     /// As [`send`](Self::send).
     pub fn send_to_addr(&self, buf: &[u8], address: &SocketAddr) -> io::Result<usize> {
-        let mut rest = super::Rest::new();
+        let mut backoff = super::Backoff::new();
         self.source.write(|inner| match inner.send_to_addr(buf, address) {
             // The receiver's queue is full. Events report only this socket's own room, of which
             // there is enough, so the send is tried again as after an interruption.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                rest.sleep();
+                backoff.sleep();
                 Err(io::ErrorKind::Interrupted.into())
             }
             other => other,

@@ -51,11 +51,11 @@ impl UnixStream {
     pub fn connect_addr(address: &SocketAddr) -> io::Result<Self> {
         let address = super::unix_address(address)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
-        let mut rest = super::Rest::new();
+        let mut backoff = super::Backoff::new();
         loop {
             match socket.connect(&address) {
                 // The listener's queue is full. No event reports when that changes.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => rest.sleep(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => backoff.sleep(),
                 other => break other?,
             }
         }

@@ -278,7 +278,7 @@ impl Semaphore {
         };
         match self.word.fetch_update(Ordering::Release, Ordering::Relaxed, more) {
             Ok(before) if before & QUEUED == 0 => {}
-            Ok(_) => self.serve_from_outside(),
+            Ok(_) => self.grant_from_outside(),
             Err(_) => panic!("semaphore: released more than held"),
         }
     }
@@ -332,7 +332,7 @@ impl Semaphore {
             return true;
         }
         // The waiters behind it may need less.
-        self.serve(rt.as_ref());
+        self.grant(rt.as_ref());
         if ended == Ended::Cancelled {
             wait::unwind(rt);
         }
@@ -390,7 +390,7 @@ impl Semaphore {
         }
         drop(waiters);
         // The waiters behind it may need less.
-        self.serve(rt.as_ref());
+        self.grant(rt.as_ref());
         if ended == Ended::Cancelled {
             wait::unwind(rt);
         }
@@ -411,14 +411,14 @@ impl Semaphore {
     }
 
     #[cold]
-    fn serve_from_outside(&self) {
+    fn grant_from_outside(&self) {
         let rt = current::enter();
-        self.serve(rt.as_ref());
+        self.grant(rt.as_ref());
     }
 
     /// Gives permits to the first waiter, as long as there are enough for it. While there are
     /// waiters, only the holder of the lock takes permits.
-    fn serve(&self, rt: Option<&InRuntime>) {
+    fn grant(&self, rt: Option<&InRuntime>) {
         let mut served = AllClaimed::new();
         let mut waiters = self.waiters.lock();
         loop {

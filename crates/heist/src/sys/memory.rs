@@ -329,7 +329,7 @@ pub(crate) struct Pages<T> {
 // SAFETY: it owns its pages.
 unsafe impl<T: Send> Send for Pages<T> {}
 
-/// What an array keeps when it is empty, or nearly empty.
+/// The bytes that an array keeps when it is empty, or nearly empty.
 const PAGES_KEEP_BYTES: usize = 64 << 10; // A multiple of every page.
 /// The addresses that it keeps, where their number is not limited.
 const PAGES_RESERVED_BYTES: usize = 16 << 20;

@@ -112,7 +112,7 @@ struct Places {
     free: Option<NonNull<Free>>,
 }
 
-/// What a place that no thread has holds at the low end of its stack. Returning a place must not
+/// The data of a place that no thread has, at the low end of its stack. Returning a place must not
 /// need the allocator: a thread that waits for the allocator here would keep others from making
 /// threads.
 struct Free {

@@ -24,8 +24,8 @@ const PLACE_MAX_BYTES: usize = 64 << 20;
 /// The maximum number of bytes at the low end of a stack that are needed before the thread runs.
 const BEGINNING_MAX_BYTES: usize = 256;
 
-/// What a thread needs at least besides its stack: mostly its thread-locals. The C library has a
-/// private function for std, which asks in the same way.
+/// The bytes that a thread needs besides its stack, at least: mostly its thread-locals. The C
+/// library has a private function for std, which asks in the same way.
 fn needed_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {

@@ -19,7 +19,7 @@ pub(crate) enum Polled {
     Again,
 }
 
-/// What to wait for.
+/// The direction to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
     Reading,
@@ -114,7 +114,7 @@ fn left_until(until_ns: u64) -> libc::timespec {
 }
 
 /// Blocks the thread for a while, or until `bell` rings.
-pub(crate) fn rest(bell: RawFd, time: std::time::Duration) {
+pub(crate) fn pause(bell: RawFd, time: std::time::Duration) {
     let mut fds = [libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 }];
     // SAFETY: one valid entry.
     unsafe { libc::poll(fds.as_mut_ptr(), 1, time.as_millis() as libc::c_int) };

@@ -23,7 +23,7 @@ pub(crate) fn spawn<T: Send + 'static>(
 /// As [`spawn`], for user code: with a stack as large as std's usual one. The closure is returned
 /// if the system refuses the thread.
 pub(crate) fn spawn_roomy(name: &str, main: Main) -> Result<(), Main> {
-    /// What std maps unless the environment says otherwise.
+    /// The stack that std maps by default.
     const STACK_BYTES: usize = 2 << 20;
     let main = Arc::new(Mutex::new(Some(main)));
     let take =

@@ -276,8 +276,8 @@ impl Drop for Waits {
     }
 }
 
-/// The destructors of a goroutine that was cancelled before it began, and of a result that
-/// is not wanted, wait as those of one that is unwound, and that is no panic.
+/// The destructors of a goroutine that was cancelled before it began, and of a result that is not
+/// wanted, may wait like those of one that is unwound, and this is not a panic.
 #[test]
 fn destructors_of_unused_closures_and_results_may_wait() {
     for policy in [heist::PanicPolicy::Isolate, heist::PanicPolicy::Abort] {

@@ -563,7 +563,7 @@ fn main_stays_on_the_first_thread() {
     dies("first_thread_waits_for_ever");
 }
 
-/// DL-15: a fatal error is no panic: it cannot be caught, and the exit code is 2.
+/// DL-15: a fatal error is not a panic: it cannot be caught, and the exit code is 2.
 #[test]
 fn a_fatal_error_cannot_be_caught() {
     if none_is_found() {

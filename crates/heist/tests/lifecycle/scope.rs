@@ -118,7 +118,7 @@ fn panics_of_goroutines_come_out() {
     });
 }
 
-/// A goroutine that is cancelled or ends itself is no panic.
+/// A goroutine that is cancelled or ends itself does not count as a panic.
 #[test]
 fn ending_on_purpose_is_no_panic() {
     matrix::run(|| {

@@ -57,8 +57,8 @@ fn keeps_a_number_beside_what_is_left_of_an_address(park: impl FnOnce()) -> bool
     kept == black_box(number)
 }
 
-/// What is left of an address of a thread-local on a stack, with a live number of up to four bytes
-/// at its low end, may be taken for an address: the number stays the same nevertheless.
+/// The rest of an address of a thread-local on a stack, with a live number of up to four bytes at
+/// its low end, may be taken for an address: the number stays the same nevertheless.
 #[test]
 fn a_number_in_the_place_of_an_old_address_stays_as_it_is() {
     if matrix::emulator::cannot_show("its address space may be too small") {

@@ -75,7 +75,7 @@ fn ends_within(time: Duration, round: impl Fn()) {
     panic!("not within {time:?}: {took:?}");
 }
 
-/// TM-10: nothing to wait for is no wait.
+/// TM-10: a sleep of zero does not wait.
 #[test]
 fn a_sleep_of_nothing_returns_at_once() {
     matrix::run(|| {

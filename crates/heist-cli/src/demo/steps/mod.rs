@@ -22,7 +22,7 @@ pub struct Step {
     pub name: &'static str,
     /// A description, for the progress bar.
     pub title: &'static str,
-    /// Does it on the main thread, which is no goroutine, and checks the result.
+    /// Runs the step on the main thread, which is not a goroutine, and checks the result.
     pub run: fn(&Stage<'_>) -> Report,
 }
 

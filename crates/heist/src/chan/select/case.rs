@@ -182,9 +182,9 @@ impl<T> Case for RecvCase<'_, T> {
             receiver::Flavor::Never => true)
     }
 
-    fn tell(&self, queues: &mut Queues, rt: Option<&InRuntime>) {
+    fn wake_watchers(&self, queues: &mut Queues, rt: Option<&InRuntime>) {
         if matches!(self.receiver.flavor, receiver::Flavor::Meeting(_)) {
-            queues.tell_queued(Side::Receive, rt);
+            queues.wake_watchers_of_other(Side::Receive, rt);
         }
     }
 
@@ -268,9 +268,9 @@ impl<T> Case for SendCase<'_, T> {
             sender::Flavor::Never => true)
     }
 
-    fn tell(&self, queues: &mut Queues, rt: Option<&InRuntime>) {
+    fn wake_watchers(&self, queues: &mut Queues, rt: Option<&InRuntime>) {
         if matches!(self.sender.flavor, sender::Flavor::Meeting(_)) {
-            queues.tell_queued(Side::Send, rt);
+            queues.wake_watchers_of_other(Side::Send, rt);
         }
     }
 

@@ -71,7 +71,7 @@ pub(super) trait Case {
     unsafe fn enlist(&self, queues: &mut Queues, wait: *const Wait, interest: Interest) -> bool;
 
     /// Wakes the watchers of the other side: the entry is queued. The caller holds the lock.
-    fn tell(&self, queues: &mut Queues, rt: Option<&InRuntime>);
+    fn wake_watchers(&self, queues: &mut Queues, rt: Option<&InRuntime>);
 
     /// Removes the entry if it is queued. The caller holds the lock.
     fn delist(&self, queues: &mut Queues, interest: Interest);
@@ -290,7 +290,7 @@ fn wait(
     for (case, interest, queues) in queued(order, cases) {
         if interest == Interest::Do {
             // SAFETY: the locks are held, and there is one reference at a time.
-            case.tell(unsafe { &mut *queues }, rt.as_ref());
+            case.wake_watchers(unsafe { &mut *queues }, rt.as_ref());
         }
     }
     let terms = Terms::new(WaitReason::Select).until(deadline_ns);
