@@ -5,7 +5,7 @@
 //! - `claim` by load and store instead of a CAS (two winners),
 //! - `enter_waiting` that keeps the old ticket (a late claimer hits the next wait),
 //! - the lock released before `begin_wait` (the wake-up is lost, IN-36),
-//! - `enter_waiting` or `waiting` without SeqCst (park and cancel miss each other),
+//! - `begin_wait` without its fence, or `waiting` without SeqCst (park and cancel miss each other),
 //! - `claim_if` that claims the word it reads after `is_meant`, or loads the word with Relaxed; the
 //!   due time written after `begin_wait` (the clock ends the wrong wait, or misses its own).
 #![cfg(loom)]
