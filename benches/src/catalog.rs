@@ -1,10 +1,10 @@
 //! The list of workloads, their rows, and how names on the command line select them.
 //!
-//! A workload is one measurement in one process; it yields one row or several
-//! (`steal_hot` yields `steal_hot_p50` and `steal_hot_p99`). Row names are what
-//! the JSON file and the report speak of, so they stay stable.
+//! A workload is one measurement in one process; it yields one row or several (`steal_hot` yields
+//! `steal_hot_p50` and `steal_hot_p99`). The JSON file and the report use the row names, so they
+//! stay stable.
 
-/// Which direction is good, for ratios and for the colour of a bar.
+/// Which direction is better, for ratios and for the colour of a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     Lower,
@@ -212,7 +212,7 @@ pub static WORKLOADS: &[Workload] = &[
     ),
 ];
 
-/// The workloads that are asked for a number of tasks; `scale` runs them, `run` does not.
+/// The workloads that take a number of tasks; `scale` runs them, `run` does not.
 pub static SIZED: &[Workload] = &[
     work(
         "scale_spawn",
@@ -232,8 +232,8 @@ pub fn workload(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().chain(SIZED).find(|w| w.name == name)
 }
 
-/// What one name stands for: the workload of that row, or the workload called so, or else all
-/// whose names or rows go on after it with an underscore.
+/// The workloads that a name selects: the workload of that row, or the workload of that name, or
+/// otherwise all whose names or rows continue it with an underscore.
 ///
 /// A whole name goes first, because `http` is a row and also how `http_raw` begins.
 fn named(name: &str) -> Vec<&'static Workload> {

@@ -11,7 +11,7 @@ use crate::sys::{self, Who};
 
 const SILENT: &str = "it printed no readings";
 
-/// What a finished (or failed) measurement left.
+/// The result of a finished or failed measurement.
 #[derive(Debug)]
 pub struct Finished {
     pub result: Result<Vec<Reading>, String>,
@@ -20,7 +20,7 @@ pub struct Finished {
     pub wall_s: f64,
 }
 
-/// Runs the command in a process group of its own and collects its readings.
+/// Runs the command in its own process group and collects its readings.
 ///
 /// A process that outlives the deadline is killed with all it started: a hang in one
 /// peer costs one row and not the run.

@@ -10,7 +10,7 @@ use crate::job::Job;
 use crate::row::RunFile;
 use crate::{ALLOCATOR_NAME, catalog, load, one, peers, report, run, scale};
 
-/// What a runtime of heist can have.
+/// The options of a heist runtime.
 const PROCS: std::ops::RangeInclusive<i64> = 1..=4096;
 
 /// Measures heist against its peers: one run, one machine, the same work for everyone.
@@ -29,7 +29,7 @@ enum Command {
         /// commas; a whole name goes before a group; everything if left out.
         #[arg(long, value_delimiter = ',')]
         workloads: Vec<String>,
-        /// Peers, separated by commas; everybody if left out.
+        /// Peers, separated by commas; all if left out.
         #[arg(long, value_delimiter = ',')]
         peers: Vec<String>,
         /// Repetitions of everything.
@@ -104,10 +104,10 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Does what the command line says.
+/// Executes the command line.
 ///
 /// # Errors
-/// What went wrong, in words for the person at the terminal.
+/// The error, as text for the user.
 pub fn dispatch() -> Result<(), String> {
     match Cli::parse().command {
         Command::Run { workloads, peers, reps, procs, json, timeout } => {

@@ -43,7 +43,7 @@ fn compile(tool: &OsString, package: &str, program: &Path) -> Result<(), String>
     let output = Command::new(tool)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("go"))
         .env("GOTOOLCHAIN", "local")
-        // Stripped, as binary_size wants it; it changes nothing else.
+        // Stripped, as binary_size needs it; it changes nothing else.
         .args(["build", "-ldflags=-s -w", "-o"])
         .arg(program)
         .arg(package)

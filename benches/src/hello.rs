@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::go_twin::GoTwin;
 use crate::peers::{Kind, Peer};
 
-/// Stripped sizes in KiB by peer, or why one could not be taken. Who has no program is absent.
+/// Stripped sizes in KiB by peer, or why a size is missing. A peer without a program is absent.
 pub type Sizes = BTreeMap<&'static str, Result<f64, String>>;
 
 /// Why a peer is absent.
@@ -35,7 +35,7 @@ static HELLOS: &[Hello] = &[
     hello("threads", "hello_threads", None),
 ];
 
-/// Builds what is needed and measures it; `out_dir` is where this program lies.
+/// Builds the needed programs and measures them; `out_dir` is the folder of this program.
 pub fn sizes(peers: &[&'static Peer], go: Option<&GoTwin>, out_dir: &Path) -> Sizes {
     let hellos = hellos_of(peers);
     let mut sizes = Sizes::new();
@@ -56,7 +56,7 @@ fn hellos_of(peers: &[&Peer]) -> Vec<&'static Hello> {
 
 /// Builds the hello programs and returns the directory they are in.
 fn build(hellos: &[&Hello], out_dir: &Path) -> Result<PathBuf, String> {
-    let target_dir = out_dir.parent().ok_or("this program lies in no target directory")?;
+    let target_dir = out_dir.parent().ok_or("this program is not in a target directory")?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     eprintln!(
         "building {} hello programs for binary_size, which takes a while at first",
@@ -67,8 +67,7 @@ fn build(hellos: &[&Hello], out_dir: &Path) -> Result<PathBuf, String> {
         .args(["build", "--release", "--package", "heist-bench"])
         .args(chosen(hellos))
         .arg("--target-dir")
-        // A directory of its own: a build with other features must not replace the running
-        // program.
+        // In its own directory: a build with other features must not replace the running program.
         .arg(target_dir.join("hello"))
         .output()
         .map_err(|e| format!("cannot start {}: {e}", cargo.display()))?;

@@ -1,4 +1,4 @@
-//! What one measuring process is asked to do.
+//! The task of one measuring process.
 
 /// One workload with its sizes.
 #[derive(Clone, Copy, Debug)]
@@ -6,6 +6,6 @@ pub struct Job<'a> {
     pub workload: &'a str,
     /// Workers of the runtime.
     pub procs: usize,
-    /// Tasks at once, for the workloads that are asked for a number of them.
+    /// The number of tasks at once, for the workloads that take one.
     pub size: usize,
 }

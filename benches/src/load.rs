@@ -29,7 +29,7 @@ pub struct EchoLoad {
     n_connections: usize,
 }
 
-/// What the generator prints for the process under load.
+/// The output of the generator for the process under load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadResult {
     pub requests_per_s: f64,
@@ -91,7 +91,7 @@ impl Connection {
         self.stream.write_all(&[b'x'; MESSAGE_BYTES])
     }
 
-    /// Reads what has come; tells how long the round took when the echo is whole.
+    /// Reads the available bytes; returns how long the round took when the echo is complete.
     fn receive(&mut self) -> io::Result<Option<Duration>> {
         let mut buffer = [0; MESSAGE_BYTES];
         while self.n_awaited > 0 {

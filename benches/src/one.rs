@@ -1,4 +1,4 @@
-//! One measurement in this process: the far end of what `child` starts.
+//! One measurement in this process, which `child` has started.
 
 use std::env;
 use std::io::Write;
@@ -8,7 +8,7 @@ use crate::job::Job;
 use crate::peers::{self, Kind};
 use crate::{reading, sys};
 
-/// Variables by which runtimes without a builder are told their number of workers.
+/// Variables that set the number of workers of runtimes without a builder.
 const PROCS_VARIABLES: [&str; 2] = ["SMOL_THREADS", "GOMAXPROCS"];
 
 /// Runs one workload of one built-in peer and prints its readings.

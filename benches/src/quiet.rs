@@ -25,8 +25,8 @@ pub enum Verdict {
     },
 }
 
-/// Judges a run; a single disturbed measurement is enough, since nobody can tell which
-/// row it bent.
+/// Judges a run; a single disturbed measurement is enough, since it is not known which row it
+/// affected.
 pub fn verdict<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Verdict {
     let rows: Vec<&Row> = rows.into_iter().collect();
     if rows.iter().all(|r| r.value.is_none()) {

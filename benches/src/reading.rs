@@ -1,4 +1,4 @@
-//! What one measuring process says: readings, printed as one JSON object a line.
+//! The output of one measuring process: readings, printed as one JSON object per line.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ impl Figures {
         Self { values, note: None }
     }
 
-    /// Says what is different about this peer's figure.
+    /// Notes what is different about this peer's figure.
     pub fn with_note(mut self, note: Option<&str>) -> Self {
         self.note = note.map(str::to_owned);
         self
@@ -64,8 +64,8 @@ pub fn readings(workload: &crate::catalog::Workload, outcome: Outcome) -> Vec<Re
     workload.rows.iter().zip(values).map(row).collect()
 }
 
-/// Reads what a measuring process printed; lines that are not JSON objects are ignored,
-/// because a runtime under test may print too.
+/// Parses the output of a measuring process; lines that are not JSON objects are ignored, because a
+/// runtime under test may print too.
 ///
 /// # Errors
 /// A line that starts like a reading and is none.

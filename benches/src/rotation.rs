@@ -1,7 +1,7 @@
 //! The order of measurements: repetitions outermost, peers interleaved and rotated.
 //!
-//! Whatever drifts during a run (temperature, a neighbour's load) then falls on all
-//! peers alike, and no peer is always first or always after the same one.
+//! A drift during a run (temperature, a neighbour's load) then affects all peers alike, and no peer
+//! is always first or always after the same one.
 
 /// The peers of one repetition of one workload, rotated by both.
 pub fn order<T: Copy>(peers: &[T], rep: usize, workload_index: usize) -> Vec<T> {
@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_to_rotate_is_fine() {
+    fn an_empty_rotation_is_fine() {
         assert!(order::<u8>(&[], 3, 1).is_empty());
     }
 }

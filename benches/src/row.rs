@@ -17,9 +17,9 @@ pub struct Row {
     /// Where on an axis of `scale` it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point: Option<Point>,
-    /// CPU seconds of the measuring process and what it started.
+    /// CPU seconds of the measuring process and its children.
     pub own_cpu_s: f64,
-    /// CPU seconds everybody else used meanwhile.
+    /// CPU seconds that all other processes used meanwhile.
     pub other_cpu_s: f64,
     pub wall_s: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,7 +28,7 @@ pub struct Row {
     pub error: Option<String>,
 }
 
-/// What `scale` varies.
+/// The parameter that `scale` varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Axis {
@@ -43,7 +43,7 @@ pub struct Point {
     pub at: usize,
 }
 
-/// What must be known to judge the rows.
+/// The data needed to judge the rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     pub cpu_model: String,

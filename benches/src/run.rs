@@ -14,7 +14,7 @@ use crate::reading::{self, Cannot, Figures};
 use crate::row::{Axis, Machine, Point, Row, RunFile};
 use crate::{ALLOCATOR_NAME, hello, load, quiet, rotation, settings, wrk};
 
-/// One workload with its sizes, to be measured for everybody.
+/// One workload with its sizes, to be measured for all peers.
 #[derive(Clone, Copy, Debug)]
 pub struct Measurement {
     pub workload: &'static Workload,
@@ -34,7 +34,7 @@ impl std::fmt::Display for Measurement {
     }
 }
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Debug)]
 pub struct Plan {
     pub measurements: Vec<Measurement>,
@@ -45,7 +45,7 @@ pub struct Plan {
     pub json: Option<PathBuf>,
 }
 
-/// The peers that can be measured, what they need, and who is missing and why.
+/// The peers that can be measured, what they need, and which are missing and why.
 struct Field {
     peers: Vec<&'static Peer>,
     go: Option<GoTwin>,
@@ -64,7 +64,7 @@ impl Ended {
     /// To be asked when the figures that there are have been shown.
     ///
     /// # Errors
-    /// What failed, if anything did.
+    /// The failures, if there are any.
     pub fn check(&self) -> Result<(), String> {
         if self.failures.is_empty() {
             return Ok(());
@@ -80,7 +80,7 @@ impl Ended {
 /// Carries out the plan.
 ///
 /// # Errors
-/// Nobody to measure, or the file cannot be written.
+/// There is no peer to measure, or the file cannot be written.
 pub fn run(plan: &Plan) -> Result<Ended, String> {
     let this_program =
         std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
@@ -198,7 +198,7 @@ fn measure(
     child::measure(&mut command, plan.deadline)
 }
 
-/// What binary_size has instead of a process.
+/// The results of binary_size, which needs no process.
 fn weigh(workload: &'static Workload, size: Option<Result<f64, String>>) -> Finished {
     let outcome = |size: Option<f64>| {
         size.map(Figures::one).ok_or_else(|| Cannot(hello::NO_PROGRAM.to_owned()))

@@ -1,4 +1,5 @@
-//! What `scale` measures: cost per operation by the number of procs, and by the number of tasks.
+//! The measurements of `scale`: cost per operation by the number of procs, and by the number of
+//! tasks.
 
 use crate::catalog;
 use crate::row::{Axis, Point};

@@ -1,4 +1,4 @@
-//! Variables of the environment that change what is measured, kept away from every measurement.
+//! Environment variables that would change a measurement, removed for every measurement.
 
 use std::ffi::{OsStr, OsString};
 use std::process::Command;
@@ -19,7 +19,7 @@ const PREFIXES: &[&str] = &[
     "LD_PRELOAD",
 ];
 
-/// Lets the command inherit no setting from whoever started the run.
+/// Keeps the command from inheriting such a setting.
 pub fn keep_from(command: &mut Command) {
     keep_these_from(command, std::env::vars_os().map(|(name, _)| name));
 }

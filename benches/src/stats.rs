@@ -1,6 +1,6 @@
 //! Median, spread and the 95 % interval of a handful of repetitions.
 
-/// What repetitions of one row come to.
+/// The statistics of the repetitions of one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub n: usize,

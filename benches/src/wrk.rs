@@ -12,13 +12,13 @@ const WARM_UP_S: u32 = 1;
 const LENGTH_S: u32 = 3;
 
 pub fn is_on_path() -> bool {
-    // wrk prints its usage and fails; being able to start it is the answer.
+    // wrk prints its usage and fails; it is enough that it can be started.
     Command::new("wrk").arg("--version").output().is_ok()
 }
 
 /// Puts the server at this address under load.
 pub fn measure(address: SocketAddr) -> Outcome {
-    // A server that does not answer well fails the measurement, as a lost message does.
+    // A server that responds with errors fails the measurement, as a lost message does.
     Ok(figures(address).unwrap_or_else(|why| panic!("wrk: {why}")))
 }
 
@@ -28,8 +28,7 @@ fn figures(address: SocketAddr) -> Result<Figures, String> {
     parse(&report).ok_or_else(|| "it said nothing that can be read".to_owned())
 }
 
-/// The line by which wrk says that not every request was answered well; it counts such answers
-/// like any other.
+/// The line in which wrk reports failed requests; it counts such responses like any other.
 fn complaint(report: &str) -> Option<&str> {
     report.lines().map(str::trim).find(|line| COMPLAINTS.iter().any(|c| line.starts_with(c)))
 }

@@ -1,7 +1,7 @@
 //! Addresses of thread-locals that the compiler keeps with an offset in them.
 //!
-//! `TABLE[id - FIRST]` with a constant `FIRST` is compiled to an address that is beyond the table, and
-//! accesses that subtract the constant again. The address is kept across a park like any other.
+//! `TABLE[id - FIRST]` with a constant `FIRST` is compiled to an address that is beyond the table,
+//! and accesses that subtract the constant again. The address is kept across a park like any other.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -21,7 +21,7 @@ static WRONG: AtomicU64 = AtomicU64::new(0);
 
 #[inline(never)]
 fn thread_id() -> u64 {
-    // SAFETY: asks for a number.
+    // SAFETY: only returns a value.
     u64::from(unsafe { libc::gettid() }.unsigned_abs())
 }
 

@@ -1,9 +1,9 @@
 //! Every use of a thread-local is a use of the variable of the thread that makes it.
 //!
-//! For each kind of thread-local and each kind of park: a goroutine uses the variable, parks, and uses it
-//! again. The first and the second use are inlined into one function, so the compiler may keep the
-//! address across the park. The second one is compared with the truth, which comes from a function
-//! that is never inlined and does not park.
+//! For each kind of thread-local and each kind of park: a goroutine uses the variable, parks, and
+//! uses it again. The first and the second use are inlined into one function, so the compiler may
+//! keep the address across the park. The second one is compared with the truth, which comes from a
+//! function that is never inlined and does not park.
 
 use heist::chan::{Receiver, Sender, bounded};
 use std::cell::{Cell, RefCell};
@@ -56,8 +56,8 @@ fn use_array() -> u64 {
     })
 }
 
-/// Two hashers of one thread have neighbouring keys, which cannot be seen; but `RandomState` uses its
-/// thread-local each time, and a wrong one is a data race that a sanitizer sees.
+/// Two hashers of one thread have neighbouring keys, which cannot be observed; but `RandomState`
+/// uses its thread-local each time, and a wrong one is a data race that a sanitizer sees.
 #[inline(always)]
 fn use_random_state() -> u64 {
     black_box(RandomState::new().hash_one(1));
@@ -82,7 +82,7 @@ fn use_thread() -> u64 {
 
 #[inline(always)]
 fn errno() -> u64 {
-    // SAFETY: asks for an address.
+    // SAFETY: only returns an address.
     unsafe { libc::__errno_location() }.addr() as u64
 }
 
@@ -133,7 +133,8 @@ kinds! {
 /// The names of the ways to park.
 pub const PARKS: &[&str] = &["yield", "channel", "mutex", "sleep", "join"];
 
-/// How often a goroutine had moved when it used a thread-local again, and how often it was a wrong one.
+/// How often a goroutine had moved when it used a thread-local again, and how often it was a wrong
+/// one.
 #[derive(Debug, Default)]
 pub struct Tally {
     moved: AtomicU64,
@@ -161,7 +162,7 @@ impl fmt::Display for Tally {
 /// The kernel's number of the thread, by a system call each time.
 #[inline(never)]
 fn thread_number() -> i64 {
-    // SAFETY: asks a question.
+    // SAFETY: only returns a value.
     unsafe { libc::syscall(libc::SYS_gettid) }
 }
 
@@ -184,7 +185,7 @@ fn watch<F: Fn() -> u64>(
     }
 }
 
-/// What a goroutine needs for all ways to park.
+/// The objects that a goroutine needs for all ways to park.
 struct Partner {
     to: Sender<u64>,
     from: Receiver<u64>,

@@ -1,7 +1,7 @@
 //! The time of one operation of every path.
 //!
 //! A sample is a million operations, so that the milliseconds in the table read as nanoseconds for
-//! each, and what it takes to start a goroutine for them does not show.
+//! each, and the cost of starting a goroutine for them is negligible.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;

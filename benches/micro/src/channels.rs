@@ -30,8 +30,7 @@ pub fn try_recv_empty() -> Repeat {
     })
 }
 
-/// Two channels, of which each in turn has a message that is received: what [`select_ready`] is held
-/// against.
+/// Receives from two channels in turn: the baseline for [`select_ready`].
 pub fn two() -> Repeat {
     let (a, b) = (chan::bounded::<u64>(1), chan::bounded::<u64>(1));
     alone(move || {

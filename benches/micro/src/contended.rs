@@ -1,5 +1,5 @@
-//! A ticker beside goroutines that contend for a lock heist does not know: how late it is, and how much
-//! gets done, against the same on threads and against the same without the lock.
+//! A ticker beside goroutines that contend for a lock that heist does not know: how late the ticks
+//! are, and how much work is done, compared with the same on threads and without the lock.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum as _;
 use heist::Runtime;
 
-/// So many of them.
+/// The number of goroutines that contend.
 const N: usize = 200;
 const PERIOD: Duration = Duration::from_millis(1);
 
-/// What they do.
+/// The work of the goroutines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Load {
     /// Compute, for 20 us a round.
@@ -110,7 +110,7 @@ impl Shared {
     }
 }
 
-/// Computes for about so many microseconds, without looking at the clock.
+/// Computes for about this many microseconds, without reading the clock.
 fn compute(us: u64) {
     let mut n = black_box(1_u64);
     for i in 0..us * 700 {
@@ -160,7 +160,7 @@ fn on_goroutines(load: Load, length: Duration) -> Result<Outcome, String> {
     Ok(Outcome { late: outcome.0, rounds_a_sec: outcome.1, events: numbers(&rt) })
 }
 
-/// What the scheduler did about it.
+/// The reaction of the scheduler, from its metrics.
 fn numbers(rt: &Runtime) -> String {
     let metrics = rt.metrics();
     let get = |name| metrics.get(name).unwrap_or(0);

@@ -1,13 +1,13 @@
 //! Counting instructions: callgrind looks on while this program walks its paths.
 //!
 //! One process walks all paths, each `N` times and then `2 N` times, with a call of [`mark`] around
-//! each. Callgrind notes what was executed between two marks. The difference of the two walks is
-//! what `N` operations take, without what it takes to begin and to end.
+//! each. Callgrind counts the instructions between two marks. The difference of the two walks is
+//! the cost of `N` operations, without the cost of the beginning and the end.
 //!
-//! Callgrind runs one thread at a time and slowly, but it counts the same from run to run, whatever
+//! Callgrind runs one thread at a time and slowly, but it counts the same in every run, whatever
 //! else the machine does. It follows goroutines from stack to stack by the stack pointer; its call
-//! graph is wrong around a switch, the count is not. All threads of the process count, so what the
-//! monitor thread does meanwhile is a part, about one instruction an operation at most.
+//! graph is wrong around a switch, the count is not. All threads of the process count, so the
+//! result includes the work of the monitor thread, at most about one instruction per operation.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub struct Count {
     pub instructions: f64,
 }
 
-/// Takes what was counted less.
+/// Takes the smaller count of each path.
 pub fn keep_least(counts: &mut [Count], others: &[Count]) {
     for (count, other) in counts.iter_mut().zip(others) {
         count.instructions = count.instructions.min(other.instructions);
@@ -65,7 +65,8 @@ impl Counter {
 
     /// Lets callgrind watch this program walk.
     pub fn count(&self) -> Result<Vec<Count>, String> {
-        let program = std::env::current_exe().map_err(|e| format!("who am I? {e}"))?;
+        let program = std::env::current_exe()
+            .map_err(|e| format!("the path of this program is not known: {e}"))?;
         let notes = Notes::new();
         let mut command = Command::new("valgrind");
         command
@@ -77,7 +78,7 @@ impl Counter {
             .arg(format!("--callgrind-out-file={}", notes.0.display()))
             .arg(program)
             .arg("walk");
-        // An operator's settings would change what is counted.
+        // An operator's settings would change the counts.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("HEIST_") {
                 command.env_remove(name);
@@ -111,7 +112,7 @@ impl Drop for Notes {
 }
 
 /// Reads the parts between the marks: for each path the way to its first mark, the short walk and
-/// the long one; then what is left to the end.
+/// the long one; then the rest.
 fn counts(text: &str) -> Result<Vec<Count>, String> {
     let parts: Vec<u64> = text
         .lines()

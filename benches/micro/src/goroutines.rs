@@ -10,8 +10,8 @@ use heist::sync::WaitGroup;
 
 use crate::Repeat;
 
-/// A runtime in which nobody is interrupted: the slice outlasts every measurement, so that the
-/// counts do not depend on the speed of the machine.
+/// A runtime in which no goroutine is preempted: the slice is longer than every measurement, so
+/// that the counts do not depend on the speed of the machine.
 pub fn runtime() -> Runtime {
     let builder = Runtime::builder().procs(1).seed(1).quantum(Duration::from_secs(3600));
     // SAFETY: the paths keep nothing that is bound to a thread.

@@ -1,9 +1,9 @@
-//! What it takes to stop a thread that computes and let another compute instead, without heist: a signal,
-//! in whose handler the one wakes the other and sleeps.
+//! The cost of stopping a thread that computes and running another instead, without heist: a
+//! signal, in whose handler the first thread wakes the second and sleeps.
 //!
-//! That is what forced preemption is made of, done in the plainest way: nothing is told to the kernel about
-//! who should run where. Every CPU has a pair of threads that take turns
-//! of 10 ms, as four hogs on two Ps do; a thread besides sends the signals, as sysmon does.
+//! Preemption by a signal consists of this, here in its simplest form: the kernel gets no hint
+//! about which thread should run where. Every CPU has a pair of threads that take turns of 10 ms,
+//! as four hogs on two Ps do; another thread sends the signals, as sysmon does.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ const WAKE: i32 = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
 const WAIT: i32 = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
 const SLICE: Duration = Duration::from_millis(10);
 const ROUNDS: usize = 200;
-/// A look at the clock takes a hundredth of it: who took longer was stopped.
+/// A read of the clock takes a hundredth of this: a thread that took longer was stopped.
 const PAUSE_NS: u64 = 10_000;
 
 thread_local! {
@@ -26,7 +26,7 @@ thread_local! {
 struct Seat {
     /// It may compute.
     has_turn: AtomicU32,
-    /// When it last looked at the clock.
+    /// When it last read the clock.
     looked_ns: AtomicU64,
     tid: AtomicI32,
     other: AtomicU64,
@@ -64,8 +64,8 @@ extern "C" fn on_signal(_: libc::c_int) {
     }
 }
 
-/// Computes whenever it has its turn; answers the pauses of its CPU between the other's last look at the
-/// clock and its own first.
+/// Computes when it has its turn; returns the pauses of its CPU between the other's last read of
+/// the clock and its own first.
 fn compute(seat: &Seat, zero: Instant, stop: &AtomicBool) -> Vec<f64> {
     let mut gaps = Vec::new();
     SEAT.set(seat);
@@ -91,7 +91,7 @@ fn compute(seat: &Seat, zero: Instant, stop: &AtomicBool) -> Vec<f64> {
     gaps
 }
 
-/// How long a CPU computes nothing when one is stopped and another goes on, each time.
+/// How long a CPU computes nothing each time one thread is stopped and another continues.
 pub fn gaps() -> Result<Vec<f64>, String> {
     let pairs = std::thread::available_parallelism().map_or(1, usize::from);
     let seats: Vec<Seat> = std::iter::repeat_with(Seat::default).take(2 * pairs).collect();
@@ -99,7 +99,8 @@ pub fn gaps() -> Result<Vec<f64>, String> {
         seat.other.store(std::ptr::from_ref(&seats[i ^ 1]) as u64, Ordering::Relaxed);
         seat.has_turn.store(u32::from(i % 2 == 0), Ordering::Relaxed);
     }
-    // SAFETY: zero is a valid value, and the handler is async-signal-safe: it makes system calls alone.
+    // SAFETY: zero is a valid value, and the handler is async-signal-safe: it makes system calls
+    // alone.
     let installed = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_signal as *const () as usize;
@@ -118,7 +119,7 @@ pub fn gaps() -> Result<Vec<f64>, String> {
         }
         for _ in 0..ROUNDS {
             std::thread::sleep(SLICE);
-            // All at once: whoever is woken by one signal is not to be sent the next.
+            // All at once: a thread that is woken because of one signal must not get the next.
             let has_turn = |seat: &&Seat| seat.has_turn.load(Ordering::Relaxed) == 1;
             let computing: Vec<_> = seats.iter().filter(has_turn).collect();
             for seat in computing {

@@ -1,9 +1,9 @@
 //! The paths of heist that are measured one by one: in time by `cargo bench -p heist-micro`, in
 //! instructions by `heist-micro check`.
 //!
-//! A path prepares itself once and then does its operation as often as it is told, so that whoever
-//! measures can leave out what the preparation costs. Everything runs on one P: what is measured is
-//! what a path does, and not who gets in its way.
+//! A path prepares itself once and then does its operation a given number of times, so that a
+//! measurement can exclude the cost of the preparation. Everything runs on one P: the measurement
+//! shows the cost of the path, without interference.
 
 mod channels;
 mod goroutines;
@@ -11,15 +11,15 @@ mod locks;
 mod queues;
 mod timers;
 
-/// Does the operation so many times.
+/// Does the operation `n` times.
 pub type Repeat = Box<dyn FnMut(usize)>;
 
 /// One path.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
-    /// What it is called on the command line and in the file of limits.
+    /// Its name on the command line and in the file of limits.
     pub name: &'static str,
-    /// What one operation is.
+    /// A description of one operation.
     pub about: &'static str,
     /// Prepares it.
     pub prepare: fn() -> Repeat,
@@ -75,7 +75,7 @@ pub fn find(name: &str) -> Option<&'static Path> {
 mod tests {
     use super::*;
 
-    /// What a path does is checked by the path itself, wherever it can go wrong.
+    /// Each path checks its own results where they can be wrong.
     #[test]
     fn every_path_runs() {
         for path in PATHS {

@@ -1,4 +1,4 @@
-//! The file of limits: what each path took when its limit was set, and what it may take.
+//! The file of limits: the count of each path when its limit was set, and its limit.
 
 use std::fmt::Write;
 use std::path::{Path as FilePath, PathBuf};
@@ -6,18 +6,18 @@ use std::process::Command;
 
 use crate::count::Count;
 
-/// How much more than counted a path may take: room for another compiler, not for another loop.
+/// How much a path may exceed its count: room for another compiler, not for another loop.
 const SLACK: f64 = 1.15;
 /// And on top of that: how often the monitor thread looks during a walk is not the same each time,
 /// which can make up an instruction an operation.
 const NOISE: f64 = 2.0;
-/// A path that takes less than this share of what it took deserves a new limit.
+/// A path whose count falls below this share of the old one needs a new limit.
 const FELL: f64 = 0.85;
 
-/// Paths that may take so many times what another takes.
+/// Paths whose count may be this many times that of another path.
 ///
-/// `select!` over two channels may take twice what a plain receive takes. A send is half of either path
-/// and takes no more than a receive, so that the whole may take one and a half times as much.
+/// `select!` over two channels may take twice what a plain receive takes. A send is half of either
+/// path and takes no more than a receive, so that the whole may take one and a half times as much.
 const RELATIONS: &[(&str, f64, &str)] = &[("select_ready", 1.5, "chan_two")];
 
 pub const WAY_OUT: &str = "\
@@ -40,7 +40,7 @@ pub struct Limit {
     pub limit: f64,
 }
 
-/// What the counts come to.
+/// The result of comparing the counts with the limits.
 pub struct Verdict {
     pub table: String,
     pub failures: Vec<String>,
@@ -209,7 +209,7 @@ mod tests {
         assert!(parse("# fine\n\nqueue_tail 35\n").unwrap_err().contains("queue_tail"));
     }
 
-    /// Somebody who adds a path learns about its limit here, also where there is no valgrind.
+    /// A missing limit of a new path is found here, even without valgrind.
     #[test]
     fn every_path_has_a_limit() {
         let names: Vec<_> = read().unwrap().into_iter().map(|limit| limit.path).collect();

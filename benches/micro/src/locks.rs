@@ -1,4 +1,4 @@
-//! The locks of goroutines, with nobody else at them.
+//! The locks of goroutines, without contention.
 
 use std::hint::black_box;
 

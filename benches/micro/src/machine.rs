@@ -1,7 +1,7 @@
-//! What the machine itself takes for what every path is made of: nobody's runtime is faster.
+//! The cost of the basic steps of every path on this machine: a lower bound for any runtime.
 //!
-//! Each figure is the middle one of several rounds, of programs as bare as can be: no heist, but for the ring
-//! of its channels, which is used by two threads that do nothing else.
+//! Each figure is the median of several rounds of minimal programs, without heist except for the
+//! ring of its channels, which two threads use that do nothing else.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use heist_core::buffer::{Buffer as _, Put, Ring, Take};
 
 /// Distance of stacks, as in heist.
 const STRIDE: usize = 256 << 10;
-/// So many stacks, as the sleepers of the workload `timers`.
+/// The number of stacks: as many as the sleepers of the workload `timers`.
 const STACKS: usize = 100_000;
 const PAGE: usize = 4096;
 const MADV_GUARD_INSTALL: i32 = 102;
@@ -68,7 +68,7 @@ fn each(n: u64, mut round: impl FnMut(u64)) -> f64 {
     median((0..9).map(timed).collect())
 }
 
-/// A stack that needs no guard, because what runs on it is known.
+/// A stack that needs no guard, because the code that runs on it is known.
 struct Plain(Box<[u128]>);
 
 impl Plain {
@@ -150,8 +150,8 @@ fn other_line() -> f64 {
     median((0..9).map(timed).collect())
 }
 
-/// A thread that sends and one that receives, on one CPU each if there are two, through the ring of a buffered
-/// channel: neither ever sleeps, and nobody is woken.
+/// A thread that sends and one that receives, on one CPU each if there are two, through the ring of
+/// a buffered channel: neither ever sleeps, and no thread is woken.
 fn ring() -> f64 {
     const MESSAGES: u64 = 1_000_000;
     const CAPACITY: usize = 128;
@@ -202,17 +202,18 @@ fn alarm() -> std::io::Result<f64> {
             // Another time whenever it is set, far enough away that it does not go off.
             let value = libc::timespec { tv_sec: 100 + (i % 100) as i64, tv_nsec: 0 };
             let spec = libc::itimerspec { it_interval: never, it_value: value };
-            // SAFETY: the descriptor is ours, the value is live, the old one is not asked for.
+            // SAFETY: this program owns the descriptor, the value is live, and the old one is not
+            // requested.
             unsafe { libc::timerfd_settime(fd, 0, &raw const spec, std::ptr::null_mut()) };
         }
     });
-    // SAFETY: ours, and not used after this.
+    // SAFETY: owned by this program, and not used after this.
     unsafe { libc::close(fd) };
     Ok(ns)
 }
 
-/// One end writes, the other reads, in one thread: nobody is woken. Of several connections each has its
-/// turn, so that with many of them what the kernel keeps for one is cold.
+/// One end writes, the other reads, in one thread: no thread is woken. Several connections take
+/// turns, so that with many of them the kernel's data of each is cold.
 fn loopback(n_connections: usize) -> std::io::Result<f64> {
     allow_descriptors(2 * n_connections as u64 + 100)?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -256,14 +257,14 @@ fn allow_descriptors(n: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What the first page of a stack takes, and its guard, where the kernel has guards.
+/// The cost of the first page of a stack, and of its guard, where the kernel has guards.
 fn stacks() -> std::io::Result<(f64, Option<f64>)> {
     let (mut pages, mut guards) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let slab = Slab::map()?;
         let from = Instant::now();
         for i in 0..STACKS {
-            // SAFETY: the last byte of a stack of the slab, which nobody else uses.
+            // SAFETY: the last byte of a stack of the slab, which no other code uses.
             unsafe { slab.at(i, STRIDE - 1).write_volatile(1) };
         }
         pages.push(from.elapsed().as_nanos() as f64 / STACKS as f64);
@@ -291,7 +292,7 @@ impl Slab {
         if base == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error());
         }
-        // SAFETY: the mapping is ours. Should the kernel refuse, a page takes longer.
+        // SAFETY: this program owns the mapping. If the kernel refuses, a page takes longer.
         unsafe { libc::madvise(base, Self::BYTES, libc::MADV_NOHUGEPAGE) };
         Ok(Self(base.cast()))
     }
@@ -300,12 +301,13 @@ impl Slab {
         self.0.wrapping_add(stack * STRIDE + offset)
     }
 
-    /// Guards the lowest page of some stacks from `first` on. False where that cannot be done at once.
+    /// Guards the lowest page of some stacks from `first` on. False where that cannot be done at
+    /// once.
     fn guard(&self, first: usize) -> bool {
         let ranges: Vec<_> = (first..STACKS.min(first + BATCH))
             .map(|stack| libc::iovec { iov_base: self.at(stack, 0).cast(), iov_len: PAGE })
             .collect();
-        // SAFETY: the process itself, and ranges of a mapping of ours that nobody uses.
+        // SAFETY: the process itself, and ranges of a mapping that no other code uses.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_process_madvise,
@@ -325,7 +327,7 @@ const PIDFD_SELF: i32 = -10001;
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        // SAFETY: ours, and not used after this.
+        // SAFETY: owned by this program, and not used after this.
         unsafe { libc::munmap(self.0.cast(), Self::BYTES) };
     }
 }

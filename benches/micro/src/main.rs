@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use heist_micro::PATHS;
 
-/// What one operation of each path of heist costs. For the time: `cargo bench -p heist-micro`.
+/// The cost of one operation of each path of heist. For the time: `cargo bench -p heist-micro`.
 #[derive(Parser)]
 #[command(name = "heist-micro", version)]
 struct Cli {
@@ -25,13 +25,13 @@ struct Cli {
 enum Command {
     /// List the paths.
     List,
-    /// Count the instructions of every path and refuse what went over its limit.
+    /// Count the instructions of every path and fail if one exceeds its limit.
     Check {
-        /// Set new limits instead, from what was counted.
+        /// Set new limits instead, from the counts.
         #[arg(long)]
         update: bool,
     },
-    /// Measure what it costs that nobody stalls: entering the runtime, sysmon, preemption, pauses.
+    /// Measure the cost of preventing stalls: entering the runtime, sysmon, preemption, pauses.
     Stalls {
         /// How long each of the measurements takes.
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
@@ -40,7 +40,7 @@ enum Command {
         #[arg(long)]
         only: Vec<stalls::Figure>,
     },
-    /// Measure a ticker beside goroutines that contend for a lock which heist does not know.
+    /// Measure a ticker beside goroutines that contend for a lock that heist does not know.
     Locks {
         /// How long each of the measurements takes.
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
@@ -49,9 +49,9 @@ enum Command {
         #[arg(long)]
         only: Vec<contended::Load>,
     },
-    /// Measure how exact short sleeps are, and what many of them cost.
+    /// Measure how exact short sleeps are, and the cost of many of them.
     Sleeps,
-    /// Measure what the machine takes for what every path is made of, without heist.
+    /// Measure the basic steps of every path on this machine, without heist.
     Machine,
     /// Walk all paths between marks, for the counter to see.
     #[command(hide = true)]
@@ -122,8 +122,9 @@ fn check(update: bool) -> Result<(), String> {
     }
     let limits = limits::read()?;
     let mut verdict = limits::judge(&counts, &limits);
-    // What is counted can only be too much: callgrind lets one thread run at a time, and a walk that is
-    // interrupted inside a call may find its processor taken by the monitor. So the least counts.
+    // A count can only be too high: callgrind runs one thread at a time, and a walk that is
+    // interrupted inside a call may find that the monitor has taken its processor. So the smallest
+    // count is used.
     for _ in 1..WALKS_MAX {
         if verdict.failures.is_empty() {
             break;

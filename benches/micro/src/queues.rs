@@ -16,7 +16,8 @@ struct Node {
     link: Link<Self>,
 }
 
-// SAFETY: always the same field, which nobody else uses; the nodes are leaked, so they stay.
+// SAFETY: always the same field, which no other code uses; the nodes are leaked, so they stay
+// valid.
 unsafe impl Linked for Node {
     fn link(&self) -> &Link<Self> {
         &self.link
@@ -39,7 +40,7 @@ fn push_and_pop(slot: Slot) -> Repeat {
     let queue = RunQueue::<Node>::new();
     let gp = node();
     Box::new(move |n| {
-        // SAFETY: nobody else uses this queue.
+        // SAFETY: no other thread uses this queue.
         let owner = unsafe { queue.owner() };
         for _ in 0..n {
             owner.push(black_box(gp), slot, no_overflow);
@@ -61,7 +62,7 @@ pub fn overflow() -> Repeat {
     let queue = RunQueue::<Node>::new();
     let gp = node();
     Box::new(move |n| {
-        // SAFETY: nobody else uses this queue.
+        // SAFETY: no other thread uses this queue.
         let owner = unsafe { queue.owner() };
         for _ in 0..n {
             owner.push(black_box(gp), Slot::Tail, |batch| {
@@ -75,7 +76,7 @@ pub fn steal_one() -> Repeat {
     let (victim, thief) = (RunQueue::<Node>::new(), RunQueue::<Node>::new());
     let gp = node();
     Box::new(move |n| {
-        // SAFETY: nobody else uses these queues.
+        // SAFETY: no other thread uses these queues.
         let (owner, taker) = unsafe { (victim.owner(), thief.owner()) };
         for _ in 0..n {
             owner.push(black_box(gp), Slot::Tail, no_overflow);
@@ -86,15 +87,15 @@ pub fn steal_one() -> Repeat {
     })
 }
 
-/// A ring of 256 loses 128 to a thief, who runs them; the victim refills.
+/// A ring of 256 loses 128 to a thief, which runs them; the victim refills.
 pub fn steal_half() -> Repeat {
     const BATCH: usize = 128;
     let (victim, thief) = (RunQueue::<Node>::new(), RunQueue::<Node>::new());
     let gps = nodes(2 * BATCH);
-    // SAFETY: nobody else uses these queues.
+    // SAFETY: no other thread uses these queues.
     gps.iter().for_each(|gp| unsafe { victim.owner() }.push(*gp, Slot::Tail, no_overflow));
     Box::new(move |n| {
-        // SAFETY: nobody else uses these queues.
+        // SAFETY: no other thread uses these queues.
         let (owner, taker) = unsafe { (victim.owner(), thief.owner()) };
         for _ in 0..n.div_ceil(BATCH) {
             let stolen =

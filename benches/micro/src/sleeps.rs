@@ -1,4 +1,4 @@
-//! How exact short sleeps are, and what many of them cost.
+//! How exact short sleeps are, and the cost of many of them.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn ticks() -> Duration {
     from.elapsed()
 }
 
-/// What goroutines cost that sleep beside each other: many for long, and some again and again for a
+/// The cost of goroutines that sleep at the same time: many for long, and some repeatedly for a
 /// short time.
 fn many(rt: &Runtime) -> Result<(), String> {
     let before = process_cpu()?;

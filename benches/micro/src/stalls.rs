@@ -1,4 +1,5 @@
-//! What it costs that nobody stalls: figures that are no single path, each a run of some seconds.
+//! The cost of preventing stalls: figures that are not of a single path, each from a run of several
+//! seconds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use heist::goroutine::{Builder, Class};
 use heist::{JoinHandle, Runtime};
 use heist_micro::find;
 
-/// What there is to measure.
+/// The measurements.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Figure {
     Enter,
@@ -146,8 +147,8 @@ fn sysmon_next_to_hogs(length: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// How late a ticker of 1 ms is next to twice as many hogs as there are CPUs; of the latency class, with
-/// one of the Ps reserved for it.
+/// How late a ticker of 1 ms is next to twice as many hogs as there are CPUs; of the latency class,
+/// with one of the Ps reserved for it.
 fn ticker(name: &str, class: Class, length: Duration) {
     const PERIOD: Duration = Duration::from_millis(1);
     let reserved = usize::from(class == Class::Latency);
@@ -180,7 +181,7 @@ fn ticker(name: &str, class: Class, length: Duration) {
     );
 }
 
-/// What hogs got done in a while.
+/// The work that hogs did in a period.
 struct Work {
     rounds: f64,
     /// How long they computed, all together.
@@ -195,7 +196,7 @@ struct Work {
 }
 
 impl Work {
-    /// What hogs get done once they have settled.
+    /// The work that hogs do after the start-up.
     fn of(hogs: &CountingHogs) -> Result<Self, String> {
         const SETTLE: Duration = Duration::from_millis(60);
         const WINDOW: Duration = Duration::from_millis(300);
@@ -235,11 +236,11 @@ impl Work {
     }
 }
 
-/// Hogs that tell how far they are while they run: each writes to a place of its own.
+/// Hogs that report their progress while they run: each writes to its own counter.
 ///
-/// Rounds are no good measure on a virtual machine, whose CPUs are now fast and now slow. So each hog also
-/// looks at the clock all the time: the pauses between two looks in which it cannot have computed are
-/// those in which it was interrupted or stopped, and the rest is what it got.
+/// Rounds are not a good measure on a virtual machine, whose CPUs change speed. So each hog also
+/// reads the clock all the time: long pauses between two reads are those in which it was
+/// interrupted or preempted, and the rest is its CPU time.
 struct CountingHogs {
     counts: Vec<Arc<Count>>,
     /// They compute.
@@ -321,7 +322,8 @@ impl CountingHogs {
     }
 }
 
-/// CPU time of the whole machine that was used, and that the host of a virtual machine kept for others.
+/// CPU time of the whole machine that was used, and that the host of a virtual machine kept for
+/// others.
 fn machine_secs() -> Result<(f64, f64), String> {
     /// Of the kernel's times for programs.
     const TICKS_A_SECOND: f64 = 100.0;
@@ -334,9 +336,9 @@ fn machine_secs() -> Result<(f64, f64), String> {
     Ok((user + nice + system + irq + soft_irq, stolen))
 }
 
-/// How much hogs get done when they are preempted, against as many as there are Ps that are not. Both
-/// take turns in short rounds, and each is compared with its neighbour: whatever else the machine does
-/// changes more slowly.
+/// How much work hogs do when they are preempted, compared with one hog per P, which are not
+/// preempted. Both take turns in short rounds, and each round is compared with its neighbour,
+/// because other load on the machine changes more slowly.
 fn throughput(length: Duration) -> Result<(), String> {
     const A_PAIR: Duration = Duration::from_millis(750);
     let n_pairs = (length.as_nanos() / A_PAIR.as_nanos()).max(3) as usize;
@@ -409,8 +411,8 @@ impl std::fmt::Display for Quartiles {
     }
 }
 
-/// set_procs from 1 to 16 and back, each millisecond, next to goroutines that compute, talk and sleep:
-/// nothing is lost; the pauses as a histogram.
+/// set_procs from 1 to 16 and back, each millisecond, next to goroutines that compute, talk and
+/// sleep: nothing is lost; the pauses as a histogram.
 fn pauses(length: Duration) {
     let rt = runtime(1, true);
     let hogs = Hogs::start(&rt, 2);

@@ -5,7 +5,7 @@ use heist_core::timer_heap::{Entry, TimerHeap};
 
 use crate::Repeat;
 
-/// One timer comes and one is due, beside `OTHERS` that wait at random times.
+/// One timer is added and one is due, beside `OTHERS` that wait for random times.
 pub fn heap<const OTHERS: usize>() -> Repeat {
     const SPAN: u32 = 1 << 30;
     let mut heap = TimerHeap::new(Vec::with_capacity(OTHERS / 4 + 2));

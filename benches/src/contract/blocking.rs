@@ -9,8 +9,8 @@ pub trait Tasks: 'static {
     /// How many tasks may be alive at once: fewer than a million where each is an OS thread
     /// or has two kernel mappings, of which a process may have 65,530.
     const MAX_TASKS: usize = usize::MAX;
-    /// Names that limit: where the figure does not depend on the number of tasks it comes
-    /// from so many, elsewhere there is none.
+    /// The limit as text: where the figure does not depend on the number of tasks, it is measured
+    /// with this many; elsewhere there is no figure.
     const LIMIT_NOTE: Option<&'static str> = None;
 
     type Handle<T: Send + 'static>;
@@ -19,7 +19,7 @@ pub trait Tasks: 'static {
 
     /// Runs `main` as the first task of a runtime with `procs` workers.
     fn run<T: Send + 'static>(procs: usize, main: impl FnOnce() -> T + Send + 'static) -> T;
-    /// Starts a task nobody will join.
+    /// Starts a task that will not be joined.
     fn spawn(task: impl FnOnce() + Send + 'static);
     /// Starts a task whose result will be joined.
     fn fork<T: Send + 'static>(task: impl FnOnce() -> T + Send + 'static) -> Self::Handle<T>;
@@ -44,7 +44,7 @@ pub trait Gate: Clone + Send + Sync + 'static {
 
 /// Bounded channels.
 pub trait Channels: 'static {
-    /// What stands in for a channel of capacity 0 where there is none.
+    /// The substitute for a channel of capacity 0 where there is none.
     const RENDEZVOUS_NOTE: Option<&'static str> = None;
 
     type Tx<T: Send + 'static>: Clone + Send + 'static;

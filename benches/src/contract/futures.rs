@@ -13,7 +13,7 @@ pub trait Tasks: 'static {
 
     /// Runs `main` as the first task of a runtime with `procs` workers.
     fn run<T: Send + 'static>(procs: usize, main: impl Future<Output = T> + Send + 'static) -> T;
-    /// Starts a task nobody will join.
+    /// Starts a task that will not be joined.
     fn spawn(task: impl Future<Output = ()> + Send + 'static);
     /// Starts a task whose result will be joined.
     fn fork<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> Self::Handle<T>;
@@ -39,7 +39,7 @@ pub trait Gate: Clone + Send + Sync + 'static {
 
 /// Bounded channels.
 pub trait Channels: 'static {
-    /// What stands in for a channel of capacity 0 where there is none.
+    /// The substitute for a channel of capacity 0 where there is none.
     const RENDEZVOUS_NOTE: Option<&'static str> = None;
 
     type Tx<T: Send + 'static>: Clone + Send + Sync + 'static;

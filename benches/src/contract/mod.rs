@@ -1,4 +1,4 @@
-//! What a peer offers to the workloads: primitives, so that the work itself is written once.
+//! The primitives that a peer offers to the workloads, so that the work itself is written once.
 //!
 //! There are two shapes of concurrency and each workload has one body per shape:
 //! `blocking` (a task has a stack and may block anywhere) and `futures` (a task is a

@@ -1,4 +1,4 @@
-//! crossbeam-channel, kanal and flume: channels of their own on std threads.
+//! crossbeam-channel, kanal and flume: their channels on std threads.
 
 use super::threads::Threads;
 use crate::catalog;

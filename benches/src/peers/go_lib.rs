@@ -29,7 +29,7 @@ impl Tasks for GoLib {
     const LIMIT_NOTE: Option<&'static str> =
         Some("at most 30,000 goroutines: two mappings each, the kernel allows 65,530");
 
-    /// A result comes back as it does in Go: through a channel with room for it.
+    /// A result is returned as in Go: through a channel with room for it.
     type Handle<T: Send + 'static> = Receiver<T>;
     type Group = GoLibGroup;
     type Gate = GoLibGroup;
@@ -97,7 +97,7 @@ impl Gate for GoLibGroup {
     }
 }
 
-/// go-lib closes a channel only when told to; the last sender to go does it.
+/// go-lib closes a channel only explicitly; the last sender that is dropped does it.
 pub struct Closing<T: Send + 'static>(Sender<T>);
 
 impl<T: Send + 'static> Drop for Closing<T> {

@@ -62,8 +62,8 @@ impl Group for MayGroup {
     }
 
     fn done(&self) {
-        // ORDERING: AcqRel, pairs with the other calls: the last one has seen what all did,
-        // and the flag passes that on.
+        // ORDERING: AcqRel, pairs with the other calls: the last one has seen everything that all
+        // did, and the flag passes that on.
         if self.0.0.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.1.fire();
         }

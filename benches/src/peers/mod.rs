@@ -1,4 +1,4 @@
-//! The peers: who is measured, and where each one's code is.
+//! The peers that are measured, and the code of each.
 //!
 //! A peer's file implements the contract with the peer's own primitives and says, workload
 //! by workload, what to run or why it cannot be run.
@@ -87,7 +87,7 @@ pub fn peer(name: &str) -> Option<&'static Peer> {
     PEERS.iter().find(|p| p.name == name)
 }
 
-/// Turns names into peers, in the order of the list, each once; no names mean everybody.
+/// Turns names into peers, in the order of the list, each once; no names mean all peers.
 ///
 /// # Errors
 /// Names the first unknown name and lists the known ones.

@@ -62,8 +62,8 @@ impl Group for SmolGroup {
     }
 
     fn done(&self) {
-        // ORDERING: AcqRel, pairs with the other calls and the Acquire in `wait`: whoever
-        // waits has seen what every task did.
+        // ORDERING: AcqRel, pairs with the other calls and the Acquire in `wait`: the waiter has
+        // seen everything that every task did.
         if self.0.0.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.1.notify(usize::MAX);
         }

@@ -8,7 +8,7 @@ use crate::catalog::Better;
 const LABEL_PX: f64 = 90.0;
 const BAR_PX: f64 = 420.0;
 const ROW_PX: f64 = 22.0;
-/// What a note below a bar adds to its row.
+/// The height that a note below a bar adds to its row.
 const NOTE_PX: f64 = 15.0;
 const WIDTH_PX: f64 = 820.0;
 
@@ -82,7 +82,7 @@ fn chart(page: &mut String, block: &Block) {
     }
 }
 
-/// Whether the remark has a line of its own, below the bar.
+/// Whether the remark has its own line, below the bar.
 fn has_note_below(entry: &Entry) -> bool {
     entry.summary.is_some() && entry.remark.is_some()
 }

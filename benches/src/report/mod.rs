@@ -12,7 +12,7 @@ use crate::quiet::{self, Verdict};
 use crate::row::{Machine, Row, RunFile};
 use crate::stats::Summary;
 
-/// Our own name among the peers: the others are who we are compared with.
+/// The name of heist among the peers: it is compared with the others.
 const OURS: &str = "heist";
 const GO: &str = "go";
 const MIMALLOC: &str = "mimalloc";
@@ -27,7 +27,7 @@ pub struct Comparison {
     pub blocks: Vec<Block>,
 }
 
-/// One row name with everybody's figures, best first, then those without a figure.
+/// One row name with the figures of all peers, best first, then those without a figure.
 #[derive(Debug)]
 pub struct Block {
     pub spec: &'static RowSpec,
@@ -46,7 +46,7 @@ pub struct Entry {
     /// is better.
     pub to_best: Option<f64>,
     pub to_go: Option<f64>,
-    /// The figure was measured under a condition of its own.
+    /// The figure was measured under a special condition.
     pub is_noted: bool,
     pub remark: Option<String>,
 }
@@ -73,7 +73,7 @@ impl Comparison {
         let shown = columns.main.or(files.first());
         Ok(Self {
             machine: shown.map(|f| f.machine.clone()).unwrap_or_default(),
-            // Rows of `scale` count too: whoever disturbed those was there.
+            // Rows of `scale` count too: a load that disturbed those was there.
             verdict: quiet::verdict(files.iter().flat_map(|f| &f.rows)),
             skipped,
             blocks,
@@ -123,7 +123,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// A point of `scale` is no figure of the run: its sizes are others.
+/// A point of `scale` is not a figure of the run: it has other sizes.
 fn is_figure_of_run(row: &Row) -> bool {
     row.point.is_none()
 }
@@ -190,7 +190,7 @@ fn is_better(spec: &RowSpec, a: f64, b: f64) -> bool {
     }
 }
 
-/// How many times worse `own` is than `other`, whichever direction is good.
+/// How many times worse `own` is than `other`, for either direction.
 fn ratio(spec: &RowSpec, own: Option<f64>, other: Option<f64>) -> Option<f64> {
     let (own, other) = (own?, other?);
     let (over, under) = match spec.better {

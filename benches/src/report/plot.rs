@@ -1,7 +1,7 @@
 //! The scaling as one SVG: a panel per series, both axes logarithmic, a line per peer.
 //!
-//! Where a cost is meant to be flat, a band from the cheapest place of ours to twice of it is
-//! shaded: the claim holds if the line stays inside.
+//! Where a cost is meant to be flat, a band from heist's lowest cost to twice that is shaded: the
+//! claim holds if the line stays inside.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ const LEFT_PX: f64 = 50.0;
 const RIGHT_PX: f64 = 12.0;
 const TOP_PX: f64 = 34.0;
 const BOTTOM_PX: f64 = 40.0;
-/// A panel shows at least so many times its lowest cost, so that noise does not look like growth.
+/// A panel shows at least this many times its lowest cost, so that noise does not look like growth.
 const LEAST_SPAN: f64 = 10.0;
 
 const COLOURS: &[(&str, &str)] =
@@ -225,13 +225,13 @@ impl Frame {
             Axis::Tasks => self.band(svg, panel),
             Axis::Procs => self.cpus(svg, n_cpus),
         }
-        // Ours last, on top.
+        // heist last, on top.
         for line in panel.lines.iter().rev() {
             self.line(svg, line);
         }
     }
 
-    /// Where the cost is meant to be flat, and what it did.
+    /// Where the cost is meant to be flat, and the measured cost.
     fn band(&self, svg: &mut String, panel: &Panel) {
         let Some(ours) = panel.ours() else { return };
         let (Some(growth), Some((first, _))) = (ours.growth(), ours.flat_part().next()) else {

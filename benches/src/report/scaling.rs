@@ -11,7 +11,7 @@ use crate::stats::Summary;
 
 /// From here to the end of the axis a cost by tasks is meant to be flat.
 const FLAT_FROM: usize = 1_000;
-/// What is still called flat: the dearest place over the cheapest.
+/// The largest ratio that is still called flat: the highest cost over the lowest.
 pub const FLAT: f64 = 2.0;
 
 /// Everything `scale` measured.
@@ -58,7 +58,7 @@ impl Panel {
 }
 
 impl Scaling {
-    /// What the file of `scale` among these tells.
+    /// The report of the file of `scale` among these.
     ///
     /// # Errors
     /// There are two: figures of two runs are not to be mixed.
@@ -134,7 +134,7 @@ fn panel(series: &'static Series, rows: &[&Row]) -> Panel {
             peers.push(&row.peer);
         }
     }
-    // The run rotates its peers; here ours comes first and the others by name.
+    // The run rotates its peers; here heist comes first and the others follow by name.
     peers.sort_by_key(|peer| (*peer != OURS, peer.to_owned()));
     let lines = peers.into_iter().map(|peer| line(peer, &rows));
     let spec = catalog::workload(series.workload)

@@ -113,7 +113,7 @@ pub fn select<R: Tasks, C: Select>(procs: usize) -> Outcome {
     Ok(Figures::one(ns))
 }
 
-/// What the messages 0..n of one sender sum to.
+/// The sum of the messages 0..n of one sender.
 pub fn expected_sum(n: usize) -> u64 {
     let n = n as u64;
     n * (n - 1) / 2
@@ -156,7 +156,7 @@ pub fn ring<R: Tasks, C: Channels>(procs: usize) -> Outcome {
             group.done();
         });
     }
-    // A hop between OS threads takes so long that fewer tell as much.
+    // A hop between OS threads takes so long that fewer hops are enough.
     let rounds = if R::MAX_TASKS < 30_000 { RING_ROUNDS / 10 } else { RING_ROUNDS };
     let ns = R::run(procs, move || {
         round::<R, C>(rounds / 10);

@@ -9,7 +9,7 @@ use crate::reading::{Figures, Outcome, cannot};
 pub const LEAVES: u64 = 1_000_000;
 pub const FIB_N: u32 = 27;
 
-/// What the leaves 0..n sum to.
+/// The sum of the leaves 0..n.
 pub fn leaf_sum(n: u64) -> u64 {
     n * (n - 1) / 2
 }
@@ -28,7 +28,7 @@ pub fn n_forks(n: u32) -> usize {
     usize::try_from(fib(n + 1) - 1).expect("small")
 }
 
-/// The largest fib argument, up to ours, whose forks a peer can afford.
+/// The largest fib argument, up to heist's, whose forks a peer can afford.
 fn affordable_fib(max_tasks: usize) -> u32 {
     (2..=FIB_N).rev().find(|&n| n_forks(n) <= max_tasks).unwrap_or(2)
 }

@@ -14,7 +14,7 @@ static N_STARTED: AtomicUsize = AtomicUsize::new(0);
 /// all are parked.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// What one round came to.
+/// The result of one round.
 pub struct Round {
     pub rss_each: f64,
     pub spawn_ns: f64,

@@ -58,7 +58,7 @@ impl Probe {
         self.read().is_some() && BEHIND_RAN.load(Ordering::Relaxed)
     }
 
-    /// Waits without giving the worker away; `None` when nobody took the task in time.
+    /// Waits without giving the worker away; `None` if no worker took the task in time.
     pub fn spin_until_ran(&self, patience: Duration) -> Option<u64> {
         let deadline_ns = self.now_ns() + patience.as_nanos() as u64;
         loop {

@@ -1,4 +1,4 @@
-//! scale_*: what a task costs when there are 10 of them at once, or 1,000,000.
+//! scale_*: the cost of a task when there are 10 of them at once, or 1,000,000.
 //!
 //! With few tasks a round is repeated, so that as many operations are timed. The first round is
 //! not: it brings the records and stacks that the others reuse.
@@ -28,7 +28,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Nobody wakes before all sleep: the shortest nap is longer than it takes to start `n` tasks.
+/// No task wakes before all sleep: the shortest nap is longer than it takes to start `n` tasks.
 fn shortest_nap(n: usize) -> Duration {
     Duration::from_millis(10) + Duration::from_micros(3) * n as u32
 }

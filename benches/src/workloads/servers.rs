@@ -1,9 +1,9 @@
 //! tcp_echo_*, http_raw and http: a server in this process under load from another one.
 //!
-//! What a server does with its bytes is written once here and driven by tasks that block and by
-//! futures alike. `http_raw` is the same smallest server for everyone. `http` is the server that
-//! programs of that world use: a library where there is one, and for peers that block the one of
-//! heist's examples.
+//! The handling of bytes by a server is written once here and driven both by tasks that block and
+//! by futures. `http_raw` is the same minimal server for all peers. `http` is the server that
+//! programs of the peer's ecosystem use: a library where there is one, and for peers that block the
+//! one of heist's examples.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::load::{self, EchoLoad};
 use crate::reading::{Outcome, cannot};
 use crate::wrk;
 
-/// Larger than any request here; one read a request is the common case for everyone.
+/// Larger than any request here; one read per request is the common case for all peers.
 pub const BUFFER_BYTES: usize = 4096;
 pub const HELLO: &[u8] = b"Hello, World!";
 const HTTP_ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\
@@ -24,15 +24,15 @@ const HTTP_ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\
 
 pub const NO_HTTP_LIBRARY: &str = "no HTTP server of its own; see http_raw";
 
-/// What to serve; the load that goes with it follows.
+/// The server to run; the load depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     Echo {
         n_connections: usize,
     },
-    /// The smallest server that keeps connections alive: no header is looked at.
+    /// The minimal server that keeps connections alive: it reads no header.
     HttpRaw,
-    /// What the peer's world uses: it reads heads and writes dates.
+    /// The server of the peer's ecosystem: it parses heads and writes dates.
     HttpLibrary,
 }
 
@@ -49,7 +49,7 @@ impl Service {
     }
 }
 
-/// The bytes of one connection: what has come and what is to be sent back for it.
+/// The bytes of one connection: those received, and those to be sent back for them.
 struct Conversation {
     service: Service,
     buffer: [u8; BUFFER_BYTES],
@@ -71,7 +71,7 @@ impl Conversation {
         self.filled += n;
     }
 
-    /// What to send back now, and how many of the bytes that came it settles.
+    /// The bytes to send back now, and how many of the received bytes they answer.
     fn answer(&self) -> Option<(&[u8], usize)> {
         let came = &self.buffer[..self.filled];
         match self.service {
@@ -97,8 +97,8 @@ fn request_end(bytes: &[u8]) -> Option<usize> {
 /// Tells the load generator where the server listens.
 pub type Listening = mpsc::Sender<SocketAddr>;
 
-/// Starts the server on a thread of its own and puts it under load. The server is left
-/// running: the process ends next.
+/// Starts the server on its own thread and puts it under load. The server is left running: the
+/// process ends next.
 pub fn under_load(service: Service, server: impl FnOnce(Listening) + Send + 'static) -> Outcome {
     if !matches!(service, Service::Echo { .. }) && !wrk::is_on_path() {
         return cannot(wrk::MISSING);
@@ -190,7 +190,7 @@ mod stackless {
         })
     }
 
-    /// With the peer's own way to serve a connection.
+    /// Uses the peer's own way to serve a connection.
     pub fn futures_with<R: Net, F: Future<Output = ()> + Send + 'static>(
         procs: usize,
         service: Service,
@@ -235,7 +235,7 @@ mod stackless {
 mod tests {
     use super::*;
 
-    /// What comes back for what is sent in these pieces.
+    /// The response to bytes that are sent in these pieces.
     fn answers(service: Service, pieces: &[&[u8]]) -> Vec<u8> {
         let mut conversation = Conversation::new(service);
         let mut sent = Vec::new();
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(answers(Service::HttpRaw, &[&two[..20], &two[20..]]), HTTP_ANSWER.repeat(2));
     }
 
-    /// The status and the names of the headers of what a server says to a GET, and its body.
+    /// The status, the names of the headers and the body of a server's response to a GET.
     fn hello_of(server: impl FnOnce(Listening) + Send + 'static) -> (u16, Vec<String>, Vec<u8>) {
         let (listening, address) = mpsc::channel();
         thread::spawn(move || server(listening));

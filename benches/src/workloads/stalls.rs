@@ -25,7 +25,7 @@ fn noting_absentees(figures: Figures, n_tasks: usize) -> Figures {
     figures.with_note((n_ran < n_tasks).then_some(note.as_str()))
 }
 
-/// Ends the hogs from a thread of its own: where hogs starve everybody, no task could.
+/// Ends the hogs from its own thread: where hogs starve all tasks, no task could.
 fn stop_after(length: Duration) {
     thread::spawn(move || {
         thread::sleep(length);

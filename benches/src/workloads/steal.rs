@@ -1,8 +1,8 @@
 //! steal_*: from a spawn by a busy task until another worker runs the new one.
 //!
 //! The newest task of a worker is its own in most schedulers, for a while (Go, heist) or for good
-//! (tokio). So there are two questions, and both are asked of everybody: how long until a task is
-//! taken that is not the newest (`steal_hot`, `steal_idle`: a second one is spawned right behind
+//! (tokio). So there are two questions, and both are measured for all peers: how long until a task
+//! is taken that is not the newest (`steal_hot`, `steal_idle`: a second one is spawned right behind
 //! it), and how long until the newest is taken (`steal_hot_single`, `steal_idle_single`).
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub enum Thief {
     Idle,
 }
 
-/// What is spawned right behind the measured task.
+/// The task that is spawned right after the measured one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
     /// Nothing: the measured task is its worker's newest.
@@ -30,11 +30,11 @@ pub enum Behind {
     Another,
 }
 
-/// After this long nobody is coming; the spawner then yields to let the task finish.
+/// After this long no worker will take the task; the spawner then yields to let it finish.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Give up on a peer after so many tasks that nobody came for, if they are no exceptions.
+/// Give up on a peer after this many tasks that no worker took, if they are not exceptions.
 const MAX_MISSES: usize = 50;
-/// More than one miss in so many samples is no exception.
+/// More than one miss in this many samples is not an exception.
 const RARE: usize = 20;
 
 impl Thief {
@@ -53,7 +53,7 @@ impl Thief {
     }
 }
 
-/// Latencies so far, and how often nobody came.
+/// Latencies so far, and how often no worker took the task.
 #[derive(Debug, Default)]
 pub struct Tally {
     latencies_ns: Vec<u64>,
@@ -73,7 +73,7 @@ impl Tally {
         self.n_seen() < n_samples && !self.is_hopeless()
     }
 
-    /// Counts a sample: when its task ran, if anybody came for it.
+    /// Counts a sample: when its task ran, if a worker took it.
     pub fn count(&mut self, start_ns: u64, ran_at_ns: Option<u64>) {
         match ran_at_ns {
             Some(at_ns) => self.latencies_ns.push(at_ns.saturating_sub(start_ns)),

@@ -1,8 +1,8 @@
 //! uneven_tree: a random tree that only stealing can balance, a task per node.
 //!
-//! The root has many children; every other node has `CHILDREN` or none, by a hash of its
-//! own seed, so that subtrees differ in size by orders of magnitude and nobody knows
-//! which is large before walking it. The hash makes the tree the same for everyone.
+//! The root has many children; every other node has `CHILDREN` or none, by a hash of its own seed,
+//! so that subtrees differ in size by orders of magnitude and it is not known which is large before
+//! walking it. The hash makes the tree the same for all peers.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! Prints how often a goroutine that moved used the thread-local of another thread. Exit code 1 if it
-//! ever did.
+//! Prints how often a goroutine that moved used the thread-local of another thread. Exit code 1 if
+//! it ever did.
 
 use heist_checks::offsets;
 use heist_checks::thread_locals::{KINDS, PARKS, check};

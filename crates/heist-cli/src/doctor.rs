@@ -1,4 +1,4 @@
-//! `heist doctor`: what this system offers to a runtime.
+//! `heist doctor`: reports what this system offers to a runtime.
 
 use std::io::Write;
 use std::process::ExitCode;

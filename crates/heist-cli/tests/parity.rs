@@ -185,7 +185,7 @@ fn tests_of_the_crates() -> BTreeMap<String, Vec<Test>> {
     let mut tests = BTreeMap::new();
     for path in files {
         let name = path.strip_prefix(&root).expect("found below the root").to_str();
-        // A file can vanish while another build writes beside us; then it has no tests.
+        // A file can vanish while another build writes to the folder; then it has no tests.
         if let (Some(name), Ok(text)) = (name, fs::read_to_string(&path)) {
             tests.insert(name.to_owned(), tests_in(&text));
         }

@@ -1,7 +1,7 @@
 //! Predicts which kinds of goroutine block, as a CPU predicts its branches.
 //!
-//! A goroutine that blocks without announcing it keeps its P until sysmon has looked at it twice.
-//! Of a thousand goroutines that do the same, the first is a surprise and the others are not: the M
+//! A goroutine that blocks without announcing it keeps its P until sysmon has checked it twice. Of
+//! a thousand goroutines that do the same, the first is a surprise and the others are not: the M
 //! that starts the next one may give its P away beforehand.
 //!
 //! The prediction is made from the code of a goroutine, by an address that all goroutines with that
@@ -25,7 +25,7 @@ const EXPECTED: usize = 2;
 /// The address of a kind is a multiple of this.
 pub const KIND_ALIGN: usize = 8;
 
-/// What is known of a kind.
+/// The prediction for a kind of goroutine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prediction {
     /// It is expected to block.
@@ -39,7 +39,7 @@ impl Prediction {
     const UNKNOWN: Self = Self { blocks: false, keeps_thread: false };
 }
 
-/// What is known of the goroutines of one runtime.
+/// The predictions for the goroutines of one runtime.
 #[derive(Debug)]
 pub struct BlockPredictor {
     /// Not zero if any kind is known. Most programs have none, and their lookups end here.
@@ -55,7 +55,7 @@ impl BlockPredictor {
         Self { n_known, slots: std::array::from_fn(|_| AtomicUsize::new(0)) }
     }
 
-    /// What is known of goroutines of this kind.
+    /// The prediction for goroutines of this kind.
     #[inline]
     #[must_use]
     pub fn of(&self, kind: usize) -> Prediction {
@@ -75,12 +75,12 @@ impl BlockPredictor {
         Prediction { blocks: seen & COUNT_MASK == EXPECTED, keeps_thread: seen & KEEPS_THREAD != 0 }
     }
 
-    /// A goroutine of this kind was preempted by a signal.
+    /// Records that a goroutine of this kind was preempted by a signal.
     pub fn stopped(&self, kind: usize) {
         self.learn(kind, 0);
     }
 
-    /// A goroutine of this kind has blocked.
+    /// Records that a goroutine of this kind has blocked.
     pub fn blocked(&self, kind: usize) {
         self.learn(kind, 1);
     }
@@ -96,7 +96,7 @@ impl BlockPredictor {
         }
     }
 
-    /// A goroutine of this kind was expected to block and did not.
+    /// Records that a goroutine of this kind was expected to block and did not.
     pub fn went_on(&self, kind: usize) {
         let slot = self.slot(kind);
         let seen = slot.load(Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! `Endings`: how the thread that waits for the last goroutine learns that one has ended.
 //!
 //! Goroutines that end are counted where they end, by plain stores, because that is frequent. The
-//! wait for the last one is rare, so an end is announced only once a thread has said that it
+//! wait for the last one is rare, so an end is announced only once a thread has declared that it
 //! watches.
 //!
 //! # The protocol
@@ -46,13 +46,14 @@ impl Endings {
         Self { count: AtomicU32::new(0), watched: AtomicU32::new(0) }
     }
 
-    /// From now on every end is announced.
+    /// Announces every end from now on.
     pub fn watch(&self, heavy_fence: impl FnOnce()) {
         self.watched.store(1, Ordering::Relaxed);
         heavy_fence();
     }
 
-    /// What has been announced so far. The caller reads it before it adds up the live goroutines.
+    /// The ends that have been announced so far. The caller reads it before it adds up the live
+    /// goroutines.
     #[must_use]
     pub fn seen(&self) -> Seen {
         // ORDERING: Acquire pairs with `tell`: a thread that has seen the count sees the end it
@@ -66,7 +67,7 @@ impl Endings {
         futex.wait(&self.count, seen.0, timeout);
     }
 
-    /// A goroutine has ended and was counted before this call.
+    /// Announces that a goroutine has ended, which was counted before this call.
     #[inline]
     pub fn tell(&self, futex: &impl Futex, light_fence: impl FnOnce()) {
         light_fence();

@@ -64,7 +64,7 @@ pub enum Taken {
     TooMany,
 }
 
-/// What is left to do after a use.
+/// The next step after a use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Unlocked {
@@ -133,7 +133,7 @@ impl FdLock {
     }
 
     /// As [`FdLock::lock`], with the queue's lock held: if the direction is busy, the user that
-    /// unlocks it will look into the queue.
+    /// unlocks it will check the queue.
     pub fn queue(&self, way: Way) -> Taken {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
@@ -153,15 +153,15 @@ impl FdLock {
         }
     }
 
-    /// Direction and reference went to the first of the queue. The caller holds the queue's lock
-    /// and says whether the queue is empty now.
+    /// Notes that direction and reference went to the first of the queue. The caller holds the
+    /// queue's lock and passes whether there are others in the queue.
     pub fn passed_on(&self, way: Way, others: bool) {
         if !others {
             self.0.fetch_and(!way.queued(), Ordering::AcqRel);
         }
     }
 
-    /// The queue was empty. The caller holds the queue's lock.
+    /// Unlocks after the queue was found empty. The caller holds the queue's lock.
     pub fn unlock_empty(&self, way: Way) -> Unlocked {
         let word = self.0.load(Ordering::Relaxed);
         self.check(word, way);

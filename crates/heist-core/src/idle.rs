@@ -61,7 +61,7 @@ impl ProcMask {
 pub struct IdleProcs {
     // It has room for all Ps from the start, because pushing must not allocate.
     stack: Vec<u32>,
-    /// Those kept for the latency class.
+    /// The idle Ps that are reserved for the latency class.
     reserved: Vec<u32>,
     clock: fn() -> u64,
     /// How long they have been idle.
@@ -70,7 +70,7 @@ pub struct IdleProcs {
     n_taken: u64,
 }
 
-/// What can be read about the idle Ps without the lock.
+/// The data about the idle Ps that can be read without the lock.
 #[derive(Debug)]
 pub struct IdleView {
     count: AtomicU32,
@@ -90,7 +90,7 @@ impl IdleView {
         Self::with_reserved(capacity, 0)
     }
 
-    /// The same, with the first `n_reserved` Ps reserved for the latency class.
+    /// As [`new`](Self::new), with the first `n_reserved` Ps reserved for the latency class.
     #[must_use]
     pub fn with_reserved(capacity: u32, n_reserved: u32) -> Self {
         Self {
@@ -148,7 +148,7 @@ impl IdleProcs {
         Self::with_clock(capacity, || 0)
     }
 
-    /// The same, with a clock by which idle time is measured.
+    /// As [`new`](Self::new), with a clock by which idle time is measured.
     #[must_use]
     pub fn with_clock(capacity: u32, clock: fn() -> u64) -> Self {
         let stack = || Vec::with_capacity(capacity as usize);
@@ -156,7 +156,7 @@ impl IdleProcs {
         Self { stack: stack(), reserved: stack(), clock, time, n_taken: 0 }
     }
 
-    /// How often a P was taken. If all Ps are idle at two looks and this has not changed, no
+    /// How often a P was taken. If all Ps are idle at two checks and this has not changed, no
     /// goroutine did anything in between that needs a P.
     #[must_use]
     pub const fn n_taken(&self) -> u64 {
@@ -169,7 +169,7 @@ impl IdleProcs {
         self.time.total_ns(now_ns)
     }
 
-    /// The number of idle Ps has changed.
+    /// Notes that the number of idle Ps has changed.
     fn has_changed(&mut self) {
         self.time.set((self.stack.len() + self.reserved.len()) as u32, (self.clock)());
     }
@@ -232,7 +232,7 @@ impl IdleProcs {
     fn woken(&mut self, view: &IdleView, id: u32) {
         self.n_taken += 1;
         self.has_changed();
-        // Timers may be added as soon as the P runs: thieves must look from now on.
+        // Timers may be added as soon as the P runs: thieves must check it from now on.
         view.timers.set(id);
         view.idle.clear(id);
         view.counter(id).fetch_sub(1, Ordering::SeqCst);

@@ -9,9 +9,9 @@
 //!
 //! # Why no P is lost
 //! Being on the list is decided under the lock. An M that finds itself off the list has been taken
-//! by a thread that is about to wake it, so it sleeps on until the wake-up comes, however late. An
-//! M that takes itself off cannot be handed a P any more. The timeout and the wake-up may come at
-//! the same moment: the note keeps the wake-up. The model `loom_idle_ms` runs it.
+//! by a thread that is about to wake it, so it continues to sleep until the wake-up comes, however
+//! late. An M that takes itself off cannot be handed a P any more. The timeout and the wake-up may
+//! come at the same moment: the note keeps the wake-up. The model `loom_idle_ms` runs it.
 //!
 //! GO: proc.go mput, mget, stopm. Go keeps its threads forever.
 
@@ -58,14 +58,15 @@ impl<M: DoublyLinked> IdleMs<M> {
         self.0.pop()
     }
 
-    /// Whether there are more than a runtime with `procs` Ps keeps. They are a stack, so those at
-    /// the bottom are not needed, and those on top of them sleep with a timeout.
+    /// Whether there are more than a runtime with `procs` Ps keeps. The list is a stack, so the Ms
+    /// at the bottom are not needed; the Ms on top of them sleep with a timeout.
     #[must_use]
     pub const fn has_surplus(&self, procs: u32) -> bool {
         self.len() > policy::idle_ms_kept(procs)
     }
 
-    /// Takes `m` off, if it is still here and there are still too many. False: it sleeps on.
+    /// Removes `m`, if it is still here and there are still too many. If false, the M continues to
+    /// sleep.
     ///
     /// # Safety
     /// `m` is in this list or in none.
@@ -75,7 +76,7 @@ impl<M: DoublyLinked> IdleMs<M> {
         self.has_surplus(procs) && unsafe { self.remove(m) }
     }
 
-    /// Takes `m` off, if it is still here. False: another thread has taken it and is about to wake
+    /// Removes `m`, if it is still here. If false, another thread has taken it and is about to wake
     /// it.
     ///
     /// # Safety

@@ -33,7 +33,7 @@ const FLAGS: usize = RESULT | HANDLE_GONE | RUNTIME_DONE;
 /// A waiter's address must be a multiple of this.
 pub const WAITER_ALIGN: usize = FLAGS + 1;
 
-/// What a finishing goroutine has to do about its result.
+/// The next step of a finishing goroutine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Finished {
@@ -45,11 +45,11 @@ pub enum Finished {
     Unwanted,
 }
 
-/// What the owner of a dropped handle has to do.
+/// The next step of the owner of a dropped handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Dropped {
-    /// Nothing: the goroutine runs on, detached.
+    /// Nothing: the goroutine continues to run, detached.
     Detached,
     /// The result is there: take it, drop it, then call [`JoinWord::release_handle`].
     HasResult,
@@ -86,7 +86,7 @@ impl JoinWord {
         self.0.load(Ordering::Acquire) & HANDLE_GONE != 0
     }
 
-    /// The goroutine has stored its outcome.
+    /// Notes that the goroutine has stored its outcome.
     #[inline]
     pub fn finish(&self) -> Finished {
         if self.0.load(Ordering::Acquire) & HANDLE_GONE != 0 {
@@ -103,7 +103,8 @@ impl JoinWord {
         NonZeroUsize::new(before & !FLAGS).map_or(Finished::Published, Finished::Wake)
     }
 
-    /// Leaves the address of a waiter. False if the result is there already: do not wait.
+    /// Stores the address of a waiter. False if the result is there already: then the caller does
+    /// not wait.
     #[must_use]
     pub fn register(&self, waiter: NonZeroUsize) -> bool {
         debug_assert!(waiter.get() & FLAGS == 0, "JoinWord::register: unaligned waiter");
@@ -111,14 +112,14 @@ impl JoinWord {
         self.0.compare_exchange(0, waiter.get(), Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Takes the waiter back, because it was cancelled or timed out. False if the finishing
-    /// goroutine has seen it and is waking it up.
+    /// Removes the waiter, because it was cancelled or timed out. False if the finishing goroutine
+    /// has seen it and is waking it up.
     #[must_use]
     pub fn unregister(&self, waiter: NonZeroUsize) -> bool {
         self.0.compare_exchange(waiter.get(), 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The handle is dropped without a join. Its waiter has unregistered before.
+    /// Notes that the handle is dropped without a join. Its waiter has unregistered before.
     #[inline]
     pub fn drop_handle(&self) -> Dropped {
         match self.0.compare_exchange(0, HANDLE_GONE, Ordering::AcqRel, Ordering::Acquire) {
@@ -130,13 +131,13 @@ impl JoinWord {
         }
     }
 
-    /// The handle has taken the result. True if the caller must recycle the record.
+    /// Notes that the handle has taken the result. True if the caller must recycle the record.
     #[must_use]
     pub fn release_handle(&self) -> bool {
         self.0.fetch_or(HANDLE_GONE, Ordering::AcqRel) & RUNTIME_DONE != 0
     }
 
-    /// The goroutine has left its stack. True if the caller must recycle the record.
+    /// Notes that the goroutine has left its stack. True if the caller must recycle the record.
     #[inline]
     #[must_use]
     pub fn release_runtime(&self) -> bool {

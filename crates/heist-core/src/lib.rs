@@ -16,6 +16,7 @@
 //! | [`stalled`] | detects a P that takes nothing out of its ring |
 //! | [`watch`] | whether an M watches, so that submitters need not wake another |
 //! | [`block_predictor`] | predicts which kinds of goroutine block |
+//! | [`stack_needs`] | predicts which kinds of goroutine need larger stacks |
 //! | [`spinning`] | the count of Ms that look for work, and when a submitter must wake one |
 //! | [`status`] | the life of a goroutine as checked transitions |
 //! | [`m_word`] | whether an M is in the runtime or in user code, and whether its P can be taken |
@@ -34,7 +35,7 @@
 //! | [`level_time`] | the integral of a level over time |
 //! | [`time_histogram`] | durations in Go's buckets |
 //! | [`rng`] | the seeded random numbers of the scheduler |
-//! | [`mod@throw`] | the way out when the scheduler finds itself corrupted |
+//! | [`mod@throw`] | the end of the process when the scheduler finds its own state corrupted |
 //! | [`sync`] | the one switch between std's and loom's atomics |
 #![warn(missing_docs)]
 

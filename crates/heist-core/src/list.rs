@@ -106,8 +106,8 @@ impl<T: Linked> List<T> {
         self.head
     }
 
-    /// Takes the list apart, without touching its elements: its two ends, which the others link, or
-    /// None if it is empty.
+    /// Takes the list apart without touching its elements. Returns its two ends, between which the
+    /// others are linked, or None if it is empty.
     pub fn into_ends(mut self) -> Option<(NonNull<T>, NonNull<T>)> {
         self.head.take().zip(self.tail.take())
     }

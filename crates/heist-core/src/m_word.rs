@@ -13,7 +13,7 @@
 //! The taker, with the scheduler lock held:
 //! 1. sets `TAKEN`,
 //! 2. heavy fence,
-//! 3. reads the word; if it is unchanged, the P is the taker's, else the taker clears `TAKEN` and
+//! 3. reads the word; if it is unchanged, the taker has the P; otherwise it clears `TAKEN` and
 //!    leaves.
 //!
 //! # Why both cannot have the P
@@ -73,7 +73,7 @@ impl Stamp {
 pub const TAKEN: u32 = 1;
 /// The goroutine should yield when it leaves the runtime.
 pub const PREEMPT: u32 = 2;
-/// The world stops: the goroutine waits where it is before it continues.
+/// The world stops: the goroutine waits where it is until the world runs again.
 pub const STOP: u32 = 8;
 /// The goroutine most likely blocks: it gives its P away when it leaves the runtime.
 pub const GIVE_P: u32 = 32;
@@ -108,7 +108,7 @@ impl MWord {
         }
     }
 
-    /// The same, where the heavy fence is a fence of the taker only.
+    /// As [`new`](Self::new), where the heavy fence is a fence of the taker only.
     #[must_use]
     pub fn with_full_fences() -> Self {
         Self { attention: AtomicU32::new(FENCE), ..Self::new() }

@@ -1,7 +1,7 @@
 //! The word of the mutex: its holder, its waiters, and whether newcomers may overtake.
 //!
-//! Goroutines that cannot get the mutex wait in a queue beside the word, under a lock of its own.
-//! The word says everything that the fast paths must know, so that they do not look at the queue.
+//! Goroutines that cannot get the mutex wait in a queue beside the word, which has its own lock.
+//! The word holds everything that the fast paths must know, so that they do not read the queue.
 //!
 //! # Bits
 //! - `LOCKED`: the mutex is held.
@@ -62,7 +62,8 @@ impl Contender {
         Self { token: false, starving: false }
     }
 
-    /// It was chosen and woken, and holds the token now. `starving` if it has waited too long.
+    /// Notes that it was chosen and woken, and holds the token now. `starving` says whether it has
+    /// waited too long.
     pub const fn woken(&mut self, starving: bool) {
         self.token = true;
         self.starving = starving;
@@ -75,13 +76,13 @@ impl Contender {
 pub enum Attempt {
     /// The contender has it.
     Acquired,
-    /// Not yet, but another look soon is worthwhile.
+    /// Not yet, but another attempt soon is worthwhile.
     Busy,
     /// Not yet, and the contender must queue.
     Starving,
 }
 
-/// What a contender that wants to queue has to do.
+/// The next step of a contender that wants to queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Enqueued {
@@ -91,7 +92,7 @@ pub enum Enqueued {
     Waiting,
 }
 
-/// What a releaser has to do.
+/// The next step of a releaser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Released {
@@ -271,7 +272,7 @@ impl MutexWord {
         // No other thread changes a word that is starving and not locked.
         let new = if more { old | LOCKED } else { (old | LOCKED) & !STARVING };
         if old & (LOCKED | STARVING) != STARVING || self.0.swap(new, Ordering::Relaxed) != old {
-            crate::throw!("MutexWord::hand_over: the mutex is not the caller's to hand over");
+            crate::throw!("MutexWord::hand_over: the caller may not hand the mutex over");
         }
     }
 
@@ -279,7 +280,7 @@ impl MutexWord {
     /// is free.
     pub fn stop_starving(&self) {
         if self.0.fetch_and(!STARVING, Ordering::Relaxed) != STARVING {
-            crate::throw!("MutexWord::stop_starving: the mutex is not the caller's to free");
+            crate::throw!("MutexWord::stop_starving: the caller may not free the mutex");
         }
     }
 

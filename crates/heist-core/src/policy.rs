@@ -24,7 +24,7 @@ pub const OVERFLOW_BATCH: u32 = RING_CAPACITY / 2;
 pub const GLOBAL_BATCH_MAX: u32 = RING_CAPACITY / 2;
 
 /// Once in this many ticks the global queue goes first, so that two goroutines that keep readying
-/// each other cannot starve it. A prime, so that it does not fall into step with the program.
+/// each other cannot starve it. A prime, so that it does not resonate with a period of the program.
 pub const GLOBAL_CHECK_TICKS: u32 = 61;
 
 /// Passes over all Ps before a thief gives up.
@@ -35,8 +35,8 @@ pub const STEAL_TRIES: u32 = 4;
 /// meanwhile, which Go does not check.
 pub const RUN_NEXT_BACK_OFF_NS: u64 = 3_000;
 
-/// How long a watcher sleeps between two looks. It is long compared with the microsecond for which
-/// a look disturbs its victim, and short compared with the time that a goroutine may wait for its
+/// How long a watcher sleeps between two checks. It is long compared with the microsecond for which
+/// a check disturbs its victim, and short compared with the time that a goroutine may wait for its
 /// turn anyway.
 pub const WATCH_NS: u64 = 100_000;
 /// A watch continues if at least this many goroutines became runnable meanwhile: if there are
@@ -49,11 +49,12 @@ pub const BUSY_MIN_READIED: u64 = 8;
 /// The longest time for which a spinner lingers after its passes before it sleeps: about the cost
 /// of waking it again.
 pub const LINGER_MAX_NS: u64 = 50_000;
-/// The shortest such time: a program whose pauses are long pays next to nothing for it.
+/// The shortest time for which a spinner lingers: a program whose pauses are long pays almost
+/// nothing for it.
 pub const LINGER_MIN_NS: u64 = 1_000;
 
 /// How long to linger next time, given the last time and how long the M then slept: twice as long
-/// if lingering for the cost of a wake-up would have avoided the sleep, else half.
+/// if lingering for the cost of a wake-up would have avoided the sleep, otherwise half as long.
 #[must_use]
 pub const fn next_linger(linger_ns: u64, slept_ns: u64) -> u64 {
     let next = if slept_ns < 2 * LINGER_MAX_NS { 2 * linger_ns } else { linger_ns / 2 };
@@ -82,8 +83,8 @@ pub const QUANTUM_NS: u64 = 10_000_000;
 /// How long a timer or a network event may wait for a P while every P runs a goroutine that does
 /// not yield.
 pub const WAKE_UP_NS: u64 = 1_000_000;
-/// A P whose slices are shorter than this on average makes progress: it looks at the clock, at the
-/// urgent goroutines and, when its queue is empty, at the network without being asked.
+/// A P whose slices are shorter than this on average makes progress: it checks the clock, the
+/// urgent goroutines and, when its queue is empty, the network without being asked.
 pub const PROGRESS_SLICE_NS: u64 = 100_000;
 /// For how long a P that made progress is assumed to still do so: its thread may have to wait for a
 /// CPU, and then sysmon cannot help. A turn of the kernel's scheduler is about as long.
@@ -140,7 +141,7 @@ pub const STACK_STEPS_MAX: u32 = 4;
 
 /// How many of the goroutines that were held back a P admits before it becomes idle.
 pub const ADMITTED_MAX: u32 = 64;
-/// For how long a crowd is assumed to exist after it was noticed.
+/// For how long a crowd, a scarcity of threads, is assumed to exist after it was noticed.
 pub const CROWD_NS: u64 = 10_000_000;
 /// A P is lent again after this time at the latest.
 pub const CROWD_KEEP_NS: u64 = 100_000_000;
@@ -158,10 +159,10 @@ pub const DOORBELLS_MAX: u32 = 64;
 /// How long a stop of the world waits for goroutines to stop by themselves before it sends them a
 /// signal.
 pub const STOP_ASK_NS: u64 = 20_000;
-/// How often it repeats the signal for those that have not stopped.
+/// How often a stop of the world repeats the signal for goroutines that have not stopped.
 pub const STOP_FORCE_NS: u64 = 100_000;
-/// After this time it takes the P of a thread that does not stop, which runs on without one. It is
-/// longer than a thread waits for a CPU on an overloaded machine.
+/// After this time it takes the P of a thread that does not stop, which continues to run without
+/// one. It is longer than a thread waits for a CPU on an overloaded machine.
 pub const STOP_PATIENCE_NS: u64 = 1_000_000_000;
 
 /// How many of `n` goroutines in the global queue go before the next of `n_stopped` that wait there
@@ -172,8 +173,8 @@ pub const fn ahead_of_stopped(n: u32, n_stopped: u32) -> u32 {
     if n_stopped == 0 { 0 } else { n.div_ceil(n_stopped) }
 }
 
-/// How long sysmon naps while there is something to do: a blocking call may last one nap before its
-/// P is taken.
+/// How long sysmon naps while it has something to do: a blocking call may last one nap before its P
+/// is taken.
 pub const SYSMON_NAP_NS: u64 = 20_000;
 /// Rounds with nothing to do before its naps grow.
 pub const SYSMON_IDLE_ROUNDS: u32 = 50;
@@ -191,9 +192,9 @@ pub const SYSCALL_MAX_NS: u64 = 10_000_000;
 
 /// After this wait for a mutex newcomers may not overtake a goroutine any more.
 pub const STARVATION_NS: u64 = 1_000_000;
-/// How often a contender for a mutex looks again before it waits.
+/// How often a contender for a mutex tries again before it waits.
 pub const LOCK_SPINS: u32 = 4;
-/// How many pause instructions separate two of these looks.
+/// How many pause instructions separate two of these tries.
 pub const LOCK_SPIN_PAUSES: u32 = 30;
 
 /// Whether a goroutine may spin for a mutex: another P is busy, so that the holder is likely to run
@@ -303,7 +304,7 @@ pub const fn only_ours(threads: Option<u32>, ours: u32) -> bool {
     }
 }
 
-/// Whether this tick looks at the global queue before the local one.
+/// Whether a P with this tick takes from the global queue before the local one.
 #[must_use]
 pub const fn global_first(tick: u32) -> bool {
     tick.is_multiple_of(GLOBAL_CHECK_TICKS)

@@ -1,4 +1,5 @@
-//! One direction of a descriptor: whether an operation is worth trying, and the waiter until it is.
+//! One direction of a descriptor: whether an operation may succeed, and the goroutine that waits
+//! until it may.
 //!
 //! # States
 //! ```text
@@ -12,28 +13,27 @@
 //! ```
 //! A descriptor is registered edge-triggered and once: an event comes when something changes, not
 //! while it lasts. So the state remembers events, and an operation forgets one only if it has seen
-//! the end of the data *after* it: it looks first, then tries, and if the try found nothing (or
-//! less than it asked for) it calls [`Readiness::drained`] with what it saw. An event in between
-//! has changed the word and is kept.
+//! the end of the data *after* it: it looks at the word first, then tries, and if the try found
+//! nothing (or less than it asked for) it calls [`Readiness::drained`] with the word it saw. An
+//! event in between has changed the word and is kept.
 //!
 //! Each change of the word gives it a new number. That is the whole protocol:
 //! - *Event against park.* The waiter publishes itself only over the word it looked at. An event,
 //!   a poke or a close after the look makes that fail, and the goroutine does not wait.
-//! - *Poke* tells a waiter to look again at what it waits with (its deadline). The waiter looks at
-//!   the word first and at the deadline after that; a thread that changes the deadline writes it
-//!   first and pokes after that.
+//! - *Poke* tells a waiter to check its deadline again. The waiter reads the word first and the
+//!   deadline after that; a thread that changes the deadline writes it first and pokes after that.
 //! - *Wakers among each other.* The waiter's fields are written before it is published and not
 //!   again before its word is gone. A waker reads them and takes the word by compare-and-swap: if
-//!   that succeeds the word was there all the time, so what it read belongs together.
+//!   that succeeds, the word was there all the time, so the fields it read belong together.
 //! - The waker then claims the goroutine by ticket. If a timer or a canceller was faster, the claim
 //!   fails and the goroutine finds its word taken; neither side has to wait for the other.
 //!
 //! At most one goroutine waits in a direction; the descriptor's lock ensures that.
 //!
-//! The word also says which use of its record this is: [`Readiness::event_of`] changes nothing if
-//! the event was meant for an earlier one. That and the change are one step. Otherwise a poller
-//! that is stopped between the two would hand out the waiter of the next use, perhaps a goroutine
-//! of another runtime.
+//! The word also holds the number of the use of its record: [`Readiness::event_of`] changes nothing
+//! if the event was meant for an earlier use. The check and the change are one step. Otherwise a
+//! poller that is interrupted between the two would hand out the waiter of the next use, perhaps a
+//! goroutine of another runtime.
 //!
 //! `EAGER` is kept until the descriptor is closed: the other end has hung up, or something urgent
 //! is among the data. Then the edges do not report everything, and a try that found less than it
@@ -57,7 +57,7 @@ const IDLE: u64 = 0;
 const READY: u64 = 1;
 const WAITING: u64 = 2;
 const CLOSED: u64 = 3;
-/// Less than was asked for does not mean that nothing is left.
+/// Set if a short read or write does not mean that nothing is left.
 const EAGER: u64 = 4;
 const NUMBER_ONE: u64 = 8;
 /// The position of the use in the word. Numbers are below it.
@@ -67,7 +67,7 @@ const NUMBER: u64 = (1 << USE_SHIFT) - NUMBER_ONE;
 /// Bits of the number of a use.
 pub const USE_BITS: u32 = 23;
 
-/// What the state was at a look.
+/// The state at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look(u64);
 
@@ -86,7 +86,7 @@ impl Look {
         self.0 & STATE == CLOSED
     }
 
-    /// Whether an operation that found less than it asked for shows nothing.
+    /// Whether a short read or write does not show that nothing is left.
     #[inline]
     #[must_use]
     pub const fn is_eager(self) -> bool {
@@ -94,12 +94,12 @@ impl Look {
     }
 }
 
-/// What an event says besides "look again".
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// There is something, or room for something.
+    /// There is data, or room for data.
     Plain,
-    /// The other end has hung up, an error, something urgent.
+    /// The other end has hung up, or there is an error or urgent data.
     Eager,
 }
 
@@ -123,8 +123,8 @@ impl<T> Readiness<T> {
         }
     }
 
-    /// A new descriptor: the first operation just tries. This is the use `number` of the record;
-    /// bits that do not fit into [`USE_BITS`] are dropped.
+    /// Opens the direction for a new descriptor: the first operation tries without waiting. This is
+    /// the use `number` of the record; bits that do not fit into [`USE_BITS`] are dropped.
     pub fn open(&self, number: u32) {
         let word = self.word.load(Ordering::Acquire);
         let to = u64::from(number) << USE_SHIFT | next_number(word) & NUMBER | READY;
@@ -149,14 +149,15 @@ impl<T> Readiness<T> {
         Look(self.word.load(Ordering::Acquire))
     }
 
-    /// Something happened. Returns the waiter. For a user of the descriptor: the use does not end
+    /// Records an event. Returns the waiter. For a user of the descriptor: the use does not end
     /// meanwhile.
     #[doc(alias = "netpollunblock")]
     pub fn event(&self, edge: Edge) -> Option<(NonNull<T>, Ticket)> {
         self.hand_out(|word| after_event(word, edge))
     }
 
-    /// The same in the use `number` of the record. Does nothing if that use has ended.
+    /// As [`event`](Self::event), in the use `number` of the record. Does nothing if that use has
+    /// ended.
     pub fn event_of(&self, number: u32, edge: Edge) -> Option<(NonNull<T>, Ticket)> {
         let of_use = u64::from(number) << USE_SHIFT >> USE_SHIFT;
         self.hand_out(|word| {
@@ -164,8 +165,8 @@ impl<T> Readiness<T> {
         })
     }
 
-    /// Makes a waiter look again, and keeps a goroutine that is about to wait from waiting. Returns
-    /// the waiter.
+    /// Makes a waiter check again, and keeps a goroutine that is about to wait from waiting.
+    /// Returns the waiter.
     pub fn poke(&self) -> Option<(NonNull<T>, Ticket)> {
         self.hand_out(|word| match word & STATE {
             CLOSED => None,
@@ -179,7 +180,8 @@ impl<T> Readiness<T> {
         self.hand_out(|word| (word & STATE != CLOSED).then_some(CLOSED))
     }
 
-    /// A try after `look` found the end of the data. True unless something happened meanwhile.
+    /// Notes that a try after `look` found the end of the data. True unless something happened
+    /// meanwhile.
     #[inline]
     pub fn drained(&self, look: Look) -> bool {
         if !look.is_ready() {
@@ -189,8 +191,8 @@ impl<T> Readiness<T> {
         self.word.compare_exchange(look.0, idle, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// From here on an event finds `waiter`. False if something happened since `look`: then the
-    /// goroutine must not wait.
+    /// Publishes `waiter`, so that events find it. False if something happened since `look`: then
+    /// the goroutine must not wait.
     #[inline]
     #[must_use]
     #[doc(alias = "netpollblockcommit")]
@@ -204,7 +206,7 @@ impl<T> Readiness<T> {
         self.word.compare_exchange(look.0, waiting, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// The waiter was woken in another way and does not wait any more.
+    /// Removes the waiter, which was woken in another way and does not wait any more.
     pub fn withdraw(&self) {
         let waiting = |word: u64| (word & STATE == WAITING).then_some(IDLE | word & EAGER);
         let _ = self.change(waiting);

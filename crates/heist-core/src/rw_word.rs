@@ -7,7 +7,7 @@
 //! starves.
 //!
 //! # Bits
-//! - `PENDING`: a writer has announced itself, or is in.
+//! - `PENDING`: a writer has announced itself, or has entered.
 //! - `QUEUED`: a reader waits. Changes only under the lock of the queue.
 //! - the rest: the number of readers.
 //!
@@ -39,11 +39,11 @@ const PENDING: u32 = 1 << 31;
 const QUEUED: u32 = 1 << 30;
 const READERS: u32 = QUEUED - 1;
 
-/// What a reader has to do.
+/// The next step of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Entered {
-    /// It is in.
+    /// It has entered.
     Yes,
     /// It must queue, before the lock of the queue is released.
     Queue,
@@ -77,8 +77,8 @@ impl RwWord {
         self.enter(0)
     }
 
-    /// The same under the lock of the queue: if the reader cannot enter, the word records that one
-    /// waits.
+    /// As [`read`](Self::read), under the lock of the queue: if the reader cannot enter, the word
+    /// records that one waits.
     pub fn read_or_queue(&self) -> Entered {
         self.enter(QUEUED)
     }
@@ -116,7 +116,7 @@ impl RwWord {
         before & (PENDING | READERS) == PENDING | 1
     }
 
-    /// The writer whose turn it is announces itself. True if it is in.
+    /// The writer whose turn it is announces itself. True if it has entered.
     #[inline]
     #[must_use]
     pub fn announce(&self) -> bool {
@@ -148,7 +148,7 @@ impl RwWord {
     }
 
     /// The writer leaves, or gives up, under the lock of the queue; the `n` readers that were in
-    /// the queue are in.
+    /// the queue have entered.
     pub fn admit(&self, n: u32) {
         let mut old = self.0.load(Ordering::Relaxed);
         loop {
@@ -174,7 +174,7 @@ impl RwWord {
         self.0.load(Ordering::Relaxed) & READERS
     }
 
-    /// Whether a writer is in or waits. For reports.
+    /// Whether a writer has entered or waits. For reports.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         self.0.load(Ordering::Relaxed) & PENDING != 0

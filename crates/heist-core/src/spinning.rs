@@ -17,7 +17,7 @@
 //! Last spinner:
 //! 1. gives its P back to the idle stack (under the scheduler lock),
 //! 2. lowers `n`, full fence,
-//! 3. looks through all queues once more; if it finds work, it takes a P and spins again.
+//! 3. checks all queues once more; if it finds work, it takes a P and spins again.
 //!
 //! # Why no wake-up is lost
 //! Both sides write, fence, then read what the other wrote. By the total order of the fences either
@@ -70,7 +70,7 @@ impl Spinning {
         if self.raise_from_zero() {
             return true;
         }
-        // Between publishing and relying on a spinner; its partner is in `stop`.
+        // ORDERING: between publishing and relying on a spinner; its partner is in `stop`.
         fence(Ordering::SeqCst);
         self.raise_from_zero()
     }
@@ -80,26 +80,27 @@ impl Spinning {
         self.n() == 0 && self.n.compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// One more M spins. Clears the request, if there was one.
+    /// Counts one more spinning M. Clears the request, if there was one.
     #[doc(alias = "becomeSpinning")]
     pub fn start(&self) {
         self.n.fetch_add(1, Ordering::SeqCst);
         self.need.store(0, Ordering::SeqCst);
     }
 
-    /// One M fewer spins. Returns how many are left. What the caller looks at afterwards is at
-    /// least as new as the work of a submitter that still relied on it.
+    /// Counts one spinning M fewer. Returns how many are left. The queues that the caller reads
+    /// afterwards are at least as new as the work of a submitter that still relied on it.
     pub fn stop(&self) -> u32 {
         let before = self.n.fetch_sub(1, Ordering::SeqCst);
         if before == 0 {
             crate::throw!("Spinning::stop: n_spinning would be negative");
         }
-        // Between lowering the count and the last look; its partner is in `try_be_first`.
+        // ORDERING: between lowering the count and the last check of the queues; its partner is in
+        // `try_be_first`.
         fence(Ordering::SeqCst);
         before - 1
     }
 
-    /// The submitter that raised the count has found no idle P to wake an M for.
+    /// Lowers the count again, for a submitter that raised it and found no idle P to wake an M for.
     ///
     /// Call it with the scheduler lock held, so that an M which relied on the false count and then
     /// drops its P either did so before, and the P is on the stack, or sees the request. The count

@@ -1,10 +1,9 @@
 //! Predicts which kinds of goroutine need larger stacks than others, as `block_predictor` does for
 //! blocking.
 //!
-//! A goroutine that came near the end of its stack was lucky. The next one of its kind, that is,
-//! with the same code, gets a stack of twice the size, up to a bound. The table is small and two
-//! kinds may share a slot, where the later one evicts the earlier: then the earlier one has to be
-//! seen again.
+//! If a goroutine came near the end of its stack, the next one of its kind, that is, with the same
+//! code, gets a stack of twice the size, up to a bound. The table is small and two kinds may share
+//! a slot, where the later one evicts the earlier: then the earlier one has to be seen again.
 //!
 //! # Ordering
 //! None: a slot is one word, and nothing else depends on it.
@@ -18,7 +17,7 @@ const N_SLOTS: usize = 64;
 const STEPS_MASK: usize = KIND_ALIGN - 1;
 const _: () = assert!(STACK_STEPS_MAX as usize <= STEPS_MASK);
 
-/// What is known of the goroutines of one runtime.
+/// The predictions for the goroutines of one runtime.
 #[derive(Debug)]
 pub struct StackNeeds {
     /// How many kinds were found to need more. Most programs have none, and their lookups end here.
@@ -46,8 +45,8 @@ impl StackNeeds {
         if known & !STEPS_MASK == kind { (known & STEPS_MASK) as u32 } else { 0 }
     }
 
-    /// A goroutine of this kind came near the end of its stack, which was `steps` sizes larger
-    /// than usual.
+    /// Records that a goroutine of this kind came near the end of its stack, which was `steps`
+    /// sizes larger than usual.
     pub fn came_near(&self, kind: usize, steps: u32) {
         let known = self.known_steps(kind);
         let next = (steps + 1).min(STACK_STEPS_MAX);
@@ -93,7 +92,7 @@ mod tests {
 
     /// Goroutines that began before the prediction end later and change nothing.
     #[test]
-    fn what_is_known_is_not_forgotten() {
+    fn a_later_end_does_not_shrink_the_prediction() {
         let needs = StackNeeds::new();
         needs.came_near(KIND, 2);
         needs.came_near(KIND, 0);

@@ -3,12 +3,12 @@
 //! Its thread waits for a CPU that the kernel gave to another thread, or its goroutine computes. An
 //! observer cannot see which, and need not: the goroutines in that ring wait either way.
 //!
-//! A look costs two loads and no clock. The head of a ring moves when a goroutine is taken from it,
-//! by its owner or by a thief, so a head that has not moved since the last look, with something
-//! behind it, shows that nothing was taken in between. One other P is suspected at a time: it is
-//! looked at twice, and if it made progress, the next one is suspected.
+//! A check costs two loads and no clock. The head of a ring moves when a goroutine is taken from
+//! it, by its owner or by a thief, so a head that has not moved since the last check, in a ring
+//! that is not empty, shows that nothing was taken in between. One other P is suspected at a time:
+//! it is checked twice, and if it made progress, the next one is suspected.
 
-/// The P that is looked at next, and the head of its ring at the last look.
+/// The P that is checked next, and the head of its ring at the last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspect {
     id: u32,
@@ -16,13 +16,13 @@ pub struct Suspect {
 }
 
 impl Suspect {
-    /// No P was looked at yet. `own` is the P of the observer.
+    /// No P was checked yet. `own` is the P of the observer.
     #[must_use]
     pub const fn new(own: u32) -> Self {
         Self { id: own, head: None }
     }
 
-    /// Returns a P that stalled since the last look, and forgets what it saw there; or looks at the
+    /// Returns a P that stalled since the last check, and forgets its head; otherwise checks the
     /// next of `procs` Ps other than `own`. `head_of` is the head of the ring of a P, if the ring
     /// is not empty.
     pub fn look(
@@ -31,7 +31,7 @@ impl Suspect {
         procs: u32,
         head_of: impl Fn(u32) -> Option<u32>,
     ) -> Option<u32> {
-        // There may be fewer Ps than at the last look.
+        // There may be fewer Ps than at the last check.
         let seen = self.head.take().filter(|_| self.id < procs && self.id != own);
         if seen.is_some() && head_of(self.id) == seen {
             return Some(self.id);
@@ -57,7 +57,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn a_stalled_p_is_found_at_the_second_look() {
+    fn a_stalled_p_is_found_at_the_second_check() {
         let mut suspect = Suspect::new(0);
         assert_eq!(suspect.look(0, 2, |_| Some(7)), None);
         assert_eq!(suspect.look(0, 2, |_| Some(7)), Some(1));
@@ -81,8 +81,8 @@ mod tests {
         assert_eq!(suspect.look(0, 2, |_| None), None);
     }
 
-    /// A P that was returned is looked at afresh: if nothing can be stolen from it, it does not
-    /// hide the others.
+    /// A P that was returned is checked anew: if nothing can be stolen from it, it does not hide
+    /// the others.
     #[test]
     fn a_stalled_p_is_returned_once() {
         let mut suspect = Suspect::new(0);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_p_is_looked_at() {
+    fn every_other_p_is_checked() {
         for procs in 1..=8 {
             for own in 0..procs {
                 let seen = Cell::new(0u32);
@@ -117,6 +117,6 @@ mod tests {
         }
         let mut suspect = Suspect { head: Some(7), ..suspect };
         assert_eq!(suspect.look(0, 2, |id| (id < 2).then_some(7)), None);
-        assert_eq!(suspect.look(0, 1, |_| unreachable!("there is nobody else")), None);
+        assert_eq!(suspect.look(0, 1, |_| unreachable!("there is no other P")), None);
     }
 }

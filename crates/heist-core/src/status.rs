@@ -8,10 +8,10 @@
 //!                      +-----claim--- Waiting
 //! ```
 //!
-//! The word also carries a ticket that counts the waits. A waker names the wait that it means; the
-//! compare-and-swap from `Waiting` with that ticket to `Runnable` is the claim. Of several wakers
-//! (two channels of a select, a timeout, a cancellation) exactly one wins, and a waker that comes
-//! after the wait is over cannot hit the next one.
+//! The word also carries a ticket that counts the waits. A waker names the wait that it wants to
+//! end; the compare-and-swap from `Waiting` with that ticket to `Runnable` is the claim. Of several
+//! wakers (two channels of a select, a timeout, a cancellation) exactly one wins, and a waker that
+//! comes after the wait is over cannot hit the next one.
 //!
 //! A goroutine in a blocking call, and one that was stopped by force together with its thread, have
 //! no status of their own: the first is `Running`, and the word of its M says where the thread is
@@ -60,7 +60,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// All of them.
+    /// All statuses.
     pub const ALL: [Self; 4] = [Self::Dead, Self::Runnable, Self::Running, Self::Waiting];
 
     /// Whether a goroutine may go from this status to `to`.
@@ -149,7 +149,7 @@ impl StatusWord {
         (word & STATUS_MASK == Status::Waiting as u64).then_some(Ticket(word & !STATUS_MASK))
     }
 
-    /// A goroutine that has not started begins to wait: it starts when it is claimed.
+    /// Begins the wait of an unborn goroutine: it starts when it is claimed.
     #[must_use]
     pub fn begin_unborn_wait(&self) -> Ticket {
         let word = self.0.load(Ordering::Relaxed);
@@ -177,7 +177,7 @@ impl StatusWord {
         }
     }
 
-    /// The goroutine that is running begins to wait. From here on it can be claimed.
+    /// Begins a wait of the running goroutine. From here on it can be claimed.
     ///
     /// `light_fence` pairs with the heavy one of a canceller.
     #[inline]
@@ -204,11 +204,11 @@ impl StatusWord {
         self.enter_waiting(word, SEALED)
     }
 
-    /// The commit is over. Does nothing if a holder of the ticket was faster.
+    /// Ends the seal: the commit is over. Does nothing if a holder of the ticket was faster.
     #[inline]
     pub fn unseal(&self, ticket: Ticket) {
         let waiting = ticket.0 | Status::Waiting as u64;
-        // SeqCst, as entering the wait: the look at the cancel flag comes after it.
+        // ORDERING: SeqCst, as for entering the wait: the read of the cancel flag comes after it.
         let _ =
             self.0.compare_exchange(waiting | SEALED, waiting, Ordering::SeqCst, Ordering::Relaxed);
         keep_seq_cst();
@@ -242,7 +242,7 @@ impl StatusWord {
             let runnable = ticket.0 | Status::Runnable as u64;
             match self.0.compare_exchange(waiting, runnable, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return true,
-                // Sealed, or unsealed between two looks.
+                // Sealed, or unsealed between two reads.
                 Err(now) if now & !SEALED == waiting & !SEALED => waiting = now,
                 Err(_) => return false,
             }

@@ -1,7 +1,8 @@
 //! The random walks by which thieves visit the Ps.
 //!
 //! A walk with a step coprime to the number of Ps visits each P exactly once and costs no
-//! permutation. Different seeds give different starts and steps, so thieves do not march in line.
+//! permutation. Different seeds give different starts and steps, so thieves do not visit the Ps in
+//! the same order.
 //!
 //! GO: proc.go randomOrder, randomEnum.
 
@@ -32,7 +33,7 @@ impl StealOrder {
         self.coprimes.len() as u32
     }
 
-    /// The walk that `seed` stands for.
+    /// The walk for `seed`.
     #[must_use]
     pub fn walk(&self, order: Order, seed: u32) -> Walk {
         let step = match order {

@@ -14,7 +14,7 @@
 //!   nothing: the stopper asks again until the count is zero.
 //!
 //! # Ordering
-//! What a P's last holder wrote is visible to the stopper through the lock.
+//! Everything a P's last holder wrote is visible to the stopper through the lock.
 //!
 //! GO: proc.go stopTheWorldWithSema, sched.gcwaiting, sched.stopwait.
 
@@ -51,7 +51,7 @@ impl StopCount {
         self.pending.store(1, Ordering::Relaxed);
     }
 
-    /// One P has stopped. True if it was the last. With the scheduler lock held.
+    /// Counts one P that has stopped. True if it was the last. With the scheduler lock held.
     #[must_use]
     pub fn count(&self) -> bool {
         let left = self.left();
@@ -75,7 +75,7 @@ impl StopCount {
         &self.left
     }
 
-    /// The world runs again. With the scheduler lock held.
+    /// Ends the stop: the world runs again. With the scheduler lock held.
     pub fn end(&self) {
         if !self.pending() || self.left() != 0 {
             crate::throw!("StopCount::end: the world has not stopped");

@@ -49,7 +49,7 @@ pub use loom::{
 /// so that there is nothing to explore.
 pub use std::sync::atomic::AtomicPtr as UnseenPtr;
 
-/// Stands between two SeqCst accesses of which the first writes and the second reads.
+/// Placed between two SeqCst accesses of which the first writes and the second reads.
 ///
 /// Loom treats SeqCst accesses as AcqRel and only fences as SeqCst, so a model would see the two
 /// reordered. Elsewhere the accesses are enough and this does nothing.

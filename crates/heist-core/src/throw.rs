@@ -1,14 +1,14 @@
 //! `throw!`: the scheduler found its own state corrupted.
 //!
-//! A throw is our bug, never the user's: continuing would lose or duplicate goroutines, so nothing
-//! may catch it. The runtime installs a hook that dumps the scheduler and aborts; without a hook
-//! (unit tests, models) it is a panic, so that a test can see it.
+//! A throw is a bug of heist, never of the user: continuing would lose or duplicate goroutines, so
+//! nothing may catch it. The runtime installs a hook that dumps the scheduler and aborts; without a
+//! hook (unit tests, models) it is a panic, so that a test can see it.
 
 use std::fmt;
 // Not loom's: the hook is set once before any model runs and is not part of a protocol.
 use std::sync::OnceLock;
 
-/// What the runtime installs: report and abort, without allocating.
+/// The hook that the runtime installs: it reports and aborts, without allocating.
 pub type Hook = fn(fmt::Arguments<'_>) -> !;
 
 static HOOK: OnceLock<Hook> = OnceLock::new();

@@ -40,12 +40,12 @@ const CLEAN_MIN: usize = 64;
 /// The time of an empty heap's top: never.
 pub const NEVER: u64 = u64::MAX;
 
-/// A timer: when, and what.
+/// A timer: its time and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<T> {
     /// The moment it is due, which is not [`NEVER`].
     pub when: u64,
-    /// What is due then.
+    /// The value that names the goroutine to wake.
     pub what: T,
 }
 
@@ -140,7 +140,7 @@ impl<T: Copy, S: Store<Siblings<T>>> TimerHeap<T, S> {
         self.store.lines().first().map_or(NEVER, |line| line.0[TOP].when)
     }
 
-    /// Whether enough was added since the last cleaning to make one worth it.
+    /// Whether enough was added since the last cleaning to make another one worthwhile.
     #[must_use]
     pub const fn wants_cleaning(&self) -> bool {
         self.len >= CLEAN_MIN && self.len >= 2 * self.clean_len
@@ -231,8 +231,8 @@ impl<T: Copy, S: Store<Siblings<T>>> TimerHeap<T, S> {
         }
     }
 
-    /// Removes and clears the entries behind the first `len`. The first line stays: most heaps are
-    /// empty now and then.
+    /// Removes and clears the entries behind the first `len`. The first line stays: most heaps
+    /// become empty from time to time.
     fn shorten(&mut self, len: usize) {
         self.len = len;
         let lines = (TOP + len).div_ceil(ARITY);

@@ -1,7 +1,7 @@
-//! The queue of waits: any of them can be taken out, and one wait can be in several queues at once.
+//! The queue of waits. Any of them can be removed, and one wait can be in several queues at once.
 //!
 //! A wait has one [`Entry`] for each queue it waits in, all on the waiter's own stack. Entries are
-//! queued and taken out with the lock of their queue held.
+//! queued and removed with the lock of their queue held.
 //!
 //! # The claim
 //! Several parties may want to end a wait at the same time: two channels of a select, a deadline, a
@@ -11,9 +11,9 @@
 //!
 //! # How long an entry lives
 //! An entry that is found in a queue, with the lock held, is valid: its owner takes the same lock
-//! before it leaves, to take it out or to see that it is out. Without the lock it is valid for the
-//! claimer only, until it wakes the waiter. The entry at which a wait was claimed is not looked at
-//! by its owner again.
+//! before it leaves, to remove the entry or to see that it was removed. Without the lock it is
+//! valid only for the claimer, until it wakes the waiter. The owner does not read the entry at
+//! which its wait was claimed again.
 //!
 //! The model `loom_select_claim` runs a wait in two queues against the parties that want to end it.
 //!
@@ -44,7 +44,8 @@ struct Fields<W> {
 pub struct Entry<W>(UnsafeCell<Fields<W>>);
 
 impl<W> Entry<W> {
-    /// In no queue. `place` is where the message is or goes to; null if there is none to move.
+    /// An entry in no queue. `place` is where the message is or goes to; null if there is none to
+    /// move.
     #[inline]
     #[must_use]
     #[cfg(not(loom))]
@@ -52,14 +53,15 @@ impl<W> Entry<W> {
         Self(UnsafeCell::new(Fields { next: null(), prev: null(), listed: false, wait, place }))
     }
 
-    /// In no queue. `place` is where the message is or goes to; null if there is none to move.
+    /// An entry in no queue. `place` is where the message is or goes to; null if there is none to
+    /// move.
     #[must_use]
     #[cfg(loom)]
     pub fn new(wait: *const W, place: *mut ()) -> Self {
         Self(UnsafeCell::new(Fields { next: null(), prev: null(), listed: false, wait, place }))
     }
 
-    /// Makes an entry that is in no queue one of another wait.
+    /// Assigns an entry that is in no queue to another wait.
     pub fn assign(&self, wait: *const W, place: *mut ()) {
         self.change(|fields| {
             fields.wait = wait;
@@ -67,7 +69,7 @@ impl<W> Entry<W> {
         });
     }
 
-    /// Whether it is in a queue. The lock is held.
+    /// Whether it is in a queue. The caller holds the lock.
     #[inline]
     #[must_use]
     pub fn is_listed(&self) -> bool {
@@ -126,7 +128,7 @@ impl<W> Claimed<W> {
     }
 }
 
-/// A queue of entries, first come first served. Lives inside the lock of its channel.
+/// A queue of entries, first in, first out. It is inside the lock of its channel.
 #[doc(alias = "waitq")]
 pub struct WaitQueue<W> {
     first: *const Entry<W>,
@@ -153,7 +155,7 @@ impl<W> WaitQueue<W> {
     /// Appends an entry.
     ///
     /// # Safety
-    /// It is in no queue, and stays where it is until it was taken out.
+    /// It is in no queue, and is not moved until it is removed.
     #[inline]
     pub unsafe fn push(&mut self, entry: &Entry<W>) {
         let last = self.last;
@@ -202,7 +204,7 @@ impl<W> WaitQueue<W> {
         unsafe { self.first.as_ref() }.map(|first| first.look(|fields| fields.place))
     }
 
-    /// Takes `entry` out, wherever it is.
+    /// Removes `entry`, wherever it is.
     ///
     /// # Safety
     /// It is in this queue.
@@ -251,13 +253,13 @@ impl<W: Claim> WaitQueue<W> {
         false
     }
 
-    /// Takes out the first entry. `Some(None)` if something else has ended its wait.
+    /// Removes the first entry. `Some(None)` if its wait was claimed elsewhere.
     pub fn take_first(&mut self) -> Option<Option<Claimed<W>>> {
         self.pop().map(claim)
     }
 
-    /// Takes out the first whose wait can be claimed. Those before it are out too: somebody else ended
-    /// their wait.
+    /// Removes the first entry whose wait can be claimed. Those before it are removed too: their
+    /// waits were claimed elsewhere.
     #[inline]
     pub fn claim_first(&mut self) -> Option<Claimed<W>> {
         while let Some(entry) = self.pop() {
@@ -268,7 +270,7 @@ impl<W: Claim> WaitQueue<W> {
         None
     }
 
-    /// Takes out all entries, to be woken once the lock is released.
+    /// Removes all entries and claims their waits, to be woken once the lock is released.
     pub fn claim_all(&mut self) -> AllClaimed<W> {
         let mut all = AllClaimed::new();
         while let Some(claimed) = self.claim_first() {
@@ -278,7 +280,7 @@ impl<W: Claim> WaitQueue<W> {
     }
 }
 
-/// Claims the wait of an entry that was just taken out, with the lock held.
+/// Claims the wait of an entry that was just removed, with the lock held.
 #[inline]
 fn claim<W: Claim>(entry: NonNull<Entry<W>>) -> Option<Claimed<W>> {
     // SAFETY: it was queued until now and the lock is held; the wait lives as long as its entries.
@@ -298,7 +300,8 @@ impl<W> fmt::Debug for WaitQueue<W> {
     }
 }
 
-/// Waits that the holder of this has claimed and must wake, in the order in which they were claimed.
+/// Waits that the holder of this has claimed and must wake, in the order in which they were
+/// claimed.
 #[must_use]
 #[derive(Debug)]
 pub struct AllClaimed<W> {
@@ -341,7 +344,7 @@ impl<W> AllClaimed<W> {
         self.len == 0
     }
 
-    /// Hands each to `wake`, the first one first.
+    /// Passes each to `wake`, the first one first.
     pub fn wake_in_order(self, mut wake: impl FnMut(Claimed<W>)) {
         let mut at = self.first;
         while let Some(entry) = NonNull::new(at.cast_mut()) {
@@ -351,8 +354,8 @@ impl<W> AllClaimed<W> {
         }
     }
 
-    /// Hands each to `wake`, the last one first: so the first is the one that runs next, and the others
-    /// follow from the last to the second, as in Go.
+    /// Passes each to `wake`, the last one first. So the first is the one that runs next, and the
+    /// others follow from the last to the second, as in Go.
     pub fn wake_last_first(self, mut wake: impl FnMut(Claimed<W>)) {
         let mut at = self.last;
         while let Some(entry) = NonNull::new(at.cast_mut()) {

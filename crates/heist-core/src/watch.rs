@@ -1,11 +1,11 @@
-//! Whether an M watches: it sleeps for a short time and then looks for goroutines for which no M
-//! was woken.
+//! The watch: an M that watches sleeps for a short time and then looks for goroutines for which no
+//! M was woken.
 //!
 //! # The protocol
 //! Submitter: pushes into `run_next`, which is a full fence, then reads the flag; if it is set, it
 //! wakes no M.
 //!
-//! Watcher: clears the flag, full fence, then looks through all queues.
+//! Watcher: clears the flag, full fence, then checks all queues.
 //!
 //! Both write, fence and read what the other wrote, so one of them sees the other: either the
 //! submitter finds the flag cleared and wakes an M, or the watcher finds the goroutine. The model
@@ -33,13 +33,13 @@ impl Watch {
         self.0.load(Ordering::SeqCst) != 0
     }
 
-    /// The caller watches from now on. False if another M does.
+    /// Begins a watch by the caller. False if another M watches.
     #[must_use]
     pub fn begin(&self) -> bool {
         self.0.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// The caller watches no longer. It looks through all queues after this.
+    /// Ends the watch of the caller, which checks all queues after this.
     pub fn end(&self) {
         // ORDERING: pairs with the push before `is_on`.
         self.0.store(0, Ordering::SeqCst);

@@ -4,7 +4,7 @@ use heist_core::fd_lock::{FdLock, REFS_MAX, Taken, Unlocked, Way};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// NP-19: references, and the last one out destroys.
+/// NP-19: uses hold references, and the last release after a close destroys.
 #[test]
 fn the_last_release_after_close_destroys() {
     let lock = FdLock::new();
@@ -35,7 +35,7 @@ fn each_way_has_one_user() {
     assert_eq!(lock.unlock(Way::Read), Unlocked::Done);
     assert_eq!(lock.queue(Way::Read), Taken::Yes);
     assert_eq!(lock.unlock(Way::Read), Unlocked::Done);
-    // Who queued left again.
+    // The queued user has given up.
     assert_eq!(lock.lock(Way::Read), Taken::Yes);
     assert_eq!(lock.queue(Way::Read), Taken::Busy);
     assert_eq!(lock.unlock(Way::Read), Unlocked::Queued);
@@ -63,7 +63,7 @@ fn references_do_not_overflow() {
     assert_eq!(lock.release(), Unlocked::Last);
 }
 
-/// NP-19: threads with random operations keep each other out, and one of them destroys.
+/// NP-19: threads with random operations exclude each other, and one of them destroys.
 #[test]
 fn random_operations_keep_exclusion() {
     const THREADS: u64 = 8;
@@ -71,7 +71,8 @@ fn random_operations_keep_exclusion() {
     let lock = FdLock::new();
     let inside = [AtomicU32::new(0), AtomicU32::new(0)];
     let destroyed = AtomicU32::new(0);
-    // Who finds it busy tries again: the queue is the caller's, and here it is always empty.
+    // A user that finds it busy tries again: the queue belongs to the caller, and here it is always
+    // empty.
     let queue = Mutex::new(());
     let end = |ended: Unlocked| {
         if ended == Unlocked::Last {

@@ -1,4 +1,4 @@
-//! The global queue: first in first out, one or a share at a time, with a public length.
+//! Tests of the global queue: first in, first out, one or a share at a time, with a public length.
 #![cfg(not(loom))]
 
 mod jobs;
@@ -23,7 +23,7 @@ fn pop_all(queue: &mut GlobalQueue<Job>, len: &GlobalLen) -> Vec<u32> {
     std::iter::from_fn(|| queue.pop(len)).map(id).collect()
 }
 
-/// IN-11: `pop` takes exactly one, from the front, and the public length follows.
+/// IN-11: `pop` takes exactly one, from the front, and the public length is updated.
 #[test]
 fn pop_takes_exactly_one() {
     let jobs = jobs(3);
@@ -54,7 +54,7 @@ fn share_comes_in_order() {
     }
 }
 
-/// IN-04, IN-33: an overflow goes behind what is there; a removed P's work goes in front, in order.
+/// IN-04, IN-33: an overflow is appended; the goroutines of a removed P go in front, in order.
 #[test]
 fn batches_join_at_either_end() {
     let jobs = jobs(9);
@@ -66,7 +66,7 @@ fn batches_join_at_either_end() {
     assert_eq!(pop_all(&mut queue, &len), (0..9).collect::<Vec<_>>());
 }
 
-/// IN-33: the queue of a P that is taken away passes to the front of the global queue as it was.
+/// IN-33: the queue of a removed P goes to the front of the global queue, in the same order.
 #[test]
 fn drained_p_comes_first_and_in_order() {
     let jobs = jobs(6);
@@ -99,10 +99,10 @@ fn share_fits_into_an_empty_ring() {
     assert_eq!(local.len(), RING_CAPACITY / 2 - 1);
 }
 
-/// The front part goes first when it is asked for, the latency class before the urgent ones; who
-/// does not ask for it gets the others first.
+/// Callers that ask for the front part get the latency class before the urgent ones; other callers
+/// get the remaining goroutines first.
 #[test]
-fn the_front_part_has_an_order_of_its_own() {
+fn the_front_part_has_its_own_order() {
     let jobs = jobs(6);
     let (mut global, len) = (GlobalQueue::new(), GlobalLen::new());
     global.append(&len, Lane::Normal, &mut list(&jobs[0..2]));
@@ -131,9 +131,10 @@ fn stop(queue: &mut GlobalQueue<Job>, len: &GlobalLen, jobs: &[Job]) {
     }
 }
 
-/// A stopped goroutine waits for those who came before it and goes before those who came after.
+/// A stopped goroutine comes after the goroutines that were queued before it and before those that
+/// were queued later.
 #[test]
-fn a_stopped_one_keeps_its_place() {
+fn a_stopped_goroutine_keeps_its_place() {
     let jobs = jobs(7);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
     queue.append(&len, Lane::Normal, &mut list(&jobs[..3]));
@@ -143,9 +144,9 @@ fn a_stopped_one_keeps_its_place() {
     assert_eq!(pop_all(&mut queue, &len), (0..7).collect::<Vec<_>>());
 }
 
-/// Many stopped ones and many others take turns, each kind in order.
+/// Many stopped goroutines and many others take turns, each kind in order.
 #[test]
-fn stopped_ones_take_turns_with_the_others() {
+fn stopped_goroutines_take_turns_with_the_others() {
     let jobs = jobs(100);
     for (n, n_stopped) in [(50, 50), (90, 10), (10, 90), (99, 1), (1, 99), (0, 100), (100, 0)] {
         let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
@@ -155,7 +156,8 @@ fn stopped_ones_take_turns_with_the_others() {
         let (stopped, others): (Vec<u32>, Vec<u32>) = order.iter().partition(|&&id| id >= n as u32);
         assert_eq!(others, (0..n as u32).collect::<Vec<_>>());
         assert_eq!(stopped, (n as u32..100).collect::<Vec<_>>());
-        // A stopped one waits for its share of the others, the others for one stopped one each.
+        // A stopped goroutine waits for its share of the others; each share waits for one stopped
+        // goroutine.
         let share = n.div_ceil(n_stopped.max(1));
         let place = |wanted: u32| order.iter().position(|&id| id == wanted).unwrap();
         for i in 0..n_stopped {
@@ -167,9 +169,10 @@ fn stopped_ones_take_turns_with_the_others() {
     }
 }
 
-/// A share never contains a stopped one beside others, and never one that comes after it.
+/// A share with a stopped goroutine contains no other, and no share contains one that comes after
+/// it.
 #[test]
-fn a_stopped_one_comes_alone() {
+fn a_stopped_goroutine_comes_alone() {
     let jobs = jobs(10);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
     queue.append(&len, Lane::Normal, &mut list(&jobs[1..4]));
@@ -184,9 +187,9 @@ fn a_stopped_one_comes_alone() {
     assert_eq!(len.get(), 0);
 }
 
-/// Who needs a thread gets the first of the stopped ones, wherever the others are.
+/// An M that needs a thread gets the first stopped goroutine, wherever it is among the others.
 #[test]
-fn a_stopped_one_is_found_out_of_turn() {
+fn a_stopped_goroutine_is_found_out_of_turn() {
     let jobs = jobs(1000);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
     queue.append(&len, Lane::Normal, &mut list(&jobs[..998]));
@@ -199,16 +202,17 @@ fn a_stopped_one_is_found_out_of_turn() {
     assert_eq!(pop_all(&mut queue, &len), (0..998).collect::<Vec<_>>());
 }
 
-/// One that is wanted is taken out of the middle; the others, and who was stopped among them, keep their order.
+/// A wanted goroutine is taken out of the middle; the others, including the stopped ones, keep
+/// their order.
 #[test]
-fn a_wanted_one_is_taken_out_of_turn() {
+fn a_wanted_goroutine_is_taken_out_of_turn() {
     let jobs = jobs(8);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
     queue.append(&len, Lane::Normal, &mut list(&jobs[..3]));
     stop(&mut queue, &len, &jobs[3..4]);
     queue.append(&len, Lane::Normal, &mut list(&jobs[4..]));
     let mut take = |wanted| queue.take_wanted(&len, |job| id(NonNull::from(job)) == wanted).map(id);
-    assert_eq!(take(3), None, "it was stopped, and is found otherwise");
+    assert_eq!(take(3), None, "a stopped goroutine is not found this way");
     for wanted in [1, 2, 7, 0] {
         assert_eq!(take(wanted), Some(wanted));
         assert_eq!(take(wanted), None);
@@ -219,9 +223,9 @@ fn a_wanted_one_is_taken_out_of_turn() {
     assert_eq!(rest, [4, 5, 6]);
 }
 
-/// IN-33: who was stopped on a P that is taken away is the next.
+/// IN-33: a goroutine that was stopped on a removed P is next.
 #[test]
-fn stopped_ones_of_a_removed_p_come_first() {
+fn stopped_goroutines_of_a_removed_p_come_first() {
     let jobs = jobs(6);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
     queue.append(&len, Lane::Normal, &mut list(&jobs[1..3]));
@@ -235,9 +239,10 @@ fn stopped_ones_of_a_removed_p_come_first() {
     assert_eq!(order.len(), 6);
 }
 
-/// A stopped one that was taken and put back is the first of the stopped, and lets others go first.
+/// A stopped goroutine that was taken and put back is the first of the stopped ones, and comes
+/// after others.
 #[test]
-fn a_stopped_one_that_is_put_back_lets_others_go_first() {
+fn a_stopped_goroutine_that_is_put_back_lets_others_go_first() {
     let jobs = jobs(4);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
     stop(&mut queue, &len, &jobs[..2]);

@@ -1,7 +1,8 @@
-//! The order in which one P runs what one goroutine spawned, against a model of plain deques.
+//! The order in which one P runs the goroutines that one goroutine spawned, against a model of
+//! plain deques.
 //!
 //! It checks `run_next`, the ring, the overflow, the one tick in 61 and the refill from the global
-//! queue in one go.
+//! queue together.
 #![cfg(not(loom))]
 
 mod jobs;
@@ -45,7 +46,7 @@ impl OneProc {
         });
     }
 
-    /// The next goroutine, with the tick moved on unless it inherits.
+    /// The next goroutine. The tick advances unless the goroutine inherits the slice.
     fn find_runnable(&mut self) -> Option<NonNull<Job>> {
         let found = self.take_global_first();
         // SAFETY: one thread.
@@ -80,7 +81,7 @@ impl OneProc {
     }
 }
 
-/// The same from its description alone: numbers, deques, nothing of the crate.
+/// The same order from its description alone: numbers and deques, nothing of the crate.
 fn model_order(n: u32, mut tick: u32) -> Vec<u32> {
     let (mut ring, mut global) = (VecDeque::new(), VecDeque::new());
     let mut run_next = None;
@@ -123,7 +124,8 @@ fn check(jobs: &[Job], n: u32, tick: u32) {
     assert_eq!(order.len(), n as usize);
 }
 
-/// RQ-09: up to 257 spawned the last runs first and the others follow in order, at every tick.
+/// RQ-09: with up to 257 spawned goroutines the last runs first and the others follow in order, at
+/// every tick.
 #[test]
 fn last_spawned_runs_first_then_in_order() {
     let jobs = jobs(257);

@@ -1,9 +1,9 @@
-//! The idle Ps: the stack and the masks that show it to others.
+//! Tests of the idle Ps: the stack and the masks that show it to other threads.
 #![cfg(not(loom))]
 
 use heist_core::idle::{IdleProcs, IdleView, ProcMask};
 
-/// IN-20: last in, first out, with the count and the idle mask in step.
+/// IN-20: last in, first out; the count and the idle mask agree with the stack.
 #[test]
 fn idle_ps_are_last_in_first_out() {
     let (view, mut idle) = (IdleView::new(100), IdleProcs::new(100));
@@ -31,7 +31,7 @@ fn timer_bit_follows_the_timers() {
         idle.put(&view, 5, has_timers);
         assert_eq!(view.timers.contains(5), has_timers);
         assert_eq!(idle.take(&view), Some(5));
-        assert!(view.timers.contains(5), "it may add timers from now on");
+        assert!(view.timers.contains(5), "a P that was taken may add timers");
     }
 }
 
@@ -52,7 +52,7 @@ fn given_p_can_be_taken() {
     }
 }
 
-/// IN-20: a P rests once.
+/// IN-20: an idle P cannot be put on the stack again.
 #[test]
 #[should_panic(expected = "throw: IdleProcs::put: P2 is idle already")]
 fn idle_p_cannot_be_put_again() {
@@ -77,7 +77,7 @@ fn mask_keeps_bits_apart() {
     }
 }
 
-/// Reserved Ps rest on their own and are not there for the others.
+/// Idle reserved Ps are on their own stack and are not counted with the others.
 #[test]
 fn reserved_ps_are_kept_apart() {
     let (view, mut idle) = (IdleView::with_reserved(8, 2), IdleProcs::new(8));
@@ -96,9 +96,9 @@ fn reserved_ps_are_kept_apart() {
     assert_eq!(view.count_reserved(), 0);
 }
 
-/// MT-11: the time at rest is that of each P, added up, whichever way it comes and goes.
+/// MT-11: the idle time is the sum over all Ps, however they become idle and busy.
 #[test]
-fn time_at_rest_adds_up() {
+fn idle_time_adds_up() {
     use std::cell::Cell;
     thread_local!(static NOW_NS: Cell<u64> = const { Cell::new(50) });
     let after = |ns: u64| NOW_NS.set(NOW_NS.get() + ns);
@@ -122,6 +122,6 @@ fn time_at_rest_adds_up() {
     after(7);
     assert_eq!(idle.take_any(&view), Some(5));
     assert_eq!(rested(&idle), 30 + 200 + 1000 + 7);
-    // A clock that is behind takes nothing back.
+    // A clock that goes back subtracts nothing.
     assert_eq!(idle.rested_ns(0), 30 + 200 + 1000 + 7);
 }

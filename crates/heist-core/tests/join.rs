@@ -1,4 +1,4 @@
-//! The join word in one thread; its races are in `loom_join`.
+//! Tests of the join word in one thread; its races are in `loom_join`.
 #![cfg(not(loom))]
 
 use heist_core::join::{Dropped, Finished, JoinWord, WAITER_ALIGN};
@@ -8,7 +8,7 @@ fn waiter() -> NonZeroUsize {
     NonZeroUsize::new(3 * WAITER_ALIGN).unwrap()
 }
 
-/// Finish, then join: nobody to wake, the handle recycles if it is last.
+/// Finish, then join: there is no waiter to wake, and the handle recycles if it is last.
 #[test]
 fn finished_goroutine_is_joined_without_a_wait() {
     let word = JoinWord::new();
@@ -31,7 +31,7 @@ fn waiter_is_woken_by_the_finish() {
     assert!(word.release_runtime(), "the runtime is last");
 }
 
-/// A detached goroutine drops its own result and its record is the runtime's.
+/// A detached goroutine drops its own result, and the runtime recycles its record.
 #[test]
 fn detached_goroutine_drops_its_result() {
     let word = JoinWord::new();
@@ -81,7 +81,8 @@ fn second_finish_throws() {
     let _ = word.finish();
 }
 
-/// Regression: a handle dropped under its waiter was told that the result is there.
+/// Regression: a handle that was dropped while its waiter was registered was told that the result
+/// is there.
 #[test]
 #[should_panic(expected = "throw: JoinWord::drop_handle")]
 fn handle_dropped_under_its_waiter_throws() {

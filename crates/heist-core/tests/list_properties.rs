@@ -1,4 +1,4 @@
-//! Random histories of the lists against vectors. Failures print their seed and shrink.
+//! Random operations on the lists, compared with vectors. Failures print their seed and shrink.
 #![cfg(not(loom))]
 
 use heist_core::list::{DoubleLink, DoubleList, DoublyLinked, Link, Linked, List};
@@ -38,7 +38,7 @@ fn id(node: NonNull<Node>) -> usize {
     unsafe { node.as_ref() }.id
 }
 
-/// A step between two lists; nodes that are in none wait in a heap beside them.
+/// An operation on two lists; nodes that are in no list are kept beside them.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     PushBack(usize),
@@ -46,7 +46,7 @@ enum Step {
     PopFront(usize),
     Append(usize),
     Prepend(usize),
-    /// The first so many of one list replace the other, which must be empty.
+    /// The first elements of one list, this many, replace the other, which must be empty.
     SplitFront(usize, u32),
 }
 
@@ -86,7 +86,7 @@ fn config() -> ProptestConfig {
 proptest! {
     #![proptest_config(config())]
 
-    /// RQ-08: two lists that pass their elements to and fro are two vectors.
+    /// RQ-08: two lists that exchange their elements behave as two vectors.
     #[test]
     fn lists_are_vectors(steps in vec(step(), 1..200)) {
         let nodes = nodes();

@@ -1,4 +1,4 @@
-//! The intrusive lists: order and links through every way in and out.
+//! Tests of the intrusive lists: order and links, for every way to insert and remove.
 #![cfg(not(loom))]
 
 use heist_core::list::{DoubleLink, DoubleList, DoublyLinked, Link, Linked, List};
@@ -64,7 +64,7 @@ fn pop_all(list: &mut DoubleList<Node>) -> Vec<u32> {
     std::iter::from_fn(|| list.pop()).map(id).collect()
 }
 
-/// RQ-08: what is pushed behind comes out in order; what is pushed in front comes first.
+/// RQ-08: elements pushed at the back come out in order; elements pushed at the front come first.
 #[test]
 fn list_keeps_order() {
     let nodes = nodes(4);
@@ -110,7 +110,7 @@ fn lists_join_in_order() {
     }
 }
 
-/// RQ-08: the list goes on behind a joined one.
+/// RQ-08: a list can be extended after another was appended.
 #[test]
 fn joined_list_can_be_extended() {
     let nodes = nodes(4);
@@ -121,7 +121,7 @@ fn joined_list_can_be_extended() {
     assert_eq!(ids(&mut back), [0, 1, 2, 3]);
 }
 
-/// RQ-08: the front splits off in order; asking for more than there is takes all.
+/// RQ-08: the front splits off in order; a request for more than there is takes all.
 #[test]
 fn front_splits_off() {
     let nodes = nodes(5);
@@ -177,7 +177,7 @@ fn all_elements_can_be_removed_in_any_order() {
     }
 }
 
-/// A double list refuses what is in a list already.
+/// A double list refuses an element that is in a list already.
 #[test]
 #[should_panic(expected = "throw: DoubleList::push: the element is in a list already")]
 fn double_push_throws() {
@@ -187,10 +187,10 @@ fn double_push_throws() {
     unsafe { list.push(NonNull::from(&nodes[0])) };
 }
 
-/// A double list refuses to remove what is in none.
+/// A double list refuses to remove an element that is in no list.
 #[test]
 #[should_panic(expected = "throw: DoubleList::remove: the element is in no list")]
-fn remove_of_a_stranger_throws() {
+fn remove_of_an_unlisted_element_throws() {
     let nodes = nodes(2);
     let mut list = double_list(&nodes[..1]);
     // SAFETY: the node is in no list, which `remove` must notice.

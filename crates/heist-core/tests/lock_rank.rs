@@ -1,4 +1,4 @@
-//! The lock order: what it allows, what it refuses, and that it has an end.
+//! Tests of the lock order: what it allows, what it refuses, and that it has no cycle.
 #![cfg(not(loom))]
 
 use heist_core::lock_rank::{Held, ORDER, Rank};
@@ -34,7 +34,8 @@ fn throws(act: impl FnOnce()) -> bool {
     }
 }
 
-/// DL-16: every rank is in the table once. The order has no cycle (else the walk of `comes_before` would not end), so it is an order.
+/// DL-16: every rank is in the table once. The order has no cycle (else the walk of `comes_before`
+/// would not end), so it is an order.
 #[test]
 fn order_has_no_cycle() {
     assert!(RANKS.iter().enumerate().all(|(at, &rank)| rank as usize == at));
@@ -45,8 +46,8 @@ fn order_has_no_cycle() {
     }
 }
 
-/// DL-16: the table that the check uses is what follows from the written order. Of all pairs, those along it may be held together; the others throw, the same rank twice
-/// included.
+/// DL-16: the table that the check uses is what follows from the written order. Of all pairs, those
+/// along it may be held together; the others throw, the same rank twice included.
 #[test]
 fn pairs_follow_the_order() {
     for a in RANKS {
@@ -85,7 +86,7 @@ fn refusal_changes_nothing() {
     assert!(held.is_empty());
 }
 
-/// Locks may be given back in any order; afterwards anything may be taken.
+/// Locks may be released in any order; afterwards any lock may be taken.
 #[test]
 fn release_is_in_any_order() {
     let chain = [Rank::World, Rank::Sched, Rank::FreeGs, Rank::AllGs];
@@ -99,14 +100,14 @@ fn release_is_in_any_order() {
     }
 }
 
-/// What is not held cannot be given back.
+/// A lock that is not held cannot be released.
 #[test]
-fn release_of_what_is_not_held_throws() {
+fn release_of_a_lock_not_held_throws() {
     for rank in RANKS {
         let held = Held::new();
         assert!(throws(|| held.release(rank)));
         held.acquire(rank);
         held.release(rank);
-        assert!(throws(|| held.release(rank)), "{rank:?} given back twice");
+        assert!(throws(|| held.release(rank)), "{rank:?} released twice");
     }
 }

@@ -1,6 +1,6 @@
-//! Every interleaving of senders and receivers at a chain of small blocks, with those who wait:
-//! `buffer/blocks.rs` under the protocol of `buffer/mod.rs`. A lost wake-up shows as a deadlock, a message
-//! that is read before it is written as a race in loom's cell.
+//! Every interleaving of senders and receivers at a chain of small blocks, with waiters:
+//! `buffer/blocks.rs` under the protocol of `buffer/mod.rs`. A lost wake-up shows as a deadlock, a
+//! message that is read before it is written as a race in loom's cell.
 #![cfg(loom)]
 
 mod mini_channel;
@@ -13,9 +13,9 @@ fn blocks() -> loom::sync::Arc<Channel<Blocks<u32>>> {
     Channel::new(Blocks::new(thread::yield_now))
 }
 
-/// One sender and one receiver over the seam of two blocks: all arrive, in order.
+/// One sender and one receiver across the boundary of two blocks: all messages arrive, in order.
 #[test]
-fn messages_cross_the_seam_in_order() {
+fn messages_cross_a_block_boundary_in_order() {
     loom::model(|| {
         let channel = blocks();
         let sends = channel.clone();
@@ -43,7 +43,8 @@ fn two_senders_share_a_block() {
     });
 }
 
-/// Two receivers empty one block while nobody waits: one of them frees it, after the other.
+/// Two receivers empty one block while there are no waiters: one of them frees it, after the other
+/// is done.
 #[test]
 fn two_receivers_leave_a_block() {
     loom::model(|| {
@@ -57,7 +58,7 @@ fn two_receivers_leave_a_block() {
     });
 }
 
-/// A receiver that goes to sleep against the message that should wake it, and against the close.
+/// A receiver that goes to sleep against the message that must wake it, and against the close.
 #[test]
 fn a_receiver_is_not_left_asleep() {
     loom::model(|| {

@@ -1,9 +1,9 @@
-//! Every interleaving of senders and receivers at a small ring, with those who wait: `buffer/ring.rs`
-//! under the protocol of `buffer/mod.rs`. A lost wake-up shows as a deadlock, a message that is read
-//! before it is written, or overwritten before it is read, as a race in loom's cell.
+//! Every interleaving of senders and receivers at a small ring, with waiters: `buffer/ring.rs`
+//! under the protocol of `buffer/mod.rs`. A lost wake-up shows as a deadlock, a message that is
+//! read before it is written, or overwritten before it is read, as a race in loom's cell.
 //!
-//! What it found: a close that cleared the flag of those who wait before it set its own. A message was sent,
-//! and the receiver told that there is none.
+//! It found this bug: a close cleared the flag of the waiters before it set its own. A message was
+//! sent, and the receiver was told that there is none.
 #![cfg(loom)]
 
 mod mini_channel;
@@ -16,7 +16,7 @@ fn ring(capacity: usize) -> loom::sync::Arc<Channel<Ring<u32>>> {
     Channel::new(Ring::new(capacity, thread::yield_now).expect("a small ring"))
 }
 
-/// Two who wait for a third make long histories of nothing but looking again.
+/// Two threads that wait for a third make long executions that only retry, so the bound is raised.
 fn long_model(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 20_000;
@@ -24,7 +24,7 @@ fn long_model(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// CH-27: one sender and one receiver, more messages than fit: all arrive, in order.
+/// CH-27: one sender and one receiver, with more messages than fit: all arrive, in order.
 #[test]
 fn messages_cross_a_full_ring_in_order() {
     for capacity in [1, 2] {
@@ -41,7 +41,8 @@ fn messages_cross_a_full_ring_in_order() {
     }
 }
 
-/// Two senders against one receiver at a ring of one: nobody sleeps past room or a message.
+/// Two senders against one receiver at a ring of one: no thread sleeps while there is room or a
+/// message for it.
 #[test]
 fn two_senders_share_one_slot() {
     long_model(|| {
@@ -69,10 +70,10 @@ fn two_receivers_share_two_messages() {
     });
 }
 
-/// A close against a send and a receive: what was sent is received, what was not is refused, nobody
-/// is left asleep.
+/// A close against a send and a receive: a message that was sent is received, one that was not is
+/// refused, and no thread is left asleep.
 #[test]
-fn close_sends_everybody_home() {
+fn close_wakes_every_waiter() {
     loom::model(|| {
         let channel = ring(1);
         assert!(channel.send(1));

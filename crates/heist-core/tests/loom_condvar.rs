@@ -1,7 +1,9 @@
-//! The condition variable's tickets: no notification is missed, and the oldest waiter is served.
+//! The protocol of the condition variable: no notification is missed, and the oldest waiter is
+//! notified.
 //!
-//! The protocol is in `crates/heist/src/sync/condvar.rs`: draw a ticket with the mutex held, release
-//! the mutex, park unless served meanwhile. Who misses a notification hangs, which loom reports.
+//! The protocol is in `crates/heist/src/sync/condvar.rs`: draw a ticket with the mutex held,
+//! release the mutex, park unless notified meanwhile. A waiter that misses a notification hangs,
+//! which loom reports.
 #![cfg(loom)]
 
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +12,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 
 struct Entry {
-    /// Whether it waits by now: before that, being taken out of the list is all it needs.
+    /// Whether it is parked: before that, removing it from the list is enough to notify it.
     parked: Cell<bool>,
     chosen: Cell<bool>,
     note: Notify,
@@ -41,7 +43,7 @@ impl Model {
         self.n_waiting.store(list.len() as u32, Ordering::Relaxed);
     }
 
-    /// True if it was served, false if it gave up.
+    /// True if it was notified, false if it gave up.
     fn wait(&self, guard: MutexGuard<'_, u32>, gives_up: bool) -> bool {
         let entry = Arc::new(Entry {
             parked: Cell::new(false),
@@ -110,7 +112,7 @@ impl Model {
 }
 
 /// IN-39: a taker never sleeps while there is an item. Fails if the ticket is drawn after the mutex
-/// was released, or if a served waiter parks all the same.
+/// was released, or if a notified waiter parks nevertheless.
 #[test]
 fn no_notification_is_missed() {
     loom::model(|| {
@@ -124,8 +126,8 @@ fn no_notification_is_missed() {
     });
 }
 
-/// IN-39: two takers and two items. A notification that went to a waiter which has not parked yet is
-/// not given to the other as well.
+/// IN-39: two takers and two items. A notification for a waiter that has not parked yet does not go
+/// to the other as well.
 #[test]
 fn two_takers() {
     let mut builder = loom::model::Builder::new();
@@ -145,7 +147,7 @@ fn two_takers() {
     });
 }
 
-/// A waiter that gives up takes no notification with it: the other one gets the item.
+/// A waiter that gives up does not consume a notification: the other one gets the item.
 #[test]
 fn a_waiter_that_gives_up() {
     let mut builder = loom::model::Builder::new();

@@ -1,9 +1,10 @@
-//! Every interleaving of goroutines that end with the thread that waits for the last: `endings.rs`.
+//! Every interleaving of goroutines that end with the thread that waits for the last one:
+//! `endings.rs`.
 //!
-//! A watcher that misses the last end sleeps for ever, which loom reports as a deadlock.
+//! A watcher that misses the last end sleeps forever, which loom reports as a deadlock.
 //!
 //! Mutations it catches, each tried on `endings.rs`:
-//! - no fence between the count of an end and the look for a watcher,
+//! - no fence between the count of an end and the check for a watcher,
 //! - no fence between the announcement of the watcher and its first sum,
 //! - a watcher that reads the count after the sum instead of before it.
 #![cfg(loom)]
@@ -18,7 +19,7 @@ use loom_kernel::Kernel;
 
 struct World {
     endings: Endings,
-    /// Ends, counted by each P for itself.
+    /// The number of ends, counted per P.
     ended: [AtomicU32; 2],
     kernel: Kernel,
 }
@@ -42,7 +43,7 @@ impl World {
         self.endings.tell(&self.kernel, full_fence);
     }
 
-    /// Waits until so many have ended.
+    /// Waits until `n` goroutines have ended.
     fn wait_for(&self, n: u32) {
         self.endings.watch(full_fence);
         loop {
@@ -69,7 +70,7 @@ fn the_last_end_is_not_missed() {
     });
 }
 
-/// Two end, on two Ps.
+/// Two goroutines end, on two Ps.
 #[test]
 fn two_ends_are_not_missed() {
     loom::model(|| {

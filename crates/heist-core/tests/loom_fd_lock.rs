@@ -1,15 +1,16 @@
-//! Every interleaving of those who use a descriptor, queue for it, give up and close it: `fd_lock.rs`.
+//! Every interleaving of threads that use a descriptor, queue for it, give up and close it:
+//! `fd_lock.rs`.
 //!
-//! One reads at a time, nobody who queues is forgotten (which loom reports as a deadlock), and the
-//! descriptor is destroyed once, after its last use.
+//! One reader reads at a time, no queued reader is forgotten (which loom would report as a
+//! deadlock), and the descriptor is destroyed once, after its last use.
 //!
 //! Mutations it catches, each tried on `fd_lock.rs`:
-//! - `unlock` that does not look whether somebody queues, `queue` that does not note it or does so by
-//!   load and store, `passed_on` that forgets the others (a reader sleeps for ever),
-//! - `queue` that does not look whether it is closed (the same),
-//! - `close` without a reference of its own, or a last one that is not looked for (destroyed twice, or
-//!   while it is used),
-//! - taking or giving back with Relaxed (one reader does not see what the one before did).
+//! - `unlock` that does not check for queued readers, `queue` that does not note one or does so by
+//!   load and store, `passed_on` that forgets the others (a reader sleeps forever),
+//! - `queue` that does not check whether it is closed (the same),
+//! - `close` without its own reference, or without a check for the last reference (destroyed twice,
+//!   or while it is used),
+//! - taking or returning with Relaxed (one reader does not see what the one before did).
 #![cfg(loom)]
 
 use heist_core::fd_lock::{FdLock, Taken, Unlocked, Way};
@@ -18,7 +19,7 @@ use loom::sync::{Arc, Mutex, Notify};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// What a waiter is woken with.
+/// The result with which a waiter is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Granted,
@@ -30,11 +31,11 @@ struct Waiter {
     note: Notify,
 }
 
-/// What a reader does that finds the descriptor busy.
+/// The behaviour of a reader that finds the descriptor busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Patience {
     Endless,
-    /// It leaves the queue again, if nobody has chosen it yet.
+    /// It leaves the queue again, if it has not been chosen yet.
     None,
 }
 
@@ -44,11 +45,12 @@ struct Model {
     queue: Mutex<VecDeque<Arc<Waiter>>>,
     /// Only the reader whose turn it is uses it.
     n_read: UnsafeCell<u32>,
-    /// Everybody who is in a call looks at it; the last one out writes it.
+    /// Every user reads it during a call; the last user writes it.
     n_destroyed: UnsafeCell<u32>,
 }
 
-// SAFETY: `outcome` is used under the lock of the queue; the rest as it says above, which loom checks.
+// SAFETY: `outcome` is used under the lock of the queue; the rest as described above, which loom
+// checks.
 unsafe impl Sync for Model {}
 // SAFETY: as above.
 unsafe impl Send for Model {}
@@ -63,7 +65,7 @@ impl Model {
         })
     }
 
-    /// One read. Whether it came to its turn.
+    /// One read. Returns whether it took place.
     fn read(&self, patience: Patience) -> bool {
         let mine = match self.lock.lock(Way::Read) {
             Taken::Busy => self.wait(patience),
@@ -81,7 +83,7 @@ impl Model {
         mine
     }
 
-    /// Waits for the turn of this reader. Whether it came.
+    /// Waits for the turn of this reader. Returns whether it came.
     fn wait(&self, patience: Patience) -> bool {
         let mut queue = self.queue.lock().unwrap();
         let taken = self.lock.queue(Way::Read);
@@ -120,7 +122,7 @@ impl Model {
         Unlocked::Done
     }
 
-    /// A use that needs no turn. Whether there was one.
+    /// A use that needs no turn. Returns whether it took place.
     fn ask(&self) -> bool {
         let taken = self.lock.acquire() == Taken::Yes;
         if taken {
@@ -146,7 +148,7 @@ impl Model {
 
     /// A system call with the descriptor.
     fn call(&self) {
-        // SAFETY: this user holds a reference; loom checks that nobody destroys it meanwhile.
+        // SAFETY: this user holds a reference; loom checks that it is not destroyed meanwhile.
         assert_eq!(self.n_destroyed.with(|n| unsafe { *n }), 0, "used after its end");
     }
 
@@ -157,10 +159,10 @@ impl Model {
         }
     }
 
-    /// Closes it if nobody has, and checks what is left.
+    /// Closes it if it is open, and checks the final state.
     fn finish(&self, n_read: u32) {
         self.close();
-        // SAFETY: all others have ended.
+        // SAFETY: all other threads have ended.
         let (read, destroyed) =
             unsafe { (self.n_read.with(|n| *n), self.n_destroyed.with(|n| *n)) };
         assert_eq!(read, n_read, "reads");
@@ -169,7 +171,7 @@ impl Model {
     }
 }
 
-/// Runs `others` each on a thread of its own and `main` on this one. Returns how many said yes.
+/// Runs each of `others` on its own thread and `main` on this one. Returns how many returned true.
 fn run(
     model: &Arc<Model>,
     others: &[fn(&Model) -> bool],
@@ -205,7 +207,7 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// Readers take turns, and each gets its own.
+/// Readers take turns, and each gets one.
 #[test]
 fn three_readers_take_turns() {
     check(|| {
@@ -215,18 +217,18 @@ fn three_readers_take_turns() {
     });
 }
 
-/// Who leaves the queue takes no turn with it.
+/// A reader that leaves the queue does not consume a turn.
 #[test]
 fn a_reader_that_gives_up_leaves_the_turn_to_the_next() {
     check(|| {
         let model = Model::new();
         let n = run(&model, &[read_or_give_up, read], read);
-        assert!(n >= 2, "two of them wait for as long as it takes");
+        assert!(n >= 2, "two of them wait without a limit");
         model.finish(n);
     });
 }
 
-/// A close ends every wait, and the last one out destroys.
+/// A close ends every wait, and the last user destroys.
 #[test]
 fn close_while_readers_wait() {
     check(|| {
@@ -236,7 +238,7 @@ fn close_while_readers_wait() {
     });
 }
 
-/// The same with a use that needs no turn, and with two who close.
+/// The same with a use that needs no turn, and with two threads that close.
 #[test]
 fn close_while_it_is_used() {
     check(|| {

@@ -1,14 +1,14 @@
-//! Every interleaving of Ms that have slept in vain with somebody who has a P to give: `idle_ms.rs`
+//! Every interleaving of idle Ms that time out with a thread that has a P to give: `idle_ms.rs`
 //! over `note.rs`.
 //!
-//! A P that is given to an M that has left, or an M that waits for a wake-up that does not come, is a
-//! deadlock, which loom reports; a P that two hold is a race on its cell.
+//! A P that is given to an M that has left, or an M that waits for a wake-up that does not come, is
+//! a deadlock, which loom reports; a P that two Ms hold is a race on its cell.
 //!
 //! Mutations it catches, each tried on `idle_ms.rs` or on the steps below:
-//! - an M that leaves without a look whether it is still listed,
+//! - an M that leaves without checking whether it is still listed,
 //! - an M that is off the list and leaves instead of waiting for its wake-up,
-//! - one that leaves although it is not too many (fewer are left than are kept),
-//! - a giver that wakes before it writes the P down.
+//! - an M that leaves although there is no surplus (fewer are left than are kept),
+//! - a giver that wakes the M before it stores the P.
 #![cfg(loom)]
 
 mod loom_kernel;
@@ -22,7 +22,7 @@ use loom::sync::Mutex;
 use loom::thread;
 use loom_kernel::Kernel;
 use std::ptr::NonNull;
-// Not loom's: it holds the world together.
+// Not loom's: it only owns the world.
 use std::sync::Arc;
 
 const PROCS: u32 = 1;
@@ -31,7 +31,7 @@ struct M {
     link: DoubleLink<Self>,
     note: Note,
     kernel: Kernel,
-    /// The P that it is given.
+    /// The P that it is handed.
     next_p: UnsafeCell<u32>,
 }
 
@@ -52,7 +52,7 @@ unsafe impl Send for World {}
 // SAFETY: as above.
 unsafe impl Sync for World {}
 
-/// How an M ended up.
+/// How an M ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
     Left,
@@ -76,9 +76,9 @@ impl World {
         world
     }
 
-    /// An M that is on the list and was too many when it went there.
+    /// Sleeps as an M that is on the list and was in surplus when it was added.
     fn sleep(&self, m: &M) -> Fate {
-        // Loom has no clock: the time is over when it wants it to be, perhaps at once.
+        // Loom has no clock: the timeout may come at any time, perhaps at once.
         if m.note.sleep_while(&m.kernel, || None) == Woken::TimedOut {
             // SAFETY: it is in this list or in none.
             if unsafe { self.idle.lock().unwrap().give_up(NonNull::from(m), PROCS) } {
@@ -90,22 +90,22 @@ impl World {
         Fate::Got(m.next_p.with(|p| unsafe { *p }))
     }
 
-    /// Gives a P to an idle M. False: there is none.
+    /// Gives a P to an idle M. False if there is none.
     fn give(&self, p: u32) -> bool {
         let Some(m) = self.idle.lock().unwrap().pop() else { return false };
-        // SAFETY: it stays where it is, and off the list it is this thread's to wake.
+        // SAFETY: it does not move, and an M off the list is woken by this thread alone.
         let m = unsafe { m.as_ref() };
-        // SAFETY: it reads it after the wake-up only; loom checks.
+        // SAFETY: the M reads it only after the wake-up; loom checks.
         m.next_p.with_mut(|place| unsafe { *place = p });
         m.note.wake(&m.kernel);
         true
     }
 }
 
-/// One M whose time is over, among more than are kept, and one P to give: it gets it, or somebody else
+/// One M that times out, among more than are kept, and one P to give: that M gets it, or another
 /// does after it has left.
 #[test]
-fn a_p_is_not_given_to_who_has_left() {
+fn a_p_is_not_given_to_an_m_that_has_left() {
     loom::model(|| {
         let n = idle_ms_kept(PROCS) + 2;
         let world = World::new(n);
@@ -113,7 +113,7 @@ fn a_p_is_not_given_to_who_has_left() {
             let world = Arc::clone(&world);
             thread::spawn(move || world.sleep(world.ms.last().unwrap()))
         };
-        assert!(world.give(7), "those that are kept are there");
+        assert!(world.give(7), "the Ms that are kept are on the list");
         let left = match sleeper.join().unwrap() {
             Fate::Got(p) => {
                 assert_eq!(p, 7);
@@ -128,11 +128,12 @@ fn a_p_is_not_given_to_who_has_left() {
     });
 }
 
-/// Two that are too many by one: one of them may leave, never both, and both Ps that are given arrive.
+/// Two Ms with a surplus of one: one of them may leave, never both, and both Ps that are given
+/// arrive.
 #[test]
-fn no_more_leave_than_are_too_many() {
+fn only_the_surplus_leaves() {
     let mut model = loom::model::Builder::new();
-    // Three threads that take locks: more interleavings than there is time for.
+    // Three threads that take locks have too many interleavings to run them all.
     model.preemption_bound = Some(2);
     model.check(|| {
         let n = idle_ms_kept(PROCS) + 1;

@@ -8,11 +8,11 @@
 //!   before it is written),
 //! - `release_handle` or `release_runtime` with Relaxed, or the early load of the latter
 //!   (recycled while the other side still uses the record),
-//! - `finish` that does not look at what the word was (a detached result is leaked, a waiter
-//!   sleeps for ever),
-//! - `release_handle` that does not look for `RUNTIME_DONE` (the record is leaked),
+//! - `finish` that ignores the previous word (a detached result is leaked, a waiter sleeps
+//!   forever),
+//! - `release_handle` that does not check for `RUNTIME_DONE` (the record is leaked),
 //! - `drop_handle`, `register` or `unregister` by load and store (a result is leaked, a waiter
-//!   sleeps for ever).
+//!   sleeps forever).
 #![cfg(loom)]
 
 mod race;
@@ -22,12 +22,12 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use race::{Starts, race};
 use std::num::NonZeroUsize;
-// Not loom's: they count for the check at the end and are no part of the protocol.
+// Not loom's: they count for the check at the end and are not part of the protocol.
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const ANSWER: u32 = 42;
 
-/// Whoever waits for the result.
+/// The waiter for the result.
 #[derive(Default)]
 struct Waiter {
     woken: Mutex<bool>,
@@ -73,7 +73,7 @@ impl Record {
     }
 
     fn take_result(&self) {
-        // SAFETY: whoever is told to take the result is alone with it; loom checks.
+        // SAFETY: only the side that is told to take the result uses it; loom checks.
         let result = self.result.with_mut(|place| unsafe { (*place).take() });
         assert_eq!(result, Some(ANSWER));
         self.n_taken.fetch_add(1, Ordering::Relaxed);
@@ -81,7 +81,7 @@ impl Record {
 
     fn recycle(&self) {
         for part in [&self.runtime_part, &self.handle_part] {
-            // SAFETY: the last one to leave is alone with the record; loom checks.
+            // SAFETY: only the last side to leave uses the record now; loom checks.
             part.with_mut(|place| unsafe { *place = u32::MAX });
         }
         // SAFETY: as above.
@@ -92,7 +92,7 @@ impl Record {
 
     /// The goroutine's last steps, and the runtime's after it left its stack.
     fn run(&self) {
-        // SAFETY: nobody looks at the result before `finish`; loom checks.
+        // SAFETY: the result is not read before `finish`; loom checks.
         self.result.with_mut(|place| unsafe { *place = Some(ANSWER) });
         match self.word.finish() {
             Finished::Published => {}
@@ -102,7 +102,7 @@ impl Record {
             }
             Finished::Unwanted => self.take_result(),
         }
-        // SAFETY: this part is the runtime's until it leaves; loom checks.
+        // SAFETY: only the runtime uses this part until it leaves; loom checks.
         self.runtime_part.with_mut(|place| unsafe { *place += 1 });
         if self.word.release_runtime() {
             self.recycle();
@@ -110,7 +110,7 @@ impl Record {
     }
 
     fn use_handle(&self) {
-        // SAFETY: this part is the handle's until it leaves; loom checks.
+        // SAFETY: only the handle uses this part until it leaves; loom checks.
         self.handle_part.with_mut(|place| unsafe { *place += 1 });
     }
 
@@ -162,15 +162,15 @@ fn join_gets_the_result() {
     });
 }
 
-/// The handle goes without a join: one of the two drops the result.
+/// The handle is dropped without a join: one of the two sides drops the result.
 #[test]
 fn detached_result_is_dropped_once() {
     check(Record::drop_handle);
 }
 
-/// The handle only looks; if the result is not there it goes.
+/// The handle only checks for the result, and is dropped if there is none.
 #[test]
-fn handle_that_only_looks_leaves_nothing() {
+fn handle_that_only_checks_leaves_nothing() {
     check(|record| {
         if record.word.is_finished() {
             record.take_and_leave();
@@ -180,8 +180,8 @@ fn handle_that_only_looks_leaves_nothing() {
     });
 }
 
-/// The wait is given up: either nobody will wake the waiter any more, or somebody is at it and
-/// has to be awaited.
+/// The wait is given up: either the waiter will not be woken any more, or a waker has taken it and
+/// must be awaited.
 #[test]
 fn wait_that_is_given_up_leaves_no_waiter() {
     check(|record| {

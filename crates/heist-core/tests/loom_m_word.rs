@@ -1,4 +1,4 @@
-//! The M word: an owner that enters the runtime and a taker never both have the P.
+//! The M word: an owner that enters the runtime and a taker never hold the P at the same time.
 #![cfg(loom)]
 
 use heist_core::m_word::{MWord, Place, TAKEN};
@@ -6,7 +6,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{Ordering, fence};
 use loom::sync::{Arc, Mutex};
 
-/// What the scheduler lock protects, and the P, which its holder writes to without a lock.
+/// The data of the scheduler lock, and the P, which its holder writes to without a lock.
 struct World {
     word: MWord,
     light_fence: fn(),
@@ -24,7 +24,7 @@ impl World {
         Self { word, light_fence, p_is_owners: Mutex::new(true), p: UnsafeCell::new(0) }
     }
 
-    /// The owner calls into the runtime, uses its P if it has one, and goes back. False if the P is
+    /// The owner calls into the runtime, uses its P if it has one, and returns. False if the P is
     /// gone: then it would have to get another first.
     fn call(&self) -> bool {
         let maybe_gone = self.word.enter(self.light_fence);
@@ -36,14 +36,15 @@ impl World {
             true
         };
         if mine {
-            // SAFETY: the owner is in the runtime with its P; loom checks that nobody else is.
+            // SAFETY: the owner is in the runtime with its P; loom checks that no other thread uses
+            // it.
             self.p.with_mut(|p| unsafe { *p += 1 });
         }
         self.word.leave(Place::User);
         mine
     }
 
-    /// The taker looks twice and takes.
+    /// The taker reads the word twice and takes the P.
     fn take(&self) {
         let seen = self.word.stamp();
         if seen.place() == Place::Runtime {
@@ -53,23 +54,23 @@ impl World {
         if *owners && self.word.take(seen, full_fence) {
             *owners = false;
             drop(owners);
-            // SAFETY: the P is the taker's; loom checks that nobody else uses it.
+            // SAFETY: the taker holds the P; loom checks that no other thread uses it.
             self.p.with_mut(|p| unsafe { *p += 1 });
         }
     }
 }
 
-/// The taker and the owner use the P at the same time in no interleaving. Fails if the owner reads
-/// the flag before it stores the word, if either fence is missing, or if the taker does not look
-/// at the word again.
+/// In no interleaving do the taker and the owner use the P at the same time. Fails if the owner
+/// reads the flag before it stores the word, if either fence is missing, or if the taker does not
+/// read the word again.
 #[test]
 fn owner_and_taker_never_share_the_p() {
     never_shared(|| World::new(MWord::new(), full_fence));
 }
 
-/// The same where there is no `membarrier`: the word itself sees to the fence.
+/// The same without `membarrier`: the word itself demands the fence.
 #[test]
-fn without_membarrier_they_never_share_it_either() {
+fn owner_and_taker_never_share_the_p_without_membarrier() {
     never_shared(|| World::new(MWord::with_full_fences(), || ()));
 }
 
@@ -85,11 +86,12 @@ fn never_shared(world: fn() -> World) {
     });
 }
 
-/// An owner whose goroutine is expected to block gives its P away by itself, inside the runtime, after a taker
-/// has set the flag for a stay that is over: the flag stays, so the next call finds the P gone. Fails if the
-/// owner sets it without the lock: the taker takes its own back.
+/// An owner whose goroutine is expected to block gives its P away by itself, inside the runtime,
+/// after a taker has set the flag for a stay that is over: the flag stays, so the next call finds
+/// the P gone. Fails if the owner sets it without the lock: then the taker clears the flag when it
+/// gives up.
 #[test]
-fn who_gives_its_p_away_finds_it_gone() {
+fn an_owner_that_gave_its_p_away_finds_it_gone() {
     loom::model(|| {
         let world = Arc::new(World::new(MWord::new(), full_fence));
         let taker = {
@@ -106,7 +108,7 @@ fn who_gives_its_p_away_finds_it_gone() {
             *owners = false;
             drop(owners);
             world.word.leave(Place::User);
-            assert!(world.word.enter(full_fence), "the P is gone and nobody says so");
+            assert!(world.word.enter(full_fence), "the P is gone and the flag is not set");
         } else {
             drop(owners);
         }

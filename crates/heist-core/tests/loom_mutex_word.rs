@@ -8,7 +8,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex, Notify};
 use std::collections::VecDeque;
 
-/// What a waiter is woken with.
+/// The result with which a waiter is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Grant {
     Token,
@@ -36,11 +36,11 @@ unsafe impl Send for Model {}
 /// How long a contender waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Patience {
-    /// Until it has the mutex.
+    /// It waits until it has the mutex.
     Endless,
     /// It is woken too late each time: it asks for starvation mode.
     Starving,
-    /// It gives up in the queue if nobody has chosen it yet.
+    /// It gives up in the queue if it has not been chosen yet.
     None,
 }
 
@@ -133,7 +133,7 @@ impl Model {
     fn count(&self, patience: Patience) -> bool {
         let locked = self.lock(patience);
         if locked {
-            // SAFETY: the mutex is held; loom checks that nobody else uses the data.
+            // SAFETY: the mutex is held; loom checks that no other thread uses the data.
             self.data.with_mut(|data| unsafe { *data += 1 });
             self.unlock();
         }
@@ -165,8 +165,8 @@ fn run(patiences: &'static [Patience]) {
     });
 }
 
-/// IN-37: two contenders exclude each other and none is forgotten. Fails if a releaser does not look
-/// at the count, or if a waiter is counted before it sees the mutex taken.
+/// IN-37: two contenders exclude each other and none is forgotten. Fails if a releaser ignores the
+/// count, or if a waiter is counted before it sees the mutex taken.
 #[test]
 fn two_contenders() {
     run(&[Patience::Endless; 2]);
@@ -185,8 +185,9 @@ fn starving_waiters() {
     run(&[Patience::Endless, Patience::Starving, Patience::Starving]);
 }
 
-/// A waiter that gives up is not chosen, and who chose nobody leaves the mutex usable. Fails if the
-/// token is not given back, or if a starving mutex without waiters stays starving.
+/// A waiter that gives up is not chosen, and a releaser that finds no waiter leaves the mutex
+/// usable. Fails if the token is not returned, or if a starving mutex without waiters stays
+/// starving.
 #[test]
 fn waiters_that_give_up() {
     run(&[Patience::Endless, Patience::None]);

@@ -3,7 +3,7 @@
 //! A lost wake-up shows as a deadlock, which loom reports.
 //!
 //! Mutations it catches, each tried on `note.rs`:
-//! - the waker's swap with Relaxed, or the sleeper's loads with Relaxed (what was handed over is
+//! - the waker's swap with Relaxed, or the sleeper's loads with Relaxed (the handed-over data is
 //!   not visible),
 //! - no call to the kernel when ASLEEP was seen,
 //! - a sleeper that stores ASLEEP instead of the CAS (the wake-up before it is overwritten),
@@ -45,7 +45,8 @@ impl World {
     }
 }
 
-/// IN-19: a wake-up before, during or after the way to sleep ends it, and brings what was written.
+/// IN-19: a wake-up before, during or after falling asleep ends the sleep, and makes earlier writes
+/// visible.
 #[test]
 fn sleeper_wakes_whenever_it_is_woken() {
     check(|starts| {
@@ -114,7 +115,7 @@ fn wake_up_that_misses_the_timeout_is_remembered() {
     });
 }
 
-/// A wake-up that comes first asks nothing of the kernel, on either side.
+/// A wake-up that comes first makes no call to the kernel, on either side.
 #[test]
 fn early_wake_up_needs_no_kernel() {
     loom::model(|| {
@@ -124,7 +125,7 @@ fn early_wake_up_needs_no_kernel() {
                 panic!("slept though it was woken before");
             }
             fn wake(&self, _: &AtomicU32) {
-                panic!("woke though nobody sleeps");
+                panic!("woke a thread that does not sleep");
             }
         }
         let note = Note::new();

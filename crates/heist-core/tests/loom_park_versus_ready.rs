@@ -1,13 +1,13 @@
-//! Every interleaving of a goroutine that parks with those who ready it: `status.rs`.
+//! Every interleaving of a goroutine that parks with its wakers: `status.rs`.
 //!
 //! Mutations it catches, each tried on `status.rs` or on the steps below:
 //! - `claim` with Relaxed (the claimer misses what the goroutine wrote before it parked),
 //! - `claim` by load and store instead of a CAS (two winners),
 //! - `enter_waiting` that keeps the old ticket (a late claimer hits the next wait),
 //! - the lock released before `begin_wait` (the wake-up is lost, IN-36),
-//! - `enter_waiting` or `waiting` without SeqCst (park and cancel miss each other),
-//! - `claim_if` that claims what it finds after `is_meant`, or loads the word with Relaxed; the due
-//!   time written after `begin_wait` (the clock ends the wrong wait, or misses its own).
+//! - `begin_wait` without its fence, or `waiting` without SeqCst (park and cancel miss each other),
+//! - `claim_if` that claims the word it reads after `is_meant`, or loads the word with Relaxed; the
+//!   due time written after `begin_wait` (the clock ends the wrong wait, or misses its own).
 #![cfg(loom)]
 
 mod race;
@@ -19,10 +19,10 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use race::{check, race};
 
-/// A goroutine that runs, and the queue of what it will wait for.
+/// A running goroutine, and the queue in which it will wait.
 struct World {
     status: StatusWord,
-    /// Written by the goroutine before it parks, read by who claims it.
+    /// Written by the goroutine before it parks, read by its claimer.
     parked_with: UnsafeCell<u32>,
     queue: Mutex<Option<Ticket>>,
     cancelled: AtomicU32,
@@ -55,8 +55,8 @@ impl World {
     fn claim(&self, ticket: Ticket) -> bool {
         let won = self.status.claim(ticket);
         if won {
-            // SAFETY: the claimer owns the goroutine; loom checks. Nothing but the claim itself may
-            // order it, so this comes before any other look at the status.
+            // SAFETY: the claimer owns the goroutine; loom checks. Only the claim itself may order
+            // it, so this comes before any other read of the status.
             self.parked_with.with(|place| assert_ne!(unsafe { *place }, 0));
             assert_eq!(self.status.get(), Status::Runnable);
         }
@@ -70,7 +70,8 @@ impl World {
     }
 }
 
-/// IN-35, IN-36: who finds the goroutine in the queue finds it waiting, and one of two wins.
+/// IN-35, IN-36: a waker that finds the goroutine in the queue finds it waiting, and one of two
+/// wins.
 #[test]
 fn one_of_two_claimers_wins() {
     check(|starts| {
@@ -106,8 +107,8 @@ fn claimer_sees_what_the_goroutine_wrote() {
     });
 }
 
-/// A goroutine that waits, and a claimer that may come too late: `go_on` is what the first claimer
-/// lets the goroutine do, up to its next wait.
+/// A goroutine that waits, and a claimer that may come too late. `go_on` is what the goroutine does
+/// after the first claim, up to its next wait.
 fn late_claimer(go_on: impl Fn(&World) + Clone + Send + Sync + 'static) {
     check(move |starts| {
         let world = World::new();
@@ -140,7 +141,7 @@ fn stale_ticket_does_not_end_the_next_wait() {
     });
 }
 
-/// The goroutine dies and its record lives on as another that waits from its birth: a claimer of
+/// The goroutine ends and its record becomes that of an unborn goroutine that waits: a claimer of
 /// the old one comes too late as well.
 #[test]
 fn stale_ticket_does_not_reach_the_next_life() {
@@ -150,8 +151,8 @@ fn stale_ticket_does_not_reach_the_next_life() {
     });
 }
 
-/// A timer of an earlier wait, against the goroutine that somebody woke and that waits again: until
-/// another time, so that the timer must leave it alone, or without the clock (`due` is never).
+/// A timer of an earlier wait, against a goroutine that was woken and waits again: until another
+/// time, so that the timer must leave it alone, or without a deadline (`due` is never).
 fn stale_timer(due: u64) {
     check(move |starts| {
         let world = World::new();
@@ -192,7 +193,7 @@ fn stale_timer_does_not_end_a_wait_without_one() {
     stale_timer(u64::MAX);
 }
 
-/// A timer that finds its goroutine finds out until when it waits.
+/// A timer that finds its goroutine waiting sees until when it waits.
 #[test]
 fn a_timer_ends_its_own_wait() {
     check(|starts| {
@@ -207,10 +208,10 @@ fn a_timer_ends_its_own_wait() {
                 parks.park(1)
             },
             move || {
-                // Without a lock between them: what it sees of the word is all it has.
+                // There is no lock between them: only the word orders them.
                 let waits = fires.status.waiting().is_some();
                 let fired = fires.status.claim_if(|| reads.load(Ordering::Relaxed) == 7);
-                assert!(fired || !waits, "it waits, and the timer takes that for another wait");
+                assert!(fired || !waits, "the timer took its own wait for another");
                 fired
             },
         );
@@ -219,9 +220,9 @@ fn a_timer_ends_its_own_wait() {
     });
 }
 
-/// A goroutine that parks looks at its cancel flag; a canceller sets the flag and looks whether it
-/// waits. They never both look too early, and never both claim. `before` is what the goroutine
-/// does first.
+/// A goroutine that parks reads its cancel flag; a canceller sets the flag and checks whether it
+/// waits. They never both read too early, and never both claim. `before` is what the goroutine does
+/// first.
 fn cancelled_while_it_parks(before: impl Fn(&World) + Clone + Send + Sync + 'static) {
     check(move |starts| {
         let world = World::new();
@@ -261,7 +262,7 @@ fn cancellation_is_not_missed_after_a_yield() {
     });
 }
 
-/// Where both sides of the pair of fences are full ones.
+/// A full fence, for both sides of the pair of fences.
 fn full_fence() {
     heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
 }

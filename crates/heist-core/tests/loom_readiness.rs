@@ -2,7 +2,7 @@
 //! a timer: `readiness.rs`.
 //!
 //! Mutations it catches, each tried on `readiness.rs` or on the steps below:
-//! - `drained` that does not compare (an event between the look and the end is lost),
+//! - `drained` that does not compare (an event between the look and the end of the data is lost),
 //! - `publish` over any idle word (a poke or an event after the look is lost),
 //! - a `poke` that leaves the number of an idle word (the new deadline is not seen),
 //! - fields read after the word was taken (a waker claims with another wait's ticket),
@@ -19,9 +19,9 @@ use std::ptr::NonNull;
 struct World {
     status: StatusWord,
     half: Readiness<StatusWord>,
-    /// What an operation finds: one if there is data.
+    /// The data that an operation finds: one if there is some.
     data: AtomicU32,
-    /// What the goroutine waits with.
+    /// The deadline of the wait.
     deadline: AtomicU32,
 }
 
@@ -30,7 +30,7 @@ enum Ended {
     Data,
     Deadline,
     Closed,
-    /// It waits, and whoever is left must wake it.
+    /// It waits, and the remaining threads must wake it.
     Waits(Ticket),
 }
 
@@ -48,7 +48,7 @@ impl World {
         Arc::new(world)
     }
 
-    /// A read: until it has data, or waits.
+    /// A read: ends when it has data, or waits.
     fn read(&self) -> Ended {
         loop {
             let look = self.half.look();
@@ -59,7 +59,7 @@ impl World {
                 return Ended::Deadline;
             }
             if look.is_ready() {
-                // The kernel's own order, which is stronger than Relaxed.
+                // The kernel orders this more strongly than Relaxed.
                 if self.data.load(Ordering::Acquire) != 0 {
                     return Ended::Data;
                 }
@@ -70,7 +70,7 @@ impl World {
             if self.half.publish(look, NonNull::from(&self.status), ticket) {
                 return Ended::Waits(ticket);
             }
-            assert!(self.status.claim(ticket), "nobody has seen it");
+            assert!(self.status.claim(ticket), "no other thread has seen it");
             self.status.transition(Status::Runnable, Status::Running);
         }
     }
@@ -92,7 +92,7 @@ impl World {
     }
 }
 
-/// Runs the goroutine against `others`; whatever the order, it ends or is woken by one of them.
+/// Runs the goroutine against `others`: in every order, it ends or is woken by one of them.
 fn against(others: &'static [fn(&World) -> bool]) {
     let mut model = loom::model::Builder::new();
     if others.len() > 1 {
@@ -114,7 +114,7 @@ fn against(others: &'static [fn(&World) -> bool]) {
             Ended::Waits(_) => {
                 assert_eq!(n_woken, 1, "woken {n_woken} times");
                 world.status.transition(Status::Runnable, Status::Running);
-                // It looks again and finds why.
+                // It checks again and sees why it was woken.
                 assert!(!matches!(world.read(), Ended::Waits(_)));
             }
             _ => assert_eq!(n_woken, 0),
@@ -122,7 +122,7 @@ fn against(others: &'static [fn(&World) -> bool]) {
     });
 }
 
-/// NP-30: what becomes ready while the goroutine parks is not lost.
+/// NP-30: readiness that comes while the goroutine parks is not lost.
 #[test]
 fn event_versus_park() {
     against(&[World::data_comes]);
@@ -148,14 +148,15 @@ fn event_and_close_versus_park() {
     against(&[World::data_comes, |world| world.wake(world.half.close())]);
 }
 
-/// An event that says nothing new does not make a later one get lost.
+/// An event that changes nothing does not cause a later one to be lost.
 #[test]
 fn two_events_versus_park() {
     against(&[World::data_comes, |world| world.wake(world.half.event(Edge::Plain))]);
 }
 
-/// NP-30: a timer claims the goroutine while an event is on its way; the goroutine withdraws and waits
-/// again. Whoever took the first wait's word must not hit the second, and the event is not lost.
+/// NP-30: a timer claims the goroutine while an event is being delivered; the goroutine withdraws
+/// and waits again. A waker that took the first wait's word must not end the second wait, and the
+/// event is not lost.
 #[test]
 fn timer_versus_event() {
     loom::model(|| {
@@ -191,7 +192,8 @@ fn a_late_waker_does_not_mix_up_waiters() {
     loom::model(|| {
         let world = World::new();
         let other = Arc::new(StatusWord::new());
-        // The second goroutine has waited more often, so its tickets do not fit the first.
+        // The second goroutine has waited more often, so its tickets do not match those of the
+        // first.
         other.transition(Status::Dead, Status::Waiting);
         other.transition(Status::Waiting, Status::Runnable);
         other.transition(Status::Runnable, Status::Running);
@@ -222,7 +224,7 @@ fn a_late_waker_does_not_mix_up_waiters() {
     });
 }
 
-/// Where both sides of the pair of fences are full ones.
+/// A full fence, for both sides of the pair of fences.
 fn full_fence() {
     heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
 }

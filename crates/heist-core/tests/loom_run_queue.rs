@@ -1,13 +1,13 @@
-//! Every interleaving of the owner of a run queue with thieves and onlookers, on a ring of four.
+//! Every interleaving of the owner of a run queue with thieves and observers, on a ring of four.
 //!
 //! Mutations it catches, each tried on `run_queue`:
 //! - the owner's `tail` stored with Relaxed (the thief reads a goroutine that is not published),
 //! - `run_next` swapped or taken with Relaxed (the same, for `run_next`),
 //! - a thief or the owner moving `head` by a store instead of a CAS (taken twice),
 //! - `push_overflow` without its CAS (taken twice),
-//! - a thief that makes all it copied visible, the one it returns included (taken twice), or that
-//!   publishes it with Relaxed,
-//! - `is_empty` without the second look at `tail`, with `run_next` looked at first, or with Relaxed
+//! - a thief that publishes everything it copied, including the one it returns (taken twice), or
+//!   that publishes with Relaxed,
+//! - `is_empty` without the second read of `tail`, with `run_next` read first, or with Relaxed
 //!   loads (IN-06).
 #![cfg(loom)]
 
@@ -18,8 +18,7 @@ use loom::sync::Arc;
 use loom::thread;
 use std::ptr::NonNull;
 
-/// What stands for a goroutine: loom reports a read of the cell that is not ordered after its
-/// write.
+/// A stand-in for a goroutine: loom reports a read of the cell that is not ordered after its write.
 struct Job {
     id: UnsafeCell<u32>,
 }
@@ -30,7 +29,7 @@ const START: u32 = u32::MAX - 1;
 
 struct World {
     victim: RunQueue<Job>,
-    robbers: [RunQueue<Job>; 2],
+    thief_queues: [RunQueue<Job>; 2],
     jobs: Vec<Job>,
 }
 
@@ -38,12 +37,12 @@ impl World {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             victim: RunQueue::starting_at(START),
-            robbers: [RunQueue::starting_at(START), RunQueue::starting_at(START)],
+            thief_queues: [RunQueue::starting_at(START), RunQueue::starting_at(START)],
             jobs: (0..N_JOBS).map(|_| Job { id: UnsafeCell::new(u32::MAX) }).collect(),
         })
     }
 
-    /// The owner writes a goroutine and pushes it. Returns what went to the global queue.
+    /// The owner writes a goroutine and pushes it. Returns the ones that went to the global queue.
     fn push(&self, id: u32, slot: Slot) -> Vec<u32> {
         let job = &self.jobs[id as usize];
         // SAFETY: no other thread has this job before it is pushed; loom checks.
@@ -62,23 +61,23 @@ impl World {
         unsafe { self.victim.owner() }.pop().map(|popped| read(popped.goroutine()))
     }
 
-    fn steal(&self, robber: usize, run_next: RunNext) -> Option<u32> {
-        self.steal_from(&self.victim, robber, run_next)
+    fn steal(&self, thief: usize, run_next: RunNext) -> Option<u32> {
+        self.steal_from(&self.victim, thief, run_next)
     }
 
-    fn steal_from(&self, victim: &RunQueue<Job>, robber: usize, run_next: RunNext) -> Option<u32> {
-        // SAFETY: each model gives a robber's queue to one thread.
-        let home = unsafe { self.robbers[robber].owner() };
+    fn steal_from(&self, victim: &RunQueue<Job>, thief: usize, run_next: RunNext) -> Option<u32> {
+        // SAFETY: each model gives a thief's queue to one thread.
+        let home = unsafe { self.thief_queues[thief].owner() };
         match victim.thief().steal_into(&home, Share::CeilHalf, run_next, || true) {
             Stolen::Nothing => None,
             Stolen::Batch { run, .. } | Stolen::RunNext(run) => Some(read(run)),
         }
     }
 
-    /// What is left in the queues once all threads are done.
+    /// The goroutines left in the queues once all threads are done.
     fn rest(&self) -> Vec<u32> {
         let mut rest = Vec::new();
-        for queue in [&self.victim, &self.robbers[0], &self.robbers[1]] {
+        for queue in [&self.victim, &self.thief_queues[0], &self.thief_queues[1]] {
             // SAFETY: all other threads were joined.
             let owner = unsafe { queue.owner() };
             rest.extend(std::iter::from_fn(|| owner.pop()).map(|popped| read(popped.goroutine())));
@@ -100,10 +99,10 @@ fn assert_all_once(mut seen: Vec<u32>, n: u32) {
     assert_eq!(seen, (0..n).collect::<Vec<_>>(), "lost or taken twice");
 }
 
-/// One thread's part of a model; returns what it saw.
+/// One thread's part of a model; returns the jobs that it saw.
 type Part = Box<dyn FnOnce() -> Vec<u32>>;
 
-/// Runs the parts as threads and gives what they saw, in the order of the parts.
+/// Runs the parts as threads and returns the jobs that they saw, in the order of the parts.
 ///
 /// Loom begins with the part that stays on the main thread, and goes back only to the last access
 /// of an atomic, so a load before a CAS in one thread hides the CAS from the loads of another.
@@ -137,8 +136,8 @@ fn part(world: &Arc<World>, act: impl FnOnce(&World) -> Vec<u32> + 'static) -> P
     Box::new(move || act(&world))
 }
 
-fn thief(world: &Arc<World>, robber: usize, run_next: RunNext) -> Part {
-    part(world, move |world| world.steal(robber, run_next).into_iter().collect())
+fn thief(world: &Arc<World>, thief: usize, run_next: RunNext) -> Part {
+    part(world, move |world| world.steal(thief, run_next).into_iter().collect())
 }
 
 /// Runs the parts, then checks that each of `n_jobs` was seen once or is still in a queue.
@@ -179,7 +178,7 @@ fn two_thieves_take_every_goroutine_once() {
     check(3, |main| {
         let world = filled(3);
         let owner = part(&world, |world| world.pop().into_iter().collect());
-        let thieves = [0, 1].map(|robber| thief(&world, robber, RunNext::Leave));
+        let thieves = [0, 1].map(|id| thief(&world, id, RunNext::Leave));
         let parts = [owner].into_iter().chain(thieves).collect();
         every_job_once(&world, main, 3, parts);
     });
@@ -234,7 +233,7 @@ fn run_next_is_taken_once() {
     });
 }
 
-/// IN-03: `run_next` is kicked into a full ring, which overflows, under a thief's eyes.
+/// IN-03: `run_next` is kicked into a full ring, which overflows while a thief steals.
 #[test]
 fn run_next_kicked_into_a_full_ring_is_not_lost() {
     check(2, |main| {
@@ -245,7 +244,7 @@ fn run_next_kicked_into_a_full_ring_is_not_lost() {
     });
 }
 
-/// IN-08: what a thief keeps in its own ring can be stolen by the next thief.
+/// IN-08: goroutines that a thief keeps in its own ring can be stolen by the next thief.
 #[test]
 fn stolen_goroutines_reach_a_second_thief() {
     check(3, |main| {
@@ -253,7 +252,7 @@ fn stolen_goroutines_reach_a_second_thief() {
         let owner =
             part(&world, |world| (0..3).flat_map(|id| world.push(id, Slot::Tail)).collect());
         let second = part(&world, |world| {
-            let stolen = world.steal_from(&world.robbers[0], 1, RunNext::Leave);
+            let stolen = world.steal_from(&world.thief_queues[0], 1, RunNext::Leave);
             stolen.into_iter().collect()
         });
         let parts = vec![owner, thief(&world, 0, RunNext::Leave), second];
@@ -261,7 +260,7 @@ fn stolen_goroutines_reach_a_second_thief() {
     });
 }
 
-/// Runs `owner` under the eyes of an onlooker, who must never find the queue empty.
+/// Runs `owner` against an observer, which must never find the queue empty.
 fn never_looks_empty(world: &Arc<World>, main: usize, owner: Part) {
     let onlooker = part(world, |world| {
         assert!(!world.victim.is_empty(), "there was one all the time");
@@ -270,8 +269,8 @@ fn never_looks_empty(world: &Arc<World>, main: usize, owner: Part) {
     race(main, [owner, onlooker]);
 }
 
-/// RQ-03, IN-06: something is always here, so an onlooker never finds the queue empty. The case
-/// (Next, Next) is the goroutine on its way from `run_next` into the ring.
+/// RQ-03, IN-06: there is always a goroutine in the queue, so an observer never finds it empty. In
+/// the case (Next, Next) it moves from `run_next` into the ring.
 #[test]
 fn is_empty_sees_what_is_always_there() {
     for first in [Slot::Next, Slot::Tail] {
@@ -290,9 +289,9 @@ fn is_empty_sees_what_is_always_there() {
     }
 }
 
-/// IN-06: the same while the ring is emptied and `run_next` filled.
+/// IN-06: the same while a thief empties the ring and `run_next` is filled.
 #[test]
-fn is_empty_sees_run_next_when_the_ring_is_robbed() {
+fn is_empty_sees_run_next_when_the_ring_is_emptied() {
     check(2, |main| {
         let world = filled(1);
         let owner = part(&world, |world| {

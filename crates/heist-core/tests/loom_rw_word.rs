@@ -1,6 +1,6 @@
-//! The read-write word: a writer is alone, and nobody is forgotten.
+//! The read-write word: a writer is alone, and no waiter is forgotten.
 //!
-//! Who is forgotten hangs, which loom reports as a deadlock.
+//! A waiter that is forgotten hangs, which loom reports as a deadlock.
 #![cfg(loom)]
 
 use heist_core::rw_word::{Entered, RwWord};
@@ -67,7 +67,7 @@ impl Model {
                 self.sleep(&waiter);
             }
         }
-        // SAFETY: the lock is held to read; loom checks that nobody writes.
+        // SAFETY: the lock is held to read; loom checks that no thread writes.
         let seen = self.data.with(|data| unsafe { *data });
         if self.word.read_done() {
             let mut queues = self.queues.lock().unwrap();
@@ -90,7 +90,7 @@ impl Model {
                 queues.writer = Some(Arc::clone(&waiter));
                 drop(queues);
                 if gives_up {
-                    // Whether it was chosen or not, it leaves as if it had been in.
+                    // Whether it was chosen or not, it leaves as if it had entered.
                     self.queues.lock().unwrap().writer = None;
                     self.let_readers_in();
                     return 0;
@@ -99,7 +99,7 @@ impl Model {
                 assert!(self.word.is_drained());
             }
         }
-        // SAFETY: the lock is held to write; loom checks that nobody else is in.
+        // SAFETY: the lock is held to write; loom checks that no other thread uses the data.
         self.data.with_mut(|data| unsafe { *data += 1 });
         if !self.word.write_done() {
             self.let_readers_in();
@@ -147,8 +147,8 @@ fn run(gives_up: bool, readers: usize, writers: usize) {
     });
 }
 
-/// SY-12: two readers and a writer. Fails if a reader does not note under the lock that it waits, or
-/// if the last reader does not look for the writer.
+/// SY-12: two readers and a writer. Fails if a reader does not note under the lock that it waits,
+/// or if the last reader does not check for the writer.
 #[test]
 fn two_readers_and_a_writer() {
     run(false, 2, 1);
@@ -160,11 +160,11 @@ fn a_reader_and_two_writers() {
     run(false, 1, 2);
 }
 
-/// SY-12: a reader that was the last in front of a writer may come to wake it when that one has been in
-/// already and the next writer waits for another reader. Fails if it does not look whether the lock is
-/// empty.
+/// SY-12: the last reader before a writer may be late to wake it: that writer has entered and left
+/// already, and the next writer waits for another reader. Fails if the late reader does not check
+/// whether the lock is empty.
 #[test]
-fn a_reader_that_comes_late_to_wake_a_writer() {
+fn a_reader_that_is_late_to_wake_a_writer() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(|| {
@@ -179,7 +179,7 @@ fn a_reader_that_comes_late_to_wake_a_writer() {
     });
 }
 
-/// A writer that gives up lets in who waited behind it.
+/// A writer that gives up admits the readers that waited behind it.
 #[test]
 fn a_writer_that_gives_up() {
     run(true, 2, 1);

@@ -1,11 +1,12 @@
-//! Every interleaving of a goroutine that waits at two channels with those who want to end the wait:
-//! `wait_queue.rs` and `status.rs`, in the steps of a select.
+//! Every interleaving of a goroutine that waits at two channels with the parties that want to end
+//! the wait: `wait_queue.rs` and `status.rs`, in the steps of a select.
 //!
 //! Mutations it catches, each tried on `wait_queue.rs` or on the steps below:
 //! - a claim that always succeeds (two channels deliver to one wait),
-//! - the waiter woken before its message is moved (it reads what is just being written),
-//! - the waiter looks at its entries without the lock (somebody may be taking them out),
-//! - the waiter leaves without taking the other entry out (who finds it there uses a frame that is gone),
+//! - the waiter woken before its message is moved (it reads data that is being written),
+//! - the waiter reads its entries without the lock (a waker may be removing them),
+//! - the waiter leaves without removing the other entry (a waker that finds it uses a frame that is
+//!   gone),
 //! - the locks released before the goroutine waits (the wake-up is lost).
 #![cfg(loom)]
 
@@ -51,7 +52,7 @@ struct World {
     status: StatusWord,
     chans: [Mutex<Chan>; 2],
     woken: Notify,
-    /// How often somebody ended the wait.
+    /// How often the wait was ended.
     n_ended: AtomicU32,
 }
 
@@ -93,13 +94,13 @@ impl World {
         self.ready();
     }
 
-    /// Hands a goroutine that was claimed to who runs it next.
+    /// Hands a goroutine that was claimed to the thread that runs it next.
     fn ready(&self) {
         self.n_ended.fetch_add(1, Ordering::Release);
         self.woken.notify();
     }
 
-    /// Sends to a channel: to who waits there, else into the buffer.
+    /// Sends to a channel: to a waiting receiver, or into the buffer.
     fn send(&self, to: usize, message: u32) {
         let mut chan = self.chans[to].lock().unwrap();
         let receiver = chan.receivers.claim_first();
@@ -108,13 +109,13 @@ impl World {
             return;
         };
         drop(chan);
-        // SAFETY: claimed, so the place is this thread's to write to; loom checks.
+        // SAFETY: claimed, so only this thread writes to the place; loom checks.
         unsafe { &*receiver.place().cast::<UnsafeCell<u32>>() }
             .with_mut(|place| unsafe { *place = message });
         self.wake(&receiver);
     }
 
-    /// Closes a channel: who waits there goes home without a message.
+    /// Closes a channel: a waiter is woken without a message.
     fn close(&self, which: usize) {
         let everybody = self.chans[which].lock().unwrap().receivers.claim_all();
         everybody.wake_last_first(|claimed| self.wake(&claimed));
@@ -130,7 +131,8 @@ impl World {
         won
     }
 
-    /// The select: waits at the channels `at`, which may be one and the same, until somebody ends the wait.
+    /// The select: waits at the channels `at`, which may be one and the same, until the wait is
+    /// ended.
     fn select(&self, at: [usize; 2]) -> Got {
         let wait = Wait {
             world: self,
@@ -151,7 +153,7 @@ impl World {
         }
         for (entry, at) in entries.iter().zip(at) {
             let chan = locked.iter_mut().find(|(chan, _)| *chan == at).unwrap();
-            // SAFETY: the entries stay here until they are taken out.
+            // SAFETY: the entries stay here until they are removed.
             unsafe { chan.1.receivers.push(entry) };
         }
         // What follows is the commit function, on another stack.
@@ -173,7 +175,7 @@ impl World {
                 }
             }
         }
-        // The frame goes: nobody may use it any more. Loom sees who does.
+        // The frame ends here. Loom reports any later use of it.
         entries.iter().for_each(|entry| entry.assign(std::ptr::null(), std::ptr::null_mut()));
         let done = entries.iter().position(|entry| std::ptr::eq(entry, fired));
         // SAFETY: as above.
@@ -184,7 +186,7 @@ impl World {
         }
     }
 
-    /// What is left in the channels, in which nobody waits any more.
+    /// The messages left in the channels, at which no goroutine waits any more.
     fn left(&self) -> u32 {
         self.chans
             .iter()
@@ -213,7 +215,7 @@ fn one_of_two_channels_is_chosen() {
     });
 }
 
-/// SE-16: the same channel twice in one select: one entry is claimed, the other comes out.
+/// SE-16: the same channel twice in one select: one entry is claimed, the other is removed.
 #[test]
 fn one_channel_twice_is_claimed_once() {
     check(|starts| {
@@ -224,8 +226,8 @@ fn one_channel_twice_is_claimed_once() {
     });
 }
 
-/// SE-18: a canceller, or a clock, against a sender: who claims decides; a message that was not taken
-/// is kept.
+/// SE-18: a canceller, or a clock, against a sender: the claim decides; a message that was not
+/// taken is kept.
 #[test]
 fn a_canceller_and_a_sender_decide_once() {
     check(|starts| {

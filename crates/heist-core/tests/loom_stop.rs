@@ -1,5 +1,5 @@
-//! Stopping the world: the P is counted once, is nobody else's while the world is stopped, and comes
-//! back to its M.
+//! Stopping the world: the P is counted once, has no other holder while the world is stopped, and
+//! returns to its M.
 #![cfg(loom)]
 
 use heist_core::m_word::{MWord, Place, STOP, TAKEN};
@@ -8,10 +8,10 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{Ordering, fence};
 use loom::sync::{Arc, Mutex};
 
-/// Whose the P is.
+/// The holder of the P.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum P {
-    /// Its M's.
+    /// Its M holds it.
     Held,
     /// Stopped; the M does not know yet.
     Lost,
@@ -44,7 +44,7 @@ impl World {
     }
 
     fn use_p(&self) {
-        // SAFETY: who calls this has the P; loom checks that nobody else does.
+        // SAFETY: the caller holds the P; loom checks that no other thread does.
         self.p.with_mut(|p| unsafe { *p += 1 });
     }
 
@@ -120,9 +120,10 @@ impl World {
     }
 }
 
-/// The stopper and the M use the P at the same time in no interleaving, the count comes to zero once,
-/// and the M goes on. Fails if a P that was taken is not looked for under the lock, if a stop is
-/// counted without it, or if the flag of a P that came back is cleared before its M has looked.
+/// In no interleaving do the stopper and the M use the P at the same time; the count reaches zero
+/// once, and the M continues. Fails if the M does not check under the lock for a P that was taken,
+/// if a stop is counted without the lock, or if the flag of a P that was returned is cleared before
+/// its M has checked it.
 #[test]
 fn stopper_and_m_never_share_the_p() {
     loom::model(|| {

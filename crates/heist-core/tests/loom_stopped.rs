@@ -1,19 +1,20 @@
-//! Every interleaving of goroutines that are stopped together with their threads: who gives a P to
-//! whom, over the lists of stopped ones in `global_queue.rs` and over `note.rs`.
+//! Every interleaving of goroutines that are stopped together with their threads: how they pass a P
+//! on, over the lists of stopped goroutines in `global_queue.rs` and over `note.rs`.
 //!
-//! One P. M0 and M1 have a hog each. M0's runs, and is stopped in the handler of the signal: it finds
-//! somebody who takes the P over, queues itself, hands the P on and sleeps until somebody gives it back.
-//! M1's has been stopped before, or comes back from a call during which it lost its P: it takes the P if
-//! that rests, else it queues itself and sleeps. M2 has no goroutine; it searches, finds a hog in the
-//! queue, lends its P to that one's M and lists itself as idle again. Every hog runs to its end.
+//! There is one P. M0 and M1 have a hog each. M0's hog runs, and is stopped in the handler of the
+//! signal: M0 finds a thread that takes the P over, queues its hog, hands the P on and sleeps until
+//! it gets the P back. M1's hog has been stopped before, or returns from a call during which it
+//! lost its P: it takes the P if the P is idle, otherwise it queues itself and sleeps. M2 has no
+//! goroutine; it searches, finds a hog in the queue, lends its P to that hog's M and lists itself
+//! as idle again. Every hog runs to its end.
 //!
-//! A hog that is lost, or a P that is handed to somebody who does not wake up, is a deadlock, which loom
-//! reports; a P that two hold is a race on its cell.
+//! A hog that is lost, or a P that is handed to a thread that does not wake up, is a deadlock,
+//! which loom reports; a P that two threads hold is a race on its cell.
 //!
 //! Mutations it catches, each tried on the steps below:
-//! - a hog that queues itself after it has handed the P on (whoever gets it finds nobody),
-//! - one that comes back and queues itself without a look whether the P rests,
-//! - a P that is put to rest after the lock was released under which the queue was seen empty.
+//! - a hog that queues itself after it has handed the P on (the thread that gets it finds no hog),
+//! - a hog that returns and queues itself without checking whether the P is idle,
+//! - a P that becomes idle after the lock was released under which the queue was seen empty.
 #![cfg(loom)]
 
 mod loom_kernel;
@@ -27,7 +28,7 @@ use loom::sync::Mutex;
 use loom::thread;
 use loom_kernel::Kernel;
 use std::ptr::NonNull;
-// Not loom's: it holds the world together.
+// Not loom's: it only owns the world.
 use std::sync::Arc;
 
 /// A hog, bound to the M of the same number.
@@ -71,7 +72,7 @@ struct World {
     len: GlobalLen,
     hogs: [Hog; 2],
     ms: [M; 3],
-    /// The P: how often somebody has run on it.
+    /// The P: how often a hog has run on it.
     p: UnsafeCell<u32>,
 }
 
@@ -101,20 +102,20 @@ impl World {
         })
     }
 
-    /// Only who holds the P does this.
+    /// Only the holder of the P calls this.
     fn run_for_a_while(&self) {
-        // SAFETY: one holds it at a time; loom checks.
+        // SAFETY: one thread holds it at a time; loom checks.
         self.p.with_mut(|p| unsafe { *p += 1 });
     }
 
     fn hand_over(&self, to: usize, gets_p: bool) {
         let m = &self.ms[to];
-        // SAFETY: it reads it after the wake-up only; loom checks.
+        // SAFETY: the M reads it only after the wake-up; loom checks.
         m.gets_p.with_mut(|place| unsafe { *place = gets_p });
         m.note.wake(&m.kernel);
     }
 
-    /// Sleeps until somebody hands the P over. False: nobody will any more.
+    /// Sleeps until the P is handed over. False if that will not happen any more.
     fn wait(&self, own: usize) -> bool {
         let m = &self.ms[own];
         m.note.sleep(&m.kernel);
@@ -123,7 +124,7 @@ impl World {
         m.gets_p.with(|place| unsafe { *place })
     }
 
-    /// The handler: the hog on `own` stops, if somebody can take the P over.
+    /// The handler: the hog on `own` stops, if another thread can take the P over.
     fn stop(&self, own: usize) {
         let mut locked = self.locked.lock().unwrap();
         let next = locked.global.pop_stopped_in_turn(&self.len).map(|hog| m_of(hog));
@@ -142,7 +143,7 @@ impl World {
         assert!(self.wait(own), "it has not ended");
     }
 
-    /// A hog without a P gets the one that rests, or waits for its turn.
+    /// A hog without a P takes the idle P, or waits for its turn.
     fn regain(&self, own: usize) {
         let mut locked = self.locked.lock().unwrap();
         if std::mem::take(&mut locked.p_rests) {
@@ -156,7 +157,7 @@ impl World {
         assert!(self.wait(own), "it has not ended");
     }
 
-    /// The hog on `own` has ended: its P goes to the next one, or rests.
+    /// The hog on `own` has ended: its P goes to the next one, or becomes idle.
     fn end(&self, own: usize) {
         let mut locked = self.locked.lock().unwrap();
         locked.n_left -= 1;
@@ -173,11 +174,11 @@ impl World {
         }
     }
 
-    /// Everybody has run as often as he should, and nobody is left.
+    /// Checks that the hogs have run `n_runs` times, and that none is left.
     fn check(&self, n_runs: u32) {
         let locked = self.locked.lock().unwrap();
         assert!(locked.n_left == 0 && locked.p_rests && locked.global.is_empty());
-        // SAFETY: nobody else is left.
+        // SAFETY: no other thread is left.
         assert_eq!(self.p.with(|p| unsafe { *p }), n_runs);
     }
 
@@ -202,7 +203,7 @@ impl World {
                 return;
             }
             self.run_for_a_while();
-            // Who gave it the P has queued itself before.
+            // The hog that gave it the P has queued itself before.
             let found = self.locked.lock().unwrap().global.pop(&self.len);
             self.hand_over(m_of(found.expect("a hog is nowhere")), true);
         }
@@ -221,12 +222,12 @@ fn id_of(m: NonNull<M>) -> usize {
 
 fn model(check: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
-    // Threads that take locks: more interleavings than there is time for.
+    // Threads that take locks have too many interleavings to run them all.
     model.preemption_bound = Some(3);
     model.check(check);
 }
 
-/// Two hogs hand the P to each other, without anybody else.
+/// Two hogs hand the P to each other, without another thread.
 #[test]
 fn two_hogs_take_turns() {
     model(|| {
@@ -247,9 +248,9 @@ fn two_hogs_take_turns() {
     });
 }
 
-/// A hog and one that comes back without a P, perhaps when it is too late to meet.
+/// A hog and one that returns without a P, perhaps after the first has ended.
 #[test]
-fn who_comes_back_gets_a_turn() {
+fn a_hog_that_returns_gets_a_turn() {
     model(|| {
         let world = World::new(2);
         let other = Arc::clone(&world);
@@ -263,9 +264,10 @@ fn who_comes_back_gets_a_turn() {
     });
 }
 
-/// An M that has nothing to do takes the P over, finds the hog that gave it away, and lends it back.
+/// An M that has nothing to do takes the P over, finds the hog that gave it away, and lends it
+/// back.
 #[test]
-fn an_idle_thread_finds_who_was_stopped() {
+fn an_idle_thread_finds_the_stopped_hog() {
     model(|| {
         let world = World::new(1);
         let two = Arc::clone(&world);

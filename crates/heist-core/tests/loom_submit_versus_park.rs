@@ -1,18 +1,19 @@
 //! Every interleaving of "work arrives" with "the last spinner gives up": `spinning.rs`.
 //!
-//! M0 runs on P0 for ever and submits; it never looks for work. M1 on P1 spins and finds nothing,
-//! or something, or is about to drop its P; it parks when it is done. M2 is a thread that exists
-//! once somebody starts it. When all Ms that were started are parked, P1 is idle; work that was not
-//! run by then is a wake-up that was lost.
+//! M0 runs on P0 forever and submits; it never looks for work. M1 on P1 spins and finds work or
+//! not, or is about to drop its P; it parks when it is done. M2 is a thread that does not exist
+//! until it is started. When all Ms that were started are parked, P1 is idle; work that has not run
+//! by then is a lost wake-up.
 //!
 //! Mutations it catches, each tried on `spinning.rs`, `run_queue` or on the steps below:
-//! - a fence removed: that of `stop`, of `try_be_first`, of the submitter, of a push into `run_next`,
-//!   of the request without the lock, or of the look for one,
-//! - the last look left out, or taken before `stop`,
-//! - the P put to rest after `stop` instead of before (the submitter finds no idle P),
-//! - `requested` not asked before a P is dropped, or not after, or `request` not made,
-//! - whoever moves work from one ring to another waking nobody (that without a fence before it nobody
-//!   is missed either, because taking the first out again is a read-modify-write, is not relied on),
+//! - a fence removed: that of `stop`, of `try_be_first`, of the submitter, of a push into
+//!   `run_next`, of the request without the lock, or of the check for one,
+//! - the last check left out, or made before `stop`,
+//! - the P made idle after `stop` instead of before (the submitter finds no idle P),
+//! - `requested` not checked before a P is dropped, or not after, or `request` not made,
+//! - an M that moves work from one ring to another and wakes no M (the model passes without a fence
+//!   before it, because taking the first one out again is a read-modify-write; the code does not
+//!   rely on that),
 //! - a submitter that finds no P making its request, or lowering `n`, after it released the lock,
 //!   or the one before the other (Go's order, which needs a rare delay to lose a wake-up).
 #![cfg(loom)]
@@ -30,8 +31,8 @@ use loom::sync::Mutex;
 use loom::thread;
 use race::{Starts, race};
 use std::ptr::NonNull;
-// Not loom's: they hold the world together and count for the check at the end; neither is part of
-// the protocol.
+// Not loom's: they own the world and count for the check at the end; neither is part of the
+// protocol.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -50,7 +51,7 @@ unsafe impl Linked for Job {
     }
 }
 
-// SAFETY: the link is used only by the one who holds the job, as in the runtime.
+// SAFETY: only the holder of the job uses the link, as in the runtime.
 unsafe impl Send for Job {}
 // SAFETY: as above.
 unsafe impl Sync for Job {}
@@ -73,7 +74,7 @@ struct World {
     submitter: Submitter,
 }
 
-/// How a submitter decides whether to wake somebody.
+/// How a submitter decides whether to wake an M.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Submitter {
     /// As Go does: `try_be_first`, then look for an idle P under the lock.
@@ -87,7 +88,7 @@ enum Submitter {
 enum Where {
     Local(Slot),
     Global,
-    /// It robs a P that stands still of all it has, runs the first and keeps the others.
+    /// It takes all goroutines of a stalled P, runs the first and keeps the others.
     Moved,
 }
 
@@ -111,7 +112,7 @@ impl World {
         let gp = NonNull::from(&self.jobs[job]);
         match place {
             Where::Local(slot) => {
-                // SAFETY: P0 is the submitter's alone.
+                // SAFETY: only the submitter uses P0.
                 let owner = unsafe { self.queues[SUBMITTER_PROC as usize].owner() };
                 owner.push(gp, slot, |_| panic!("two jobs do not overflow"));
             }
@@ -130,22 +131,22 @@ impl World {
         self.wake_p()
     }
 
-    /// The rings that others rob.
+    /// The rings that other Ms steal from.
     fn victims(&self) -> impl Iterator<Item = &RunQueue<Job>> {
         std::iter::once(&self.queues[SUBMITTER_PROC as usize]).chain(&self.stalled)
     }
 
-    /// The steps of `steal_from_stalled`.
+    /// The steps of `steal_from_stalled` in `sched/run/steal.rs` of heist.
     fn rob_stalled(self: &Arc<Self>) -> Option<thread::JoinHandle<()>> {
-        // SAFETY: P0 is the submitter's alone.
+        // SAFETY: only the submitter uses P0.
         let owner = unsafe { self.queues[SUBMITTER_PROC as usize].owner() };
         let stalled = self.stalled.as_ref()?;
-        let rob =
+        let steal_one =
             || match stalled.thief().steal_into(&owner, Share::CeilHalf, RunNext::Leave, || true) {
                 Stolen::Batch { run, .. } => Some(run),
                 _ => None,
             };
-        while let Some(gp) = rob() {
+        while let Some(gp) = steal_one() {
             owner.push(gp, Slot::Tail, |_| panic!("two jobs do not overflow"));
         }
         if self.submitter == Submitter::ShortCut {
@@ -189,7 +190,7 @@ impl World {
             self.spinning.request();
             fence(SeqCst);
         }
-        // Who drops its P raises the count, then reads the request.
+        // An M that drops its P raises the count, then reads the request.
         self.view.count() == 0
     }
 }
@@ -216,7 +217,7 @@ impl M {
         }
     }
 
-    /// IN-16: whoever finds work does not spin any more.
+    /// IN-16: an M that finds work does not spin any more.
     fn find_job(&mut self) -> bool {
         if !self.spins && !self.may_start_to_spin() {
             return self.take_global();
@@ -272,7 +273,7 @@ impl M {
             self.spins = true;
             return true;
         }
-        // Step 1: the P rests.
+        // Step 1: the P becomes idle.
         sched.idle.put(&world.view, self.pp, false);
         drop(sched);
         // Step 2.
@@ -284,7 +285,7 @@ impl M {
             fence(SeqCst);
             world.spinning.requested()
         };
-        // Step 3: the last look, also for a request that was made without the lock.
+        // Step 3: the last check, also for a request that was made without the lock.
         (was_spinning || asked) && self.look_once_more()
     }
 
@@ -310,17 +311,17 @@ impl M {
     }
 }
 
-/// What M1 is doing when the model begins.
+/// What M1 does when the model begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opening {
     /// It spins.
     Spins,
     /// It did not spin, because enough others did, and is about to drop its P; those others have
-    /// found something since.
+    /// found work since.
     DropsItsP,
 }
 
-/// M1 on P1, `n_jobs` submissions from P0, then everybody parks.
+/// M1 on P1, `n_jobs` submissions from P0, then all Ms park.
 fn check(opening: Opening, n_jobs: usize, place: Where) {
     for submitter in [Submitter::Plain, Submitter::ShortCut] {
         for starts in [Starts::Left, Starts::Right] {
@@ -343,7 +344,7 @@ fn submit_and_park(world: &Arc<World>, opening: Opening, place: Where, starts: S
     for (ring, job) in
         world.stalled.iter().flat_map(|ring| world.jobs.iter().map(move |j| (ring, j)))
     {
-        // SAFETY: nobody else has seen the queue yet.
+        // SAFETY: no other thread has seen the queue yet.
         let owner = unsafe { ring.owner() };
         owner.push(NonNull::from(job), Slot::Tail, |_| panic!("two jobs do not overflow"));
     }
@@ -388,26 +389,26 @@ fn work_in_the_global_queue_is_not_missed() {
     check(Opening::Spins, 1, Where::Global);
 }
 
-/// IN-17, IN-18: the second submission may find every P busy; then somebody must be asked to spin
+/// IN-17, IN-18: the second submission may find every P busy; then an M must be asked to spin
 /// before it drops its P.
 #[test]
 fn work_submitted_while_all_are_busy_is_not_missed() {
     check(Opening::Spins, 2, Where::Local(Slot::Tail));
 }
 
-/// IN-17, IN-18: an M that did not spin puts its P to rest while work arrives: either the submitter
+/// IN-17, IN-18: an M that did not spin makes its P idle while work arrives: either the submitter
 /// sees the P or the M sees the request.
 #[test]
-fn work_that_meets_a_p_on_its_way_to_rest_is_not_missed() {
+fn work_that_arrives_while_a_p_becomes_idle_is_not_missed() {
     for place in [Where::Local(Slot::Tail), Where::Local(Slot::Next), Where::Global] {
         check(Opening::DropsItsP, 1, place);
     }
 }
 
-/// IN-17: while what was robbed from a P that stands still is on its way, nobody can see it, and nobody
-/// need be counted as looking for work.
+/// IN-17: while the goroutines taken from a stalled P are being moved, no thread can see them, and
+/// no M need be counted as looking for work.
 #[test]
-fn work_on_its_way_from_one_ring_to_another_is_not_missed() {
+fn work_that_moves_between_rings_is_not_missed() {
     for opening in [Opening::Spins, Opening::DropsItsP] {
         check(opening, 2, Where::Moved);
     }

@@ -1,10 +1,10 @@
-//! A submitter that relies on the watcher, against a watcher that stops watching: nobody is
+//! A submitter that relies on the watcher, against a watcher that stops watching: no goroutine is
 //! forgotten.
 //!
 //! Mutations it catches, each tried:
 //! - no fence in `Watch::end`,
-//! - a push into `run_next` that is no full fence,
-//! - a last look before the end of the watch.
+//! - a push into `run_next` that is not a full fence,
+//! - a last check before the end of the watch.
 #![cfg(loom)]
 
 use heist_core::run_queue::{RunQueue, Slot};
@@ -19,7 +19,7 @@ struct World {
 }
 
 #[test]
-fn nobody_is_forgotten_at_the_end_of_a_watch() {
+fn no_goroutine_is_forgotten_at_the_end_of_a_watch() {
     loom::model(|| {
         let world = Arc::new(World { queue: RunQueue::new(), watch: Watch::new() });
         assert!(world.watch.begin());
@@ -30,11 +30,11 @@ fn nobody_is_forgotten_at_the_end_of_a_watch() {
                 world.queue.has_next()
             })
         };
-        // SAFETY: this thread owns the P. The goroutine is never looked at.
+        // SAFETY: this thread owns the P. The pointer to the goroutine is never dereferenced.
         let owner = unsafe { world.queue.owner() };
         owner.push(NonNull::dangling(), Slot::Next, |_| unreachable!("one does not overflow"));
         let relies = world.watch.is_on();
         let seen = watcher.join().unwrap();
-        assert!(!relies || seen, "nobody was woken, and the watcher saw nothing");
+        assert!(!relies || seen, "no M was woken, and the watcher saw nothing");
     });
 }

@@ -54,7 +54,7 @@ fn two_threads_wake_each_other() {
     assert!(!ping.is_noted() && !pong.is_noted());
 }
 
-/// A sleeper whose time is over leaves a note that remembers the next wake-up.
+/// A sleeper that timed out leaves a note that remembers the next wake-up.
 #[test]
 fn wake_up_after_a_timeout_is_remembered() {
     let (kernel, note) = (Kernel::default(), Note::new());
@@ -64,7 +64,7 @@ fn wake_up_after_a_timeout_is_remembered() {
     assert_eq!(note.sleep_while(&kernel, || None), Woken::Noted);
 }
 
-/// A wait that ends early goes on until the time is over or the wake-up comes.
+/// A wait that ends early is repeated until the time is over or the wake-up comes.
 #[test]
 fn early_return_from_the_kernel_is_no_wake_up() {
     let (kernel, note) = (Kernel::default(), Note::new());
@@ -84,7 +84,7 @@ fn early_return_from_the_kernel_is_no_wake_up() {
     assert_eq!(woken, Woken::Noted);
 }
 
-/// Without a new `clear` there is one wake-up.
+/// Without another `clear` a note can be woken once.
 #[test]
 #[should_panic(expected = "throw: Note::wake: woken twice")]
 fn second_wake_up_throws() {
@@ -100,7 +100,7 @@ fn second_sleeper_throws() {
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(|| {
-            // Asked after the note says that somebody sleeps.
+            // Called after the note says that a thread sleeps.
             let woken = note.sleep_while(&kernel, || {
                 let _ = sender.send(());
                 Some(Duration::from_secs(60))

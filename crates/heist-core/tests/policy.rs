@@ -19,7 +19,7 @@ fn global_batch_is_a_fair_share() {
     assert_eq!(global_batch(u32::MAX - 1, 1), 128);
 }
 
-/// IN-10: a queue that is not empty gives at least one, and always fits into an empty ring.
+/// IN-10: a share of a non-empty queue is at least one, and always fits into an empty ring.
 #[test]
 fn global_batch_is_neither_nothing_nor_too_much() {
     for procs in [1, 2, 16, 4096] {
@@ -32,7 +32,7 @@ fn global_batch_is_neither_nothing_nor_too_much() {
     const { assert!(GLOBAL_BATCH_MAX < RING_CAPACITY) };
 }
 
-/// IN-11: one tick in 61 looks at the global queue first, whatever tick it starts from.
+/// IN-11: one tick in 61 takes from the global queue first, from any starting tick.
 #[test]
 fn one_tick_in_61_is_global_first() {
     assert_eq!(GLOBAL_CHECK_TICKS, 61);
@@ -48,7 +48,8 @@ fn thieves_try_four_times() {
     assert_eq!(STEAL_TRIES, 4);
 }
 
-/// IN-14: one more may spin only while twice the spinners are fewer than the busy Ps.
+/// IN-14: one more M may spin only while twice the number of spinners is below the number of busy
+/// Ps.
 #[test]
 fn spinning_is_capped_at_half_of_the_busy() {
     for procs in 1_u32..=64 {
@@ -63,7 +64,8 @@ fn spinning_is_capped_at_half_of_the_busy() {
     assert!(!may_spin(0, 4, 5));
 }
 
-/// IN-14: Ms that ask before they spin are never more than half of the busy Ps, rounded up.
+/// IN-14: if every M asks before it spins, the spinners are never more than half of the busy Ps,
+/// rounded up.
 #[test]
 fn asking_keeps_the_cap() {
     let seed = 14;
@@ -79,7 +81,7 @@ fn asking_keeps_the_cap() {
                 }
                 1 => n_spinning = n_spinning.saturating_sub(1),
                 2 => n_idle = n_idle.saturating_sub(1),
-                // A P goes to rest only when its M has stopped spinning.
+                // A P becomes idle only when its M has stopped spinning.
                 3 if n_idle + 1 < procs && n_spinning == 0 => n_idle += 1,
                 _ => {}
             }
@@ -87,7 +89,7 @@ fn asking_keeps_the_cap() {
     }
 }
 
-/// A timer is waited for exactly, unless short waits come one after the other.
+/// A wait for a timer is exact, unless short waits follow one another.
 #[test]
 fn dense_timers_are_run_together() {
     use heist_core::policy::timers::{
@@ -113,9 +115,9 @@ fn dense_timers_are_run_together() {
     assert_eq!(short(now + FINE_WAIT_NS + 1), now + FINE_WAIT_NS + 1);
 }
 
-/// The end of a tiny sleep is awaited without an alarm; a timer of another that happens to be near is not.
+/// The end of a tiny sleep is polled without an alarm; the near timer of a longer sleep is not.
 #[test]
-fn the_end_of_a_tiny_sleep_is_looked_for() {
+fn the_end_of_a_tiny_sleep_is_polled() {
     use heist_core::policy::timers::{SHORT_SLEEP_NS, Sleep, TINY_SLEEP_NS, is_near};
     let now = 1_000_000;
     assert_eq!(Sleep::of(now, now - 1), Sleep::Tiny);
@@ -125,23 +127,23 @@ fn the_end_of_a_tiny_sleep_is_looked_for() {
     assert_eq!(Sleep::of(now, now + SHORT_SLEEP_NS + 1), Sleep::Long);
     let near = now + TINY_SLEEP_NS;
     assert!(is_near(now, near, near) && is_near(now, now - 1, near));
-    assert!(!is_near(now, near, near - 1), "nobody asked for a tiny time");
+    assert!(!is_near(now, near, near - 1), "no goroutine asked for a tiny sleep");
     assert!(!is_near(now, near + 1, near + 1), "it is not near yet");
     assert!(!is_near(now, u64::MAX, near));
 }
 
-/// SY-06: a contender for a lock looks four times, thirty pauses apart, and only if another P is
-/// busy and nobody waits for its own.
+/// SY-06: a contender for a lock spins four times, thirty pauses apart, and only if another P is
+/// busy and no goroutine waits for its own P.
 #[test]
 fn spinning_for_a_lock_only_when_it_can_help() {
     assert_eq!((LOCK_SPINS, LOCK_SPIN_PAUSES), (4, 30));
     for spins in 0..8 {
         assert_eq!(may_spin_for_lock(spins, 2, 0, 0, true), spins < 4);
-        // Nobody else could release it.
+        // No other goroutine could run and release it.
         assert!(!may_spin_for_lock(spins, 1, 0, 0, true));
         assert!(!may_spin_for_lock(spins, 4, 3, 0, true));
         assert!(!may_spin_for_lock(spins, 4, 1, 2, true));
-        // Somebody else could run here.
+        // Another goroutine could run here.
         assert!(!may_spin_for_lock(spins, 4, 0, 0, false));
     }
     assert!(may_spin_for_lock(0, 4, 1, 1, true));
@@ -170,10 +172,10 @@ fn default_procs_are_bounded_by_cpus_and_quota() {
     assert!(huge.cmp_cpus(Quota::new(1, 1).unwrap()).is_gt());
 }
 
-/// IN-34: nobody else is there if the process has no more threads than the runtime knows of; if the
-/// system does not say how many it has, there may be others.
+/// IN-34: there are no foreign threads if the process has only the threads that the runtime knows
+/// of; if the system does not report the number, there may be others.
 #[test]
-fn the_deadlock_formula() {
+fn foreign_threads_are_counted() {
     use heist_core::policy::only_ours;
     for ours in 1..20 {
         for threads in 1..20 {
@@ -183,9 +185,9 @@ fn the_deadlock_formula() {
     }
 }
 
-/// Few idle stacks go back at once, many an eighth at a time, and none is kept for ever.
+/// A few idle stacks are released at once, many an eighth at a time, and none is kept forever.
 #[test]
-fn idle_stacks_go_back_bit_by_bit() {
+fn idle_stacks_are_released_gradually() {
     let given = [0, 1, 1024, 1025, 8192, 8200, 1_000_000].map(stacks_to_release);
     assert_eq!(given, [0, 1, 1024, 1024, 1024, 1025, 125_000]);
     assert_eq!(stacks_to_release(u32::MAX), 1 << 29);
@@ -197,8 +199,8 @@ fn idle_stacks_go_back_bit_by_bit() {
     assert_eq!(periods.count(), 43);
 }
 
-/// Urgent goroutines that come one after the other let somebody else run after four; those between which others
-/// run do not count as a row.
+/// After four urgent goroutines in a row another goroutine runs; urgent goroutines between which
+/// others run do not count as a row.
 #[test]
 fn urgent_goroutines_take_turns_with_the_others() {
     let mut streak = UrgentStreak::default();

@@ -1,4 +1,5 @@
-//! Random histories of the queues against plain deques. Failures print their seed and shrink.
+//! Random operations on the queues, compared with plain deques. Failures print their seed and
+//! shrink.
 #![cfg(not(loom))]
 
 mod jobs;
@@ -45,7 +46,7 @@ struct Model {
 }
 
 impl Model {
-    /// Returns what overflows.
+    /// Returns the ids that overflow.
     fn push(&mut self, id: u32, slot: Slot) -> Vec<u32> {
         let tail = match slot {
             Slot::Tail => Some(id),
@@ -105,7 +106,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Two queues that rob each other, and what they should be.
+/// Two queues that steal from each other, and their models.
 struct Pair {
     queues: [RunQueue<Job>; 2],
     models: [Model; 2],
@@ -170,15 +171,16 @@ impl Pair {
         let home = unsafe { self.queues[thief].owner() };
         let stolen = self.queues[victim].thief().steal_into(&home, share, run_next, || true);
         let [first, second] = &mut self.models;
-        let (robbed, robber) = if victim == 0 { (first, second) } else { (second, first) };
-        let before = robbed.len();
-        let expected = robbed.steal_into(robber, share, run_next);
+        let (victim_model, thief_model) =
+            if victim == 0 { (first, second) } else { (second, first) };
+        let before = victim_model.len();
+        let expected = victim_model.steal_into(thief_model, share, run_next);
         let (run, n) = match stolen {
             Stolen::Nothing => (None, 0),
             Stolen::Batch { run, n } => (Some(id(run)), n),
             Stolen::RunNext(gp) => (Some(id(gp)), 1),
         };
-        prop_assert_eq!((run, n), (expected, before - robbed.len()));
+        prop_assert_eq!((run, n), (expected, before - victim_model.len()));
         Ok(())
     }
 }
@@ -273,8 +275,8 @@ impl LaneModel {
 proptest! {
     #![proptest_config(config(128))]
 
-    /// IN-01 to IN-09: two queues with indices that wrap, robbing each other, are what two deques
-    /// would be after every step.
+    /// IN-01 to IN-09: two queues with wrapping indices that steal from each other equal two deques
+    /// after every step.
     #[test]
     fn run_queues_are_deques(
         starts in [u32::MAX - 2000..=u32::MAX, u32::MAX - 2000..=u32::MAX],

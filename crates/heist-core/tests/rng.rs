@@ -1,4 +1,4 @@
-//! The random numbers: even enough, repeatable, and different per P.
+//! Tests of the random numbers: uniform, repeatable, and different per P.
 #![cfg(not(loom))]
 
 use heist_core::rng::Rng;
@@ -17,7 +17,7 @@ fn limit(cells: usize) -> f64 {
     freedom + 6.0 * (2.0 * freedom).sqrt()
 }
 
-/// The bounds the scheduler uses come out evenly, for the seeds of many Ps.
+/// Numbers below the bounds that the scheduler uses are uniform, for the seeds of many Ps.
 #[test]
 fn numbers_below_a_bound_are_uniform() {
     for bound in [2, 3, 7, 61, 256] {
@@ -56,7 +56,7 @@ fn every_bit_is_fair() {
     assert!(ones.iter().all(|&n| (9_500..10_500).contains(&n)), "{ones:?}");
 }
 
-/// The same seed gives the same numbers, and a clone goes on with the same.
+/// The same seed gives the same numbers, and a clone continues with the same numbers.
 #[test]
 fn stream_depends_on_the_seed_alone() {
     let draw = |mut rng: Rng| -> Vec<u32> { (0..100).map(|_| rng.next_u32()).collect() };
@@ -77,7 +77,7 @@ fn neighbouring_seeds_give_different_streams() {
         let opening: Vec<u32> = (0..4).map(|_| rng.next_u32()).collect();
         assert!(seen.insert(opening), "seed {seed}");
     }
-    // The first numbers of all Ps are even as well: thieves that start together spread out.
+    // The first numbers of all Ps are uniform as well: thieves that start together spread out.
     let mut counts = [0; 16];
     for seed in 0..4096 {
         counts[Rng::new(seed).below(16) as usize] += 1;

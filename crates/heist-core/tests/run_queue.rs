@@ -1,4 +1,4 @@
-//! The run queue in one thread: what goes where, and in which order it comes out.
+//! Tests of the run queue in one thread: where goroutines go, and in which order they come out.
 #![cfg(not(loom))]
 
 mod jobs;
@@ -44,8 +44,8 @@ fn steal(victim: &RunQueue<Job>, thief: &RunQueue<Job>, run_next: RunNext) -> St
     victim.thief().steal_into(&owner(thief), Share::CeilHalf, run_next, || true)
 }
 
-/// RQ-01: for every fill level the same entries come out in the same order, round after round in
-/// one queue whose indices run on and wrap.
+/// RQ-01: for every fill level the same entries come out in the same order, round after round, in
+/// one queue whose indices grow and wrap.
 #[test]
 fn ring_is_first_in_first_out_at_every_fill_level() {
     let jobs = jobs(RING_CAPACITY);
@@ -76,7 +76,7 @@ fn theft_takes_the_older_larger_half() {
             Stolen::Batch { run, n: taken } => {
                 assert_eq!((id(run), taken), (share - 1, share));
             }
-            Stolen::RunNext(_) => panic!("nobody filled run_next"),
+            Stolen::RunNext(_) => panic!("run_next was not filled"),
         }
         let kept = (0..share.saturating_sub(1)).collect::<Vec<_>>();
         assert_eq!(pop_all(&thief), kept, "level {n}");
@@ -107,10 +107,10 @@ fn run_next_is_stolen_last_and_with_permission() {
     assert!(victim.is_empty() && thief.is_empty());
 }
 
-/// IN-07: if the owner replaces `run_next` during the back-off, the thief looks at everything
-/// again: here it finds the one that was kicked into the ring.
+/// IN-07: if the owner replaces `run_next` during the back-off, the thief starts again: here it
+/// finds the goroutine that was kicked into the ring.
 #[test]
-fn thief_that_loses_run_next_looks_again() {
+fn thief_that_loses_run_next_starts_again() {
     let jobs = jobs(2);
     let (victim, thief) = (RunQueue::new(), RunQueue::new());
     push(&victim, &jobs[0], Slot::Next);
@@ -122,9 +122,9 @@ fn thief_that_loses_run_next_looks_again() {
     assert!(matches!(owner(&victim).pop(), Some(Popped::Inherits(gp)) if id(gp) == 1));
 }
 
-/// A thief that sees during the back-off that the owner gets on leaves `run_next` to it.
+/// A thief that sees during the back-off that the owner makes progress leaves `run_next` to it.
 #[test]
-fn run_next_is_left_to_an_owner_that_gets_on() {
+fn run_next_is_left_to_an_owner_that_makes_progress() {
     let jobs = jobs(1);
     let (victim, thief) = (RunQueue::new(), RunQueue::new());
     push(&victim, &jobs[0], Slot::Next);
@@ -172,7 +172,8 @@ fn overflow_moves_the_older_half_and_the_newcomer() {
     assert_eq!((RING_CAPACITY, OVERFLOW_BATCH), (256, 128));
 }
 
-/// IN-03, IN-04: with a full ring, the one kicked out of `run_next` overflows, not the newcomer.
+/// IN-03, IN-04: with a full ring, the goroutine kicked out of `run_next` overflows, not the
+/// newcomer.
 #[test]
 fn overflow_from_run_next_moves_the_kicked_one() {
     let jobs = jobs(RING_CAPACITY + 2);
@@ -185,7 +186,7 @@ fn overflow_from_run_next_moves_the_kicked_one() {
     assert!(matches!(owner(&queue).pop(), Some(Popped::Inherits(gp)) if id(gp) == newcomer));
 }
 
-/// IN-04: the batch may be put into another order on its way (the fuzz mode does).
+/// IN-04: the batch may be reordered before it is queued, as chaos mode does.
 #[test]
 fn overflow_batch_can_be_reordered() {
     let jobs = jobs(RING_CAPACITY + 1);
@@ -199,8 +200,8 @@ fn overflow_batch_can_be_reordered() {
     assert_eq!(first, Some(RING_CAPACITY));
 }
 
-/// IN-03, IN-05: `run_next` comes first and inherits the slice; who is kicked out of it goes
-/// behind the ring and does not.
+/// IN-03, IN-05: `run_next` comes first and inherits the slice; a goroutine that is kicked out of
+/// it goes to the end of the ring and does not inherit.
 #[test]
 fn run_next_comes_first_and_inherits() {
     let jobs = jobs(4);
@@ -248,7 +249,7 @@ fn batch_fills_the_ring_and_leaves_the_rest() {
     }
 }
 
-/// IN-33: a P that is taken away gives `run_next` first, then its ring in order.
+/// IN-33: a removed P gives `run_next` first, then its ring in order.
 #[test]
 fn drain_gives_run_next_then_the_ring() {
     let jobs = jobs(10);

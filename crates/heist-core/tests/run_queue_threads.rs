@@ -1,4 +1,5 @@
-//! The run queue under real threads: nothing lost, nothing twice, never a false "empty".
+//! The run queue with real threads: nothing is lost or taken twice, and the queue never looks empty
+//! when it is not.
 //!
 //! Short by default; `HEIST_STRESS_SECS` makes each test run for that long, with a new seed in
 //! each round.
@@ -34,17 +35,17 @@ fn id(gp: NonNull<u32>) -> u32 {
     unsafe { *gp.as_ptr() }
 }
 
-/// How the onlooker test takes one of two entries away.
+/// How the observer test takes one of two entries away.
 #[derive(Clone, Copy)]
 enum Taken {
     Popped,
     Robbed,
 }
 
-/// RQ-03, IN-06: one entry is always here, at least, while others come and go through both places;
-/// an onlooker never sees the queue empty.
+/// RQ-03, IN-06: at least one entry is always in the queue, while others come and go through both
+/// places; an observer never sees the queue empty.
 #[test]
-fn onlooker_never_sees_a_queue_empty_that_is_not() {
+fn observer_never_sees_a_filled_queue_empty() {
     const ROUNDS: u32 = 200_000;
     let entry = 0;
     let gp = NonNull::from(&entry);
@@ -93,14 +94,15 @@ fn onlooker_never_sees_a_queue_empty_that_is_not() {
     });
 }
 
-/// What one consumer took, in the order in which it left the victim's ring.
-fn rob(victim: &RunQueue<u32>, run_next: RunNext, done: &AtomicBool) -> Vec<u32> {
+/// The entries that one thief took, in the order in which they left the victim's ring.
+fn steal_until_done(victim: &RunQueue<u32>, run_next: RunNext, done: &AtomicBool) -> Vec<u32> {
     let pocket = RunQueue::starting_at(START);
-    // SAFETY: the pocket is this thread's.
+    // SAFETY: only this thread uses the pocket.
     let home = unsafe { pocket.owner() };
     let mut seen = Vec::new();
     loop {
-        // Read before the theft: if it finds nothing after the end, nothing is left.
+        // Read before the theft: a theft that finds nothing after the end shows that nothing is
+        // left.
         let last = done.load(Ordering::Acquire);
         match victim.thief().steal_into(&home, Share::CeilHalf, run_next, || true) {
             Stolen::Nothing if last => return seen,
@@ -116,8 +118,8 @@ fn rob(victim: &RunQueue<u32>, run_next: RunNext, done: &AtomicBool) -> Vec<u32>
     }
 }
 
-/// The owner's part: bursts of pushes and pops, with everything it saw itself in `seen`, and what
-/// overflowed in `overflown`.
+/// The owner's part: bursts of pushes and pops. `seen` has the entries that it popped itself,
+/// `overflown` those that overflowed.
 struct Worked {
     seen: Vec<u32>,
     overflown: Vec<u32>,
@@ -144,14 +146,16 @@ fn work(queue: &RunQueue<u32>, ids: &[u32], rng: &mut Rng, n_next_of_4: u32) -> 
     worked
 }
 
-/// Runs an owner against `n_thieves`; gives what each consumer took, the overflow last.
+/// Runs an owner against `n_thieves`; returns the entries that each consumer took, the overflow
+/// last.
 fn run(seed: u64, n_thieves: u32, n_next_of_4: u32, run_next: RunNext) -> Vec<Vec<u32>> {
     let ids: Vec<u32> = (0..100_000).collect();
     let queue = RunQueue::starting_at(START);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let thieves: Vec<_> =
-            (0..n_thieves).map(|_| scope.spawn(|| rob(&queue, run_next, &done))).collect();
+        let thieves: Vec<_> = (0..n_thieves)
+            .map(|_| scope.spawn(|| steal_until_done(&queue, run_next, &done)))
+            .collect();
         let worked = work(&queue, &ids, &mut Rng::new(seed), n_next_of_4);
         done.store(true, Ordering::Release);
         let mut taken: Vec<_> = thieves.into_iter().map(|thief| thief.join().unwrap()).collect();

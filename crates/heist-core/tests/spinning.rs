@@ -5,7 +5,7 @@ use heist_core::spinning::Spinning;
 use std::sync::Barrier;
 use std::thread;
 
-/// IN-15: only from zero can somebody be first.
+/// IN-15: an M can become the first spinner only from zero.
 #[test]
 fn first_spinner_is_first_only_from_zero() {
     let spinning = Spinning::new();
@@ -18,7 +18,7 @@ fn first_spinner_is_first_only_from_zero() {
     assert!(spinning.try_be_first());
 }
 
-/// IN-15: of several submitters at the same moment one wakes somebody.
+/// IN-15: of several submitters at the same moment, one wakes an M.
 #[test]
 fn one_of_many_submitters_is_first() {
     const THREADS: usize = 4;
@@ -42,7 +42,7 @@ fn one_of_many_submitters_is_first() {
     }
 }
 
-/// IN-16: who found work stops; the last to stop is told so.
+/// IN-16: an M that found work stops spinning; the last one learns that none is left.
 #[test]
 fn stop_tells_how_many_are_left() {
     let spinning = Spinning::new();
@@ -59,9 +59,9 @@ fn stop_below_zero_throws() {
     Spinning::new().stop();
 }
 
-/// IN-18: a request stays until somebody becomes spinning, and that answers it.
+/// IN-18: a request stays until an M begins to spin, which clears it.
 #[test]
-fn request_is_answered_by_who_starts() {
+fn request_is_cleared_by_the_next_spinner() {
     let spinning = Spinning::new();
     assert!(!spinning.requested());
     spinning.request();
@@ -72,7 +72,7 @@ fn request_is_answered_by_who_starts() {
     assert_eq!(spinning.n(), 1);
 }
 
-/// IN-15, IN-18: a submitter that finds no idle P takes its step back and leaves the request.
+/// IN-15, IN-18: a submitter that finds no idle P lowers the count again and leaves the request.
 #[test]
 fn submitter_without_a_p_leaves_a_request() {
     let spinning = Spinning::new();

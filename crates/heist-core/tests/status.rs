@@ -73,7 +73,7 @@ fn transition_checks_where_the_goroutine_is() {
     }
 }
 
-/// IN-35: readying a goroutine that does not wait is fatal: it finds double wake-ups.
+/// IN-35: readying a goroutine that does not wait is fatal. This finds double wake-ups.
 #[test]
 fn ready_of_a_goroutine_that_does_not_wait_throws() {
     for status in Status::ALL {
@@ -112,8 +112,8 @@ fn ticket_is_known_before_the_wait() {
     assert!(!word.claim(ticket), "claimed twice");
 }
 
-/// A ticket does not outlive its wait, whatever the goroutine does next and however the next wait
-/// begins, in this life of the record or in the next one.
+/// A ticket is not valid after its wait, whatever the goroutine does next and however the next wait
+/// begins, for this goroutine or the next one in the record.
 #[test]
 fn stale_ticket_claims_nothing() {
     let ways_to_wait: [&[Status]; 3] =
@@ -126,7 +126,7 @@ fn stale_ticket_claims_nothing() {
         for &next in way {
             word.transition(now, next);
             now = next;
-            assert!(!word.claim(stale), "on the way of {way:?}");
+            assert!(!word.claim(stale), "with the steps {way:?}");
         }
         let fresh = word.waiting().expect("it waits");
         assert_ne!(fresh, stale);
@@ -134,7 +134,7 @@ fn stale_ticket_claims_nothing() {
     }
 }
 
-/// The ticket of no wait claims nothing, not even a goroutine that waits from its birth.
+/// The ticket of no wait claims nothing, not even an unborn goroutine.
 #[test]
 fn no_ticket_claims_nothing() {
     for status in Status::ALL {
@@ -152,7 +152,7 @@ fn statuses_have_the_names_of_reports() {
     assert_eq!(names, ["dead", "runnable", "running", "waiting"]);
 }
 
-/// Where both sides of the pair of fences are full ones.
+/// A full fence, for both sides of the pair of fences.
 fn full_fence() {
     heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
 }

@@ -1,4 +1,4 @@
-//! The walks over the Ps: complete, and different for different seeds.
+//! Tests of the walks over the Ps: complete, and different for different seeds.
 #![cfg(not(loom))]
 
 use heist_core::policy::Order;
@@ -24,7 +24,7 @@ fn walk_visits_every_p_once() {
     }
 }
 
-/// RQ-04: from three Ps on there are at least two steps to choose from.
+/// RQ-04: with three or more Ps there are at least two steps to choose from.
 #[test]
 fn three_ps_have_two_steps() {
     for procs in PROCS.filter(|&procs| procs >= 3) {

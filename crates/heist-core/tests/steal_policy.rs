@@ -1,4 +1,4 @@
-//! The two presets of `StealPolicy`, by what they do to a victim.
+//! Tests of the two presets of `StealPolicy`, by their effect on a victim.
 #![cfg(not(loom))]
 
 use heist_core::policy::{Order, RING_CAPACITY, RunNextTheft, STEAL_TRIES, Share, StealPolicy};
@@ -14,9 +14,9 @@ fn run_next(policy: StealPolicy, pass: u32) -> RunNext {
     }
 }
 
-/// A victim with `ring` entries and perhaps one in `run_next`, and a thief that holds `held`: all
-/// passes of `policy` until something is found. Returns how many were taken.
-fn rob(policy: StealPolicy, ring: u32, in_run_next: bool, held: u32) -> Robbery {
+/// A victim with `ring` entries and perhaps one in `run_next`, and a thief that holds `held`: runs
+/// all passes of `policy` until something is found. Returns the numbers of goroutines after that.
+fn steal_all_passes(policy: StealPolicy, ring: u32, in_run_next: bool, held: u32) -> Theft {
     let entries: Vec<u32> = (0..2 * RING_CAPACITY + 1).collect();
     let (victim, thief) = (RunQueue::starting_at(u32::MAX - 100), RunQueue::new());
     // SAFETY: one thread.
@@ -39,11 +39,11 @@ fn rob(policy: StealPolicy, ring: u32, in_run_next: bool, held: u32) -> Robbery 
         }
         break;
     }
-    Robbery { n_taken, left: victim.len(), held: thief.len() }
+    Theft { n_taken, left: victim.len(), held: thief.len() }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Robbery {
+struct Theft {
     n_taken: u32,
     left: u32,
     held: u32,
@@ -57,11 +57,11 @@ fn go_takes_the_larger_half_and_run_next_last() {
     assert_eq!((policy.tries, policy.order), (STEAL_TRIES, Order::Coprime));
     for ring in 1..=RING_CAPACITY {
         for in_run_next in [false, true] {
-            assert_eq!(rob(policy, ring, in_run_next, 0).n_taken, ring.div_ceil(2));
+            assert_eq!(steal_all_passes(policy, ring, in_run_next, 0).n_taken, ring.div_ceil(2));
         }
     }
-    assert_eq!(rob(policy, 0, true, 0), Robbery { n_taken: 1, left: 0, held: 0 });
-    assert_eq!(rob(policy, 0, false, 0).n_taken, 0);
+    assert_eq!(steal_all_passes(policy, 0, true, 0), Theft { n_taken: 1, left: 0, held: 0 });
+    assert_eq!(steal_all_passes(policy, 0, false, 0).n_taken, 0);
 }
 
 /// The gentle preset never empties a ring that has work, and never touches `run_next`.
@@ -71,24 +71,25 @@ fn gentle_never_empties_its_victim() {
     assert_eq!((policy.order, policy.run_next), (Order::Ring, RunNextTheft::Never));
     for ring in 0..=RING_CAPACITY {
         for in_run_next in [false, true] {
-            let robbery = rob(policy, ring, in_run_next, 0);
-            assert_eq!(robbery.n_taken, ring / 2);
-            assert_eq!(robbery.left, ring.div_ceil(2) + u32::from(in_run_next));
+            let theft = steal_all_passes(policy, ring, in_run_next, 0);
+            assert_eq!(theft.n_taken, ring / 2);
+            assert_eq!(theft.left, ring.div_ceil(2) + u32::from(in_run_next));
         }
     }
 }
 
-/// Neither preset takes more than the thief can hold, and none is lost when it is nearly full.
+/// Neither preset takes more than the thief can hold, and no goroutine is lost when the thief is
+/// nearly full.
 #[test]
-fn nobody_takes_more_than_it_can_hold() {
+fn no_thief_takes_more_than_it_can_hold() {
     for policy in [StealPolicy::go(), StealPolicy::gentle()] {
         for ring in [1, 2, 3, 128, RING_CAPACITY] {
             for held in 0..=RING_CAPACITY {
-                let robbery = rob(policy, ring, false, held);
+                let theft = steal_all_passes(policy, ring, false, held);
                 let wanted = policy.share.of(ring);
-                assert_eq!(robbery.n_taken, wanted.min(RING_CAPACITY - held), "holds {held}");
-                assert_eq!(robbery.left, ring - robbery.n_taken);
-                assert_eq!(robbery.held, held + robbery.n_taken.saturating_sub(1));
+                assert_eq!(theft.n_taken, wanted.min(RING_CAPACITY - held), "holds {held}");
+                assert_eq!(theft.left, ring - theft.n_taken);
+                assert_eq!(theft.held, held + theft.n_taken.saturating_sub(1));
             }
         }
     }

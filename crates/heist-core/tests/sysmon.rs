@@ -1,4 +1,5 @@
-//! What sysmon decides, against all that it can see: a clock and Ps that the test makes up.
+//! Tests of sysmon's decisions, against everything that it can see: a clock and Ps that the test
+//! simulates.
 #![cfg(not(loom))]
 
 use heist_core::m_word::{MWord, Place};
@@ -33,20 +34,20 @@ impl FakeP {
         self.word.leave(place);
     }
 
-    fn look_after(&mut self, nap_ns: u64, demand: Demand) -> Verdict {
+    fn check_after_nap(&mut self, nap_ns: u64, demand: Demand) -> Verdict {
         self.now_ns += nap_ns;
         let Self { now_ns, tick, began_ns, .. } = *self;
         let (stamp, began) = (self.word.stamp(), self.word.marked());
         self.watch.look(Look { now_ns, tick, began_ns, began, stamp, slice_ns: QUANTUM_NS }, demand)
     }
 
-    /// Nothing to do: a slice is new, and is over in ten milliseconds.
+    /// The verdict for a new slice, which is over in ten milliseconds.
     fn new_slice(&self) -> Verdict {
         Verdict::New { ends_ns: self.now_ns + 10 * MS }
     }
 }
 
-/// Whoever waits here waits somewhere.
+/// All demands: a goroutine that waits `here` also waits `anywhere`.
 fn demands() -> Vec<Demand> {
     let mut demands = Vec::new();
     for others_free in [false, true] {
@@ -57,10 +58,10 @@ fn demands() -> Vec<Demand> {
     demands
 }
 
-const NOBODY: Demand = Demand { here: false, anywhere: false, others_free: true };
-const SOMEBODY: Demand = Demand { here: true, anywhere: true, others_free: true };
+const NO_WAITERS: Demand = Demand { here: false, anywhere: false, others_free: true };
+const WAITERS: Demand = Demand { here: true, anywhere: true, others_free: true };
 
-/// What Go remembers of a P, and what it does: one preemption request, one P taken.
+/// Go's record of a P, and Go's decisions: whether to request a preemption, whether to take the P.
 #[derive(Default)]
 struct Go {
     sched_tick: Option<u32>,
@@ -90,12 +91,12 @@ impl Go {
     }
 }
 
-/// IN-27, PR-16: over all sequences of a few looks, with every nap, every move of the goroutine and
-/// every demand: the P of a blocking call is taken exactly when Go takes it, and a goroutine has run
-/// for its slice exactly when Go thinks so. Go asks it to yield also if nobody waits; here somebody
-/// has to.
+/// IN-27, PR-16: over all sequences of a few checks, with every nap, every move of the goroutine
+/// and every demand: the P of a blocking call is taken exactly when Go takes it, and the slice of a
+/// goroutine is over exactly when Go considers it over. Go asks the goroutine to yield even if no
+/// other waits; here another one must wait.
 #[test]
-fn every_sequence_of_looks_is_judged_as_go_does() {
+fn every_sequence_of_checks_is_decided_as_in_go() {
     #[derive(Clone, Copy)]
     enum Move {
         Stays,
@@ -131,7 +132,7 @@ fn every_sequence_of_looks_is_judged_as_go_does() {
                 call += 1;
             }
             let place = p.word.stamp().place();
-            let verdict = p.look_after(nap_ns, demand);
+            let verdict = p.check_after_nap(nap_ns, demand);
             let in_call = (place == Place::Blocked).then_some(call);
             let (over, takes) = go.retake(p.now_ns, p.tick, in_call, demand);
             assert_eq!(verdict == Verdict::Take, takes, "at {} ns", p.now_ns);
@@ -140,7 +141,10 @@ fn every_sequence_of_looks_is_judged_as_go_does() {
                 assert_eq!(p.now_ns >= ends_ns, over, "at {} ns", p.now_ns);
                 assert!(demand.anywhere && place == Place::User);
             } else if place == Place::User && demand.anywhere {
-                assert!(!over && verdict == p.new_slice(), "somebody waits and it is left alone");
+                assert!(
+                    !over && verdict == p.new_slice(),
+                    "goroutines wait and the P is left alone"
+                );
             }
         }
     }
@@ -148,19 +152,19 @@ fn every_sequence_of_looks_is_judged_as_go_does() {
 }
 
 /// IN-27, PR-16: the slice is 10 ms on an unchanged tick, to the nanosecond, however often it is
-/// looked at, and begins with the look that first sees the tick.
+/// checked, and begins with the check that first sees the tick.
 #[test]
 fn a_slice_lasts_ten_milliseconds_on_the_same_tick() {
     assert_eq!(QUANTUM_NS, 10 * MS);
     for nap_ns in [20 * US, 333 * US, MS, 10 * MS - 1] {
         let mut p = FakeP::new();
         p.go_to(Place::User);
-        let new = p.look_after(0, SOMEBODY);
+        let new = p.check_after_nap(0, WAITERS);
         assert_eq!(new, p.new_slice());
         let begun_ns = p.now_ns;
         loop {
-            let Verdict::Busy { ends_ns, .. } = p.look_after(nap_ns, SOMEBODY) else {
-                panic!("somebody waits");
+            let Verdict::Busy { ends_ns, .. } = p.check_after_nap(nap_ns, WAITERS) else {
+                panic!("goroutines wait, so the P is busy");
             };
             assert_eq!(ends_ns, begun_ns + 10 * MS);
             if p.now_ns >= ends_ns {
@@ -170,23 +174,23 @@ fn a_slice_lasts_ten_milliseconds_on_the_same_tick() {
         // Goroutines that follow through `run_next` share the slice; one with its own begins anew.
         p.go_to(Place::Runtime);
         p.go_to(Place::User);
-        let Verdict::Busy { ends_ns, unmoved } = p.look_after(0, SOMEBODY) else { panic!() };
+        let Verdict::Busy { ends_ns, unmoved } = p.check_after_nap(0, WAITERS) else { panic!() };
         assert!(p.now_ns >= ends_ns && !unmoved);
         p.tick = p.tick.wrapping_add(1);
-        let new = p.look_after(0, SOMEBODY);
+        let new = p.check_after_nap(0, WAITERS);
         assert_eq!(new, p.new_slice());
     }
 }
 
-/// A slice of a goroutine that had been stopped is counted from when it began, if it is the only one
-/// since the last look; else from when it is first seen, as everybody's.
+/// A slice of a goroutine that had been preempted is counted from its beginning, if it is the only
+/// one since the last check; otherwise from when it is first seen, as every other slice.
 #[test]
 fn a_slice_whose_beginning_is_known_is_counted_from_there() {
     for (n_slices, began_before_ns, counts) in [
         (1, 9 * MS, true),
         (1, MS, true),
         (1, 0, true),
-        // Written down before the last look: of an earlier slice.
+        // Recorded before the last check: of an earlier slice.
         (1, 10 * MS, false),
         (1, 11 * MS, false),
         // Of one of several.
@@ -194,98 +198,98 @@ fn a_slice_whose_beginning_is_known_is_counted_from_there() {
     ] {
         let mut p = FakeP::new();
         p.go_to(Place::User);
-        let _ = p.look_after(0, SOMEBODY);
+        let _ = p.check_after_nap(0, WAITERS);
         p.began_ns = p.now_ns + 10 * MS - began_before_ns;
         p.tick = p.tick.wrapping_add(n_slices);
         p.word.mark_next_stay();
         p.go_to(Place::User);
         let begun_ns = if counts { p.began_ns } else { p.now_ns + 10 * MS };
-        let verdict = p.look_after(10 * MS, SOMEBODY);
+        let verdict = p.check_after_nap(10 * MS, WAITERS);
         let ends_ns = begun_ns + 10 * MS;
         let busy = Verdict::Busy { unmoved: true, ends_ns };
         assert_eq!(verdict, if counts { busy } else { Verdict::New { ends_ns } });
-        let verdict = p.look_after(MS, SOMEBODY);
+        let verdict = p.check_after_nap(MS, WAITERS);
         assert!(matches!(verdict, Verdict::Busy { ends_ns, .. } if ends_ns == begun_ns + 10 * MS));
         assert!(!p.watch.is_half_over(begun_ns + 5 * MS - 1, QUANTUM_NS));
         assert!(p.watch.is_half_over(begun_ns + 5 * MS, QUANTUM_NS));
     }
-    // Of a P that nobody held at the last look.
+    // Of a P that no M held at the last check.
     let mut p = FakeP::new();
     p.go_to(Place::User);
     p.began_ns = p.now_ns + MS;
-    assert_eq!(p.look_after(2 * MS, SOMEBODY), p.new_slice());
+    assert_eq!(p.check_after_nap(2 * MS, WAITERS), p.new_slice());
 }
 
-/// PR-19: a P that rested between two looks begins a slice when it is held again, although its tick is
-/// the same: nobody is asked to yield for time in which the P was idle.
+/// PR-19: a P that was idle between two checks begins a slice when it is held again, although its
+/// tick is the same: no goroutine is asked to yield for time in which the P was idle.
 #[test]
-fn time_at_rest_is_not_part_of_a_slice() {
+fn idle_time_is_not_part_of_a_slice() {
     let mut p = FakeP::new();
     p.go_to(Place::User);
-    let new = p.look_after(0, SOMEBODY);
+    let new = p.check_after_nap(0, WAITERS);
     assert_eq!(new, p.new_slice());
     p.watch = Watch::NEW;
-    let new = p.look_after(20 * MS, SOMEBODY);
+    let new = p.check_after_nap(20 * MS, WAITERS);
     assert_eq!(new, p.new_slice());
-    let Verdict::Busy { ends_ns, .. } = p.look_after(20 * US, SOMEBODY) else { panic!() };
+    let Verdict::Busy { ends_ns, .. } = p.check_after_nap(20 * US, WAITERS) else { panic!() };
     assert_eq!(ends_ns, p.now_ns - 20 * US + QUANTUM_NS);
 }
 
-/// IN-27, PR-16: a blocking call keeps its P over the first look, and loses it at the second if
-/// somebody waits there or nobody else is free; else when it has lasted 10 ms.
+/// IN-27, PR-16: a blocking call keeps its P at the first check, and loses it at the second if
+/// goroutines wait there or no other P or M is free; otherwise when it has lasted 10 ms.
 #[test]
 fn a_blocking_call_loses_its_p_after_a_full_round() {
     assert_eq!(SYSCALL_MAX_NS, 10 * MS);
     for demand in demands() {
         let mut p = FakeP::new();
         p.go_to(Place::User);
-        let new = p.look_after(0, demand);
+        let new = p.check_after_nap(0, demand);
         assert_eq!(new, p.new_slice());
         p.go_to(Place::Blocked);
-        assert_eq!(p.look_after(SYSMON_NAP_NS, demand), Verdict::Leave, "first sight");
+        assert_eq!(p.check_after_nap(SYSMON_NAP_NS, demand), Verdict::Leave, "first sight");
         let wanted = demand.here || !demand.others_free;
-        let second = p.look_after(SYSMON_NAP_NS, demand);
+        let second = p.check_after_nap(SYSMON_NAP_NS, demand);
         assert_eq!(second, if wanted { Verdict::Take } else { Verdict::Leave }, "{demand:?}");
-        // The same call, not quite 10 ms after it was first seen; then not quite becomes quite.
-        let almost = p.look_after(10 * MS - SYSMON_NAP_NS - 1, demand);
+        // The same call, just before 10 ms after it was first seen, and then exactly 10 ms.
+        let almost = p.check_after_nap(10 * MS - SYSMON_NAP_NS - 1, demand);
         assert_eq!(almost, second);
-        assert_eq!(p.look_after(1, demand), Verdict::Take);
+        assert_eq!(p.check_after_nap(1, demand), Verdict::Take);
     }
     // Many short calls are never seen twice.
     let mut p = FakeP::new();
     let last = (0..400).fold(Verdict::Leave, |_, _| {
         p.go_to(Place::Runtime);
         p.go_to(Place::Blocked);
-        p.look_after(SYSMON_NAP_NS, SOMEBODY)
+        p.check_after_nap(SYSMON_NAP_NS, WAITERS)
     });
     assert_eq!(last, Verdict::Leave);
     // Until their slice is over.
     p.go_to(Place::Blocked);
-    assert_eq!(p.look_after(10 * MS, SOMEBODY), Verdict::Take);
+    assert_eq!(p.check_after_nap(10 * MS, WAITERS), Verdict::Take);
 }
 
-/// A goroutine that has not moved between two looks is told from one that has; nobody looks at it if
-/// nobody waits.
+/// A goroutine that has not moved between two checks is distinguished from one that has; there is
+/// no such check if no other goroutine waits.
 #[test]
-fn only_who_has_not_moved_may_be_asleep() {
+fn only_an_unmoved_goroutine_may_be_asleep() {
     let mut p = FakeP::new();
     p.go_to(Place::User);
-    let new = p.look_after(0, SOMEBODY);
+    let new = p.check_after_nap(0, WAITERS);
     assert_eq!(new, p.new_slice());
     let unmoved = |verdict| matches!(verdict, Verdict::Busy { unmoved: true, .. });
-    assert!(unmoved(p.look_after(MS, SOMEBODY)));
-    assert_eq!(p.look_after(MS, NOBODY), Verdict::Leave);
-    assert!(unmoved(p.look_after(MS, SOMEBODY)));
+    assert!(unmoved(p.check_after_nap(MS, WAITERS)));
+    assert_eq!(p.check_after_nap(MS, NO_WAITERS), Verdict::Leave);
+    assert!(unmoved(p.check_after_nap(MS, WAITERS)));
     p.go_to(Place::Runtime);
     p.go_to(Place::User);
-    assert!(!unmoved(p.look_after(MS, SOMEBODY)));
+    assert!(!unmoved(p.check_after_nap(MS, WAITERS)));
 }
 
-/// A P gets on if its slices since the last look, of which there are several, were short. That it begins
-/// one now and then, as hogs do who take turns, is not enough, and neither is one between two looks that
-/// are close to each other.
+/// A P makes progress if it had several slices since the last check and they were short. A slice
+/// from time to time, as with hogs that take turns, is not enough, and neither is one slice between
+/// two checks that are close to each other.
 #[test]
-fn a_p_with_short_slices_gets_on() {
+fn a_p_with_short_slices_makes_progress() {
     for (n_slices, nap_ns, expected) in [
         (0, MS, false),
         (1, 20 * US, false),
@@ -300,10 +304,10 @@ fn a_p_with_short_slices_gets_on() {
     ] {
         let mut p = FakeP::new();
         p.go_to(Place::User);
-        assert!(!p.watch.makes_progress(p.now_ns, p.tick), "nobody has looked before");
-        // However long the slice before the last look was.
-        let _ = p.look_after(0, SOMEBODY);
-        let _ = p.look_after(20 * MS, SOMEBODY);
+        assert!(!p.watch.makes_progress(p.now_ns, p.tick), "there was no check before");
+        // However long the slice before the last check was.
+        let _ = p.check_after_nap(0, WAITERS);
+        let _ = p.check_after_nap(20 * MS, WAITERS);
         let now_ns = p.now_ns + nap_ns;
         let makes_progress = p.watch.makes_progress(now_ns, p.tick.wrapping_add(n_slices));
         assert_eq!(makes_progress, expected, "{n_slices} in {nap_ns} ns");
@@ -331,22 +335,23 @@ fn naps_grow_after_fifty_quiet_rounds() {
             naps.after_round(true);
         }
     }
-    // Somebody begins to wait while naps are long already.
+    // A goroutine begins to wait while naps are long already.
     let mut naps = Naps::new();
     (0..1000).for_each(|_| naps.after_round(false));
     let longest = (0..20).fold(0, |_, _| naps.next_ns(false));
     assert_eq!((longest, naps.next_ns(true)), (10 * MS, MS));
-    // And nobody waits any more.
+    // No goroutine waits any more.
     assert_eq!(naps.next_ns(false), 10 * MS);
 }
 
-/// A timer that a reserved P at rest could serve is not left for as long as one for which somebody has
-/// to give way.
 #[test]
-fn a_program_that_blocks_is_not_left_in_peace() {
+fn a_program_that_blocks_is_not_left_alone() {
     let long_ago = 100 * MS;
     assert!(makes_progress(long_ago + PROGRESS_VALID_NS - 1, long_ago, 0));
-    assert!(!makes_progress(long_ago + PROGRESS_VALID_NS, long_ago, 0), "it is long ago");
+    assert!(
+        !makes_progress(long_ago + PROGRESS_VALID_NS, long_ago, 0),
+        "the progress is too long ago"
+    );
     for after_ns in [0, MS, BLOCKED_LATELY_NS - 1] {
         let now_ns = long_ago + after_ns;
         assert!(!makes_progress(now_ns, now_ns, long_ago), "{after_ns} ns after a blocking call");
@@ -355,13 +360,13 @@ fn a_program_that_blocks_is_not_left_in_peace() {
     assert!(makes_progress(now_ns, now_ns, long_ago));
 }
 
-/// The end of a slice ends one nap. It did not end there once: sysmon saw all Ps at rest, so that no round
-/// set another one, and ran in a circle until somebody did.
+/// The end of a slice ends one nap. Regression: sysmon saw that all Ps were idle, so that no round
+/// planned another moment, and looped without sleeping until one did.
 #[test]
-fn what_a_round_left_ends_one_nap() {
-    for at_rest in [false, true] {
-        for left_in_peace in [false, true] {
-            let mood = Mood { idle: at_rest, makes_progress: left_in_peace };
+fn the_plan_of_a_round_ends_one_nap() {
+    for idle in [false, true] {
+        for left_alone in [false, true] {
+            let mood = Mood { idle, makes_progress: left_alone };
             let (mut agenda, mut naps) = (Agenda::new(), Naps::new());
             agenda.look_at(7 * MS + 12 * US);
             agenda.look_at(7 * MS + 11 * US);
@@ -388,22 +393,24 @@ fn the_longest_nap_depends_on_what_the_program_does() {
         };
         (0..200).map(nap).max().unwrap()
     };
-    let mood = |at_rest, makes_progress| Mood { idle: at_rest, makes_progress };
+    let mood = |idle, makes_progress| Mood { idle, makes_progress };
     assert_eq!(longest(mood(false, false), false), SYSMON_NAP_MAX_NS);
     assert_eq!(longest(mood(true, false), false), SYSMON_NAP_MAX_NS);
     assert_eq!(longest(mood(false, true), false), SYSMON_NAP_PROGRESS_NS);
     assert_eq!(longest(mood(false, false), true), SYSMON_NAP_WANTED_NS);
 }
 
+/// A timer that an idle reserved P could run is not left for as long as one for which a goroutine
+/// has to yield.
 #[test]
-fn timers_for_a_p_at_rest_are_served_sooner() {
+fn timers_for_an_idle_reserved_p_run_sooner() {
     assert_eq!(timer_late_ns(MS, false), MS);
     assert_eq!(timer_late_ns(MS, true), MS / 4);
     assert_eq!(timer_late_ns(u64::MAX, false), u64::MAX);
 }
 
-/// IN-25: of all offers, an M is started for each with work, and if nobody else would hear from the
-/// outside world; one looks for work if nobody else could; else the P rests.
+/// IN-25: of all offers, an M is started for each with work, and if no other M would see network
+/// events and timers; an M looks for work if no other could; otherwise the P becomes idle.
 #[test]
 fn a_p_is_handed_off_to_where_it_is_needed() {
     for bits in 0..8 {

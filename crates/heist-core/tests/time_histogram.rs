@@ -5,7 +5,7 @@ use heist_core::time_histogram::{Bucket, N_BUCKETS, TimeHistogram, bucket_of, lo
 /// IN-43, MT-13: 64 ns steps up to 512 ns, then four equal steps for each power of two, up to
 /// 2^47 ns.
 #[test]
-fn edges_follow_the_law() {
+fn edges_follow_the_formula() {
     assert_eq!(N_BUCKETS, 160);
     let edges: Vec<_> = (0..=N_BUCKETS).map(lower_edge_ns).collect();
     assert_eq!(edges[..9], [0, 64, 128, 192, 256, 320, 384, 448, 512]);
@@ -18,8 +18,8 @@ fn edges_follow_the_law() {
     }
 }
 
-/// MT-13: one sample for each bucket lands where it should, at both of its ends; what is negative or
-/// too long is counted beside them.
+/// MT-13: a sample at each end of each bucket is counted in that bucket; durations that are
+/// negative or too long are counted separately.
 #[test]
 fn samples_land_where_expected() {
     let histogram = TimeHistogram::new();

@@ -1,4 +1,4 @@
-//! The timer heap against a sorted list.
+//! Tests of the timer heap against a sorted list.
 #![cfg(not(loom))]
 
 use heist_core::timer_heap::{Entry, NEVER, Siblings, TimerHeap};
@@ -56,7 +56,7 @@ fn stale_tops_are_dropped_and_the_live_one_counts() {
     assert_eq!(heap.len(), 2);
 }
 
-/// At most half of a large heap is stale, whatever is added and whatever goes stale (IN-40, TM-30).
+/// At most half of a large heap is stale, whatever is added and becomes stale (IN-40, TM-30).
 #[test]
 fn cleaning_keeps_stale_entries_below_half() {
     let mut heap = heap_of(&[]);

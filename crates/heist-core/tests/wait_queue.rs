@@ -1,4 +1,5 @@
-//! The queue of waits: who comes out when, and what a lost claim does.
+//! Tests of the queue of waits: the order in which entries come out, and the effect of a failed
+//! claim.
 #![cfg(not(loom))]
 
 use heist_core::wait_queue::{AllClaimed, Claim, Claimed, Entry, WaitQueue};
@@ -42,7 +43,7 @@ fn push_all(queue: &mut WaitQueue<Wait>, entries: &[Entry<Wait>]) {
 }
 
 #[test]
-fn a_front_entry_comes_out_first_and_can_be_removed() {
+fn an_entry_pushed_in_front_comes_out_first_and_can_be_removed() {
     let waits = waits();
     let entries = entries(&waits);
     let mut queue = WaitQueue::new();

@@ -85,8 +85,8 @@ fn try_expand(attribute: Attribute, args: TokenStream, function: &ItemFn) -> Res
 
 /// The handling of the value that the body returns.
 ///
-/// It never leaves its goroutine, so that it need not be `Send`: `Box<dyn Error>` is not. What
-/// leaves is the exit code, made from it as the caller of a plain `main` would.
+/// It never leaves its goroutine, so that it need not be `Send`: `Box<dyn Error>` is not. Only the
+/// exit code leaves it, made as the caller of a plain `main` would.
 enum Ending<'a> {
     Nothing,
     Code(&'a Type),
@@ -108,7 +108,7 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// What the goroutine runs.
+    /// The code that the goroutine runs.
     fn call(&self, name: &Ident) -> TokenStream {
         match self {
             Self::Nothing => quote!(#name),

@@ -17,7 +17,7 @@ use proc_macro::TokenStream;
 
 use crate::expand::Attribute;
 
-/// Runs the function as the main goroutine of a runtime of its own.
+/// Runs the function as the main goroutine of its own runtime.
 ///
 /// ```
 /// #[heist::main(unsafe)]
@@ -39,8 +39,8 @@ use crate::expand::Attribute;
 /// | `stack_size = 64 * 1024` | bytes of address space for each goroutine's stack |
 /// | `name = "api"` | name of the runtime |
 ///
-/// Attributes and visibility of the function are kept. What it returns is turned into the exit code
-/// on its goroutine, as Rust does it for a plain `main`, so it need not be `Send`:
+/// Attributes and visibility of the function are kept. Its return value is turned into the exit
+/// code on its goroutine, as Rust does for a plain `main`, so it need not be `Send`:
 ///
 /// ```no_run
 /// #[heist::main(unsafe)]
@@ -58,7 +58,7 @@ pub fn main(args: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(Attribute::Main, args.into(), item.into()).into()
 }
 
-/// Makes the function a `#[test]` whose body is the main goroutine of a runtime of its own.
+/// Makes the function a `#[test]` whose body is the main goroutine of its own runtime.
 ///
 /// Takes the options of [`macro@main`]. In addition `procs` may be a list, then the body runs
 /// once for each value, one runtime after the other, and a failure says with which value:

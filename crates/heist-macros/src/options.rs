@@ -17,7 +17,7 @@ pub(crate) enum Procs {
     Each(Vec<Expr>),
 }
 
-/// What the user wrote between the parentheses.
+/// The options that the user wrote between the parentheses.
 pub(crate) struct Options {
     /// The promise; `None` means that it was not given.
     pub(crate) promise: Option<Token![unsafe]>,

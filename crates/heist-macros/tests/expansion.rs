@@ -1,4 +1,4 @@
-//! What the macros expand to, run against a stand-in for the runtime.
+//! The expansion of the macros, run against a stand-in for the runtime.
 //!
 //! The expansion names `::heist`; here that is this file, so the tests see every call.
 

@@ -1,4 +1,4 @@
-//! What the macros refuse, and the exact text they refuse it with.
+//! The inputs that the macros refuse, and the exact text of the errors.
 //!
 //! Programs that compile need the runtime and are tested in the `heist` crate.
 

@@ -1,8 +1,9 @@
-//! A chat: what one says, all others hear. The room is a goroutine that owns the list of guests and
-//! selects among everything that can happen, so nothing is shared and nothing is locked.
+//! A chat: every line of a guest is sent to all others. The room is a goroutine that owns the list
+//! of guests and selects among everything that can happen, so nothing is shared and nothing is
+//! locked.
 //!
-//! `cargo run --release -p heist --example chat -- 127.0.0.1:7002`, then several `nc 127.0.0.1 7002`.
-//! Ctrl-C ends it with a word of farewell.
+//! `cargo run --release -p heist --example chat -- 127.0.0.1:7002`, then several `nc 127.0.0.1
+//! 7002`. Ctrl-C ends it with a word of farewell.
 
 use heist::chan::{self, Receiver, Sender};
 use heist::net::{Server, TcpListener, TcpStream};
@@ -13,7 +14,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Lines that wait for a guest who reads slowly. More are lost for that one: nobody waits for him.
+/// The number of lines that are kept for a guest that reads slowly. Further lines are dropped for
+/// that guest: the room does not wait.
 const PATIENCE: usize = 100;
 /// The longest line, in bytes. A client that sends a longer one is disconnected.
 const LINE_MAX: u64 = 4096;
@@ -30,7 +32,7 @@ struct Door {
     leave: Sender<SocketAddr>,
 }
 
-/// What the room hears.
+/// The events of the room.
 struct Room {
     come: Receiver<(SocketAddr, Sender<Line>)>,
     say: Receiver<(SocketAddr, String)>,
@@ -62,7 +64,7 @@ fn main() -> io::Result<()> {
 }
 
 impl Room {
-    /// Until somebody presses Ctrl-C.
+    /// Until Ctrl-C is pressed.
     fn open(&self) {
         let mut guests: HashMap<SocketAddr, Sender<Line>> = HashMap::new();
         let clock = chan::tick(SIGN_OF_LIFE);
@@ -98,8 +100,8 @@ impl Room {
     }
 }
 
-/// Reads what a guest says, and writes what he hears, each in a loop of its own. If the room has
-/// closed, nobody listens, and the guest is shown out.
+/// Reads the lines of a guest and writes the lines for it, each in its own loop. If the room has
+/// closed, the connection is ended.
 fn guest(stream: TcpStream, address: SocketAddr, door: &Door) {
     let (lines, to_write) = chan::bounded::<Line>(PATIENCE);
     let stream = Arc::new(stream);
@@ -108,7 +110,7 @@ fn guest(stream: TcpStream, address: SocketAddr, door: &Door) {
         heist::go(move || {
             let written =
                 to_write.iter().try_for_each(|line| (&*stream).write_all(line.as_bytes()));
-            // Whoever reads there is woken and sees the end.
+            // The reader is woken and sees the end of the stream.
             let _ = stream.shutdown(std::net::Shutdown::Both);
             written
         })

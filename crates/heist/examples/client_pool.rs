@@ -1,5 +1,5 @@
-//! A pool of connections that many goroutines share, and requests that are given up: whoever takes
-//! too long is cancelled, and its connection does not go back into the pool half used.
+//! A pool of connections that many goroutines share, and requests that are given up: a request that
+//! takes too long is cancelled, and its connection does not return to the pool half used.
 //!
 //! `cargo run --release -p heist --example client_pool`
 
@@ -31,7 +31,7 @@ impl Pool {
 
     fn ask(&self, question: u32) -> io::Result<String> {
         let idle = self.idle_out.recv().map_err(io::Error::other)?;
-        // Only who has got a place gives one back.
+        // Only a holder of a place returns one.
         let mut place = Place { pool: self, stream: None };
         let stream = match idle {
             Some(stream) => stream,
@@ -42,14 +42,14 @@ impl Pool {
         writeln!(&stream, "{question}")?;
         let mut answer = String::new();
         BufReader::new(&stream).read_line(&mut answer)?;
-        // Only a connection whose answer was read to its end is good for another question.
+        // Only a connection whose answer was read to its end can be used for another question.
         place.stream = Some(stream);
         Ok(answer)
     }
 }
 
-/// A place of the pool in use. It goes back with a connection, or without one if the goroutine was
-/// cancelled or failed on the way.
+/// A place of the pool in use. It is returned with a connection, or without one if the goroutine
+/// was cancelled or failed meanwhile.
 struct Place<'a> {
     pool: &'a Pool,
     stream: Option<TcpStream>,
@@ -62,7 +62,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Answers quickly, but for every tenth question, which it thinks about for ever.
+/// Answers quickly, except for every tenth question, which it never answers.
 fn answer(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     for line in BufReader::new(stream).lines() {

@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p heist --example dir_walk -- /usr`
 //!
-//! The calls block in the kernel, without being announced and without a thread pool: a goroutine that
-//! blocks loses its processor to another. The semaphore bounds how many folders are open at once.
+//! The calls block in the kernel, without being announced and without a thread pool: a goroutine
+//! that blocks loses its processor to another. The semaphore bounds how many folders are open at
+//! once.
 
 use heist::sync::{Mutex, Semaphore};
 use std::error::Error;
@@ -66,7 +67,7 @@ impl Walk {
 #[heist::main(unsafe)]
 fn main() -> Result<(), Box<dyn Error>> {
     let root = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("."), PathBuf::from);
-    // Below it, what cannot be read is counted; without it there is nothing to walk.
+    // Below it, unreadable entries are counted; without it there is nothing to walk.
     fs::read_dir(&root).map_err(|error| format!("{}: {error}", root.display()))?;
 
     let walk = Walk { open: Semaphore::new(64), totals: Mutex::default() };

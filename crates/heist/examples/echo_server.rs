@@ -1,6 +1,7 @@
-//! A server that sends back what it gets: a goroutine per connection.
+//! A server that sends back all data that it receives: a goroutine per connection.
 //!
-//! `cargo run --release -p heist --example echo_server -- 127.0.0.1:7000`, then `nc 127.0.0.1 7000`.
+//! `cargo run --release -p heist --example echo_server -- 127.0.0.1:7000`, then `nc 127.0.0.1
+//! 7000`.
 
 use heist::net::{Server, TcpListener, TcpStream};
 use std::io::{self, Read, Write};
@@ -10,7 +11,7 @@ fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7000".to_owned());
     let listener = TcpListener::bind(&address)?;
     println!("listening at {}", listener.local_addr()?);
-    // It rests while there are no descriptors left, and goes on.
+    // It pauses while there are no descriptors left, and then continues.
     Server::new().serve(listener, |stream, address| {
         if let Err(error) = echo(stream) {
             eprintln!("{address}: {error}");
@@ -18,7 +19,7 @@ fn main() -> io::Result<()> {
     })
 }
 
-/// Sends back what comes, until the end.
+/// Sends back all data, until the end of the stream.
 pub fn echo(mut stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = [0; 4096];

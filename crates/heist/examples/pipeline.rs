@@ -1,6 +1,6 @@
-//! A pipeline of three stages that can be called off: numbers, their squares on several goroutines, and
-//! a sum that is reported as it grows. It ends when enough was summed up or the time is over, and then
-//! every stage ends by itself.
+//! A pipeline of three stages that can be called off: numbers, their squares on several goroutines,
+//! and a sum that is reported as it grows. It ends when enough was summed up or the time is over,
+//! and then every stage ends by itself.
 //!
 //! `cargo run --release -p heist --example pipeline`
 
@@ -9,7 +9,7 @@ use heist::select;
 use heist::time::Ticker;
 use std::time::Duration;
 
-/// Tells everybody at once: nothing is ever sent, the channel is closed.
+/// Notifies all stages at once: nothing is ever sent, the channel is closed.
 struct Stop {
     _open: Sender<()>,
     stopped: Receiver<()>,
@@ -75,7 +75,7 @@ fn main() {
             }
         }
     }
-    // What is still on its way is dropped with the channels.
+    // Messages that were not received are dropped with the channels.
     drop(stop);
     println!("the sum of {n} squares is {sum}");
 }

@@ -1,5 +1,5 @@
-//! The prime sieve of the Go tutorial: a chain of goroutines, one for each prime, that each let through
-//! what their prime does not divide.
+//! The prime sieve of the Go tutorial: a chain of goroutines, one for each prime, that each pass on
+//! the numbers that their prime does not divide.
 //!
 //! `cargo run --release -p heist --example prime_sieve -- 1000`
 
@@ -12,15 +12,15 @@ fn numbers() -> Receiver<u64> {
     rx
 }
 
-/// What `prime` does not divide.
+/// Passes on the numbers that `prime` does not divide.
 fn filter(numbers: Receiver<u64>, prime: u64) -> Receiver<u64> {
     let (tx, rx) = chan::bounded(0);
     heist::go(move || numbers.iter().filter(|n| n % prime != 0).try_for_each(|n| tx.send(n)));
     rx
 }
 
-/// The first `n` primes. When it returns, the chain comes down: each goroutine finds that nobody
-/// receives any more.
+/// The first `n` primes. When it returns, the chain ends: each goroutine finds that its receiver is
+/// gone.
 fn primes(n: usize) -> Vec<u64> {
     let mut chain = numbers();
     let mut primes = Vec::new();

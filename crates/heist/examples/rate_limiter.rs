@@ -1,9 +1,9 @@
-//! A token bucket that many goroutines share: so many calls a second, with short bursts.
+//! A token bucket that many goroutines share: a number of calls per second, with short bursts.
 //!
 //! `cargo run --release -p heist --example rate_limiter`
 //!
-//! One goroutine fills the bucket; those who call wait for a token, and give up when their context
-//! is over. Nothing here polls.
+//! One goroutine fills the bucket; callers wait for a token, and give up when their context is
+//! done. Nothing here polls.
 
 use heist::context::{self, Context, ContextError};
 use heist::sync::{Semaphore, WaitGroup};
@@ -17,7 +17,8 @@ struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// So many calls each `period`, and at most so many at once. It runs until `ctx` is over.
+    /// A limiter with a number of calls per `period`, and a maximum burst. It runs until `ctx` is
+    /// done.
     fn new(ctx: &Context, calls: u32, period: Duration) -> Self {
         let bucket = Arc::new(Semaphore::new(calls as usize));
         let (filled, ctx) = (Arc::clone(&bucket), ctx.clone());

@@ -1,7 +1,8 @@
-//! What parked goroutines cost by the size of their stacks: `stack_cost BYTES N`.
+//! The cost of parked goroutines by the size of their stacks: `stack_cost BYTES N`.
 //!
-//! Prints the time until all are parked, the time until all have ended, and for each goroutine the resident bytes,
-//! the bytes of page tables and those of address space. The table in docs/design/stacks.md comes from it.
+//! Prints the time until all are parked, the time until all have ended, and for each goroutine the
+//! resident bytes, the bytes of page tables and those of address space. The table in
+//! docs/design/stacks.md comes from it.
 
 use heist::Runtime;
 use heist::sync::WaitGroup;

@@ -20,7 +20,7 @@ fn main() -> io::Result<()> {
     };
     let listener = TcpListener::bind(&from)?;
     println!("listening at {}, passing on to {to}", listener.local_addr()?);
-    // It rests while there are no descriptors left, and goes on.
+    // It pauses while there are no descriptors left, and then continues.
     Server::new().serve(listener, move |client, address| {
         if let Err(error) = connect_both(client, &to) {
             eprintln!("{address}: {error}");
@@ -40,11 +40,11 @@ fn connect_both(client: TcpStream, to: &str) -> io::Result<()> {
     asked.and(answered)
 }
 
-/// Passes on what `from` says until it ends, and then tells `to` so.
+/// Forwards the data of `from` until it ends, and then shuts down the writing side of `to`.
 fn pump(mut from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
     let mut buffer = [0; 16 * 1024];
     loop {
-        // Whatever moves in either direction shows that the connection is in use.
+        // Data in either direction shows that the connection is in use.
         let until = Some(Instant::now() + IDLE);
         from.set_deadline(until)?;
         to.set_deadline(until)?;

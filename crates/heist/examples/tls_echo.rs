@@ -1,7 +1,7 @@
 //! TLS on goroutines: rustls's blocking streams work on our sockets as they are.
 //!
-//! Both ends are in this program, with a certificate that is made for tests and good for nothing
-//! else: `cargo run --release -p heist --example tls_echo`.
+//! Both ends are in this program, with a certificate for tests only: `cargo run --release -p heist
+//! --example tls_echo`.
 //!
 //! With an address it is only the server: `cargo run --release -p heist --example tls_echo --
 //! 127.0.0.1:7003`, then `openssl s_client -quiet -connect 127.0.0.1:7003`.
@@ -62,7 +62,7 @@ fn both_ends(
         stream.read_line(&mut line)?;
         print!("{line}");
     }
-    // Whoever just hangs up could have been cut off: TLS wants it said.
+    // A connection that just ends could have been cut off: TLS requires a closing message.
     stream.get_mut().conn.send_close_notify();
     stream.get_mut().flush()?;
     server.join().map_err(|error| error.to_string())?

@@ -1,7 +1,7 @@
 //! Walks a directory tree with a goroutine per directory and prints the totals.
 //!
-//! Nobody knows beforehand which directory is large; idle processors steal from those that found
-//! one. Symbolic links are counted as what they are and not followed.
+//! It is not known in advance which directory is large; idle processors steal from those that found
+//! one. Symbolic links are counted as links and not followed.
 //!
 //! ```console
 //! cargo run --release -p heist --example tree_walk -- [DIRECTORY]

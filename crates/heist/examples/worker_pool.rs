@@ -22,7 +22,7 @@ fn walk(folder: &Path, jobs: &Sender<PathBuf>) {
     }
 }
 
-/// Lines of a file; reading blocks the thread, which is announced, so others go on.
+/// Lines of a file; reading blocks the thread, which is announced, so other goroutines continue.
 fn count_lines(path: &Path) -> usize {
     let bytes = heist::blocking(|| std::fs::read(path)).unwrap_or_default();
     bytes.iter().filter(|&&byte| byte == b'\n').count()
@@ -31,7 +31,7 @@ fn count_lines(path: &Path) -> usize {
 #[heist::main(unsafe)]
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("."), PathBuf::from);
-    // Below it, what cannot be read is left out; without it there is nothing to count.
+    // Below it, unreadable entries are left out; without it there is nothing to count.
     std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
 
     let (jobs, queue) = chan::bounded::<PathBuf>(AHEAD);

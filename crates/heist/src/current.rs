@@ -1,9 +1,9 @@
 //! Which M this thread is: the only thread-local of the runtime.
 //!
-//! LLVM takes the address of a thread-local to be constant inside a function and would keep it across
-//! a park, after which the goroutine may be on another thread. So the getter is made of instructions
-//! that LLVM cannot see through (`sys::slot`): each use finds the address anew. The variables of debug
-//! builds are behind functions that are never inlined.
+//! LLVM takes the address of a thread-local to be constant inside a function and would keep it
+//! across a park, after which the goroutine may be on another thread. So the getter is made of
+//! instructions that LLVM cannot see through (`sys::slot`): each use finds the address anew. The
+//! variables of debug builds are behind functions that are never inlined.
 
 use crate::coro::extra::Extra;
 use crate::gmp::{G, Holder, M};
@@ -21,13 +21,14 @@ thread_local! {
     static EXTRA: Cell<*const Extra<'static>> = const { Cell::new(std::ptr::null()) };
 }
 
-/// The innermost larger stack that code of this thread is on, or null. Its user stays on the thread.
+/// The innermost larger stack that code of this thread is on, or null. Its user stays on the
+/// thread.
 #[inline(never)]
 pub(crate) fn extra() -> *const Extra<'static> {
     EXTRA.get()
 }
 
-/// Changes that.
+/// Sets [`extra`].
 #[inline(never)]
 pub(crate) fn set_extra(extra: *const Extra<'static>) {
     EXTRA.set(extra);
@@ -39,19 +40,19 @@ thread_local! {
     static ALLOCATION: Cell<Allocation> = const { Cell::new(Allocation::ByPlace) };
 }
 
-/// What a thread may do with the allocator.
+/// Whether a thread may use the allocator.
 #[cfg(debug_assertions)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Allocation {
-    /// Everything, unless it is in the runtime or holds one of its locks.
+    /// It may use it, unless it is in the runtime or holds one of the runtime's locks.
     ByPlace,
-    /// Nothing: it is sysmon.
+    /// It must not use it: the thread is sysmon.
     Forbidden,
-    /// Everything: it is about to end the process.
+    /// It may use it everywhere: the thread is about to end the process.
     Allowed,
 }
 
-/// The M of this thread, null on threads that are not ours.
+/// The M of this thread, null on a plain thread.
 #[inline(always)]
 pub(crate) fn m() -> *const M {
     slot::get().cast()
@@ -62,8 +63,8 @@ pub(crate) fn set_m(m: *const M) {
     slot::set(m.cast());
 }
 
-/// The runtime locks this thread holds, for who takes one or gives one back. Throws if that is an M in user code,
-/// where it could be stopped with it.
+/// Passes the runtime locks that this thread holds to `with`, which takes or releases one. Throws
+/// if the thread is an M in user code, where it could be preempted while it holds the lock.
 #[cfg(debug_assertions)]
 #[inline(never)]
 pub(crate) fn held_locks(with: impl FnOnce(&heist_core::lock_rank::Held)) {
@@ -72,12 +73,13 @@ pub(crate) fn held_locks(with: impl FnOnce(&heist_core::lock_rank::Held)) {
         && m.word.stamp().place() == Place::User
         && m.current().is_some()
     {
-        heist_core::throw!("Lock: a lock of the runtime is taken or given back in user code");
+        heist_core::throw!("Lock: a lock of the runtime is taken or released in user code");
     }
     HELD.with(with);
 }
 
-/// Why the calling thread must not use the allocator now, if so. For the checker of this rule.
+/// Why the calling thread must not use the allocator now; None if it may. For the checker of this
+/// rule.
 #[cfg(debug_assertions)]
 #[inline(never)]
 pub(crate) fn allocation_forbidden() -> Option<&'static str> {
@@ -146,7 +148,7 @@ pub(crate) fn enter() -> Option<InRuntime> {
     Some(InRuntime { m, _not_send: PhantomData })
 }
 
-/// Evidence that the calling goroutine is inside the runtime: it holds a P and cannot be stopped.
+/// Evidence that the calling goroutine is inside the runtime: it holds a P and cannot be preempted.
 ///
 /// Code that has one must not allocate, free, print, panic or run user code.
 pub(crate) struct InRuntime {
@@ -184,7 +186,7 @@ impl InRuntime {
         self.m().sched()
     }
 
-    /// The goroutine itself.
+    /// The calling goroutine.
     #[inline]
     pub(crate) fn goroutine(&self) -> &'static G {
         let cur = self.m().cur.load(heist_core::sync::Ordering::Relaxed);

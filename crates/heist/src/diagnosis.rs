@@ -1,4 +1,5 @@
-//! What the system offers to a runtime, and what is degraded.
+//! A diagnosis of the system: the features that it offers to a runtime, and those that are
+//! degraded.
 
 use crate::coro::stack;
 use crate::sys::cpu::{self, DefaultProcs};
@@ -30,15 +31,15 @@ pub struct Diagnosis {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What it is about.
+    /// The topic.
     pub topic: &'static str,
-    /// What was found, and its effect on a runtime.
+    /// The finding, and its effect on a runtime.
     pub found: String,
-    /// What is degraded, and what to do about it.
+    /// The degraded feature, and how to fix it.
     pub degraded: Option<String>,
 }
 
-/// With fewer descriptors the runtime keeps fewer than it would like.
+/// With fewer descriptors the runtime keeps fewer than it wants.
 const DESCRIPTORS_WANTED: u64 = 256;
 /// With fewer threads a program with blocking calls most likely runs out of them.
 const THREADS_WANTED: u64 = 64;
@@ -64,7 +65,7 @@ impl Diagnosis {
         Self { findings }
     }
 
-    /// What was found, topic by topic.
+    /// The findings, topic by topic.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter()
     }
@@ -192,7 +193,7 @@ fn guards() -> Finding {
     finding("stack guards", found, Some(why))
 }
 
-/// What was refused in this process so far.
+/// The refusals in this process so far.
 fn missed() -> Finding {
     let counts = [
         ("threads refused", Lack::Thread.count()),

@@ -1,7 +1,7 @@
 //! Go's GMP work-stealing scheduler as a Rust library.
 //!
-//! Plain blocking-style code runs on goroutines: cheap enough for a million of them, spread over
-//! all cores by work stealing, isolated from each other's panics.
+//! Plain blocking-style code runs on goroutines. They are cheap enough for a million of them,
+//! spread over all cores by work stealing, and isolated from each other's panics.
 //!
 //! ```
 //! let rt = unsafe { heist::Runtime::builder().build() }?;
@@ -107,7 +107,7 @@ pub use sched::PanicPolicy;
 pub use sched::stacks::overflow::OverflowPolicy;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 
-/// What a [`StealPolicy`] is made of.
+/// The parts of a [`StealPolicy`].
 pub mod policy {
     #[doc(inline)]
     pub use heist_core::policy::{Order, RunNextTheft, Share};
@@ -116,7 +116,7 @@ pub mod policy {
 /// Runs `f`, which may block its thread for long, while other goroutines run.
 ///
 /// Announcing is an optimisation: a blocking call that is not announced is detected a little later.
-/// On a plain thread `f` just runs.
+/// On a plain thread this only calls `f`.
 ///
 /// # Examples
 /// ```

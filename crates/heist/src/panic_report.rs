@@ -20,7 +20,7 @@ pub(crate) fn text(payload: &(dyn Any + Send)) -> Option<&str> {
 
 /// The text of a panic's payload, or a substitute.
 pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
-    text(payload).unwrap_or("a value that is no text")
+    text(payload).unwrap_or("a value that is not text")
 }
 
 /// Puts the hook in place, once per process.

@@ -124,7 +124,10 @@ pub(crate) fn set_procs_of(sched: &Sched, n: usize) -> usize {
 /// Changes the number of processors and whether it was chosen. Returns both previous values.
 #[track_caller]
 fn change(sched: &Sched, n: usize, choice: ProcsChoice) -> (usize, ProcsChoice) {
-    assert!(n > 0, "heist::set_procs: 0 processors can run nothing; heist::procs() asks");
+    assert!(
+        n > 0,
+        "heist::set_procs: 0 processors can run nothing; heist::procs() reads the number"
+    );
     assert!(n <= PROCS_MAX as usize, "heist::set_procs: {n} is more than the maximum, {PROCS_MAX}");
     let reserved = sched.rest.idle().n_reserved();
     assert!(
@@ -140,8 +143,8 @@ fn change(sched: &Sched, n: usize, choice: ProcsChoice) -> (usize, ProcsChoice) 
     })
 }
 
-/// Calls `f` with the world lock of `sched`, the lock of a stop of the world, and the M of the calling
-/// thread, if the M belongs to `sched`.
+/// Calls `f` with the world lock of `sched`, the lock of a stop of the world, and the M of the
+/// calling thread, if the M belongs to `sched`.
 ///
 /// `f` runs as the runtime does: it must not allocate, free, panic or wait.
 pub(crate) fn with_world_lock<T>(

@@ -1,16 +1,16 @@
 //! Goroutines that borrow.
 //!
 //! # Why it is sound
-//! What a scoped goroutine borrows lives longer than the scope, and the scope does not return, nor
-//! unwind, before all of its goroutines have let go of it. A goroutine counts itself off when its
-//! closure, what the closure owned, and the result, unless its handle has that, are gone. Its
-//! record may live on, but holds nothing borrowed. A handle cannot leave the body of the scope,
-//! or of one of its goroutines.
+//! The values that a scoped goroutine borrows outlive the scope, and the scope does not return, nor
+//! unwind, before all of its goroutines have released them. A goroutine counts itself off when its
+//! closure and everything the closure owned are gone, and its result too, unless the goroutine's
+//! handle has it. Its record may live on, but holds nothing borrowed. A handle cannot leave the
+//! body of the scope, or of one of its goroutines.
 //!
 //! The scope waits for the count in a way that cancellation cannot end.
 //!
-//! A goroutine that overflowed its stack and was abandoned never counts itself off, so its scope does
-//! not return: others may still use, through its frames, what it borrowed.
+//! A goroutine that overflowed its stack and was abandoned never counts itself off, so its scope
+//! does not return: others may still use, through its frames, what it borrowed.
 
 use crate::current;
 use crate::goroutine::{self, Beginning, Extras, GoroutineId, JoinError, JoinHandle, SpawnError};
@@ -27,11 +27,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// have ended.
 ///
 /// The calling goroutine cannot be unwound before that, not even by cancellation; a panic of `body`
-/// goes on afterwards. A goroutine that was abandoned because it overflowed its stack (see
+/// continues afterwards. A goroutine that was abandoned because it overflowed its stack (see
 /// [`OverflowPolicy`](crate::OverflowPolicy)) never ends, so neither does its scope.
 ///
 /// # Panics
-/// If `body` panics, or if a goroutine of the scope panicked that nobody joined.
+/// If `body` panics, or if a goroutine of the scope panicked and was not joined.
 ///
 /// # Examples
 /// ```
@@ -61,17 +61,17 @@ where
     }
 }
 
-/// What the goroutines of a scope share with it.
+/// The data that the goroutines of a scope share with it.
 #[derive(Default)]
 struct Data {
     running: WaitGroup,
     n_panicked: AtomicUsize,
-    /// Panics that somebody got from a handle.
+    /// Panics that were returned by a handle.
     n_seen: AtomicUsize,
 }
 
 impl Data {
-    /// Asked when all have ended.
+    /// Called when all goroutines of the scope have ended.
     fn has_unseen_panic(&self) -> bool {
         self.n_panicked.load(Ordering::Relaxed) > self.n_seen.load(Ordering::Relaxed)
     }
@@ -117,7 +117,7 @@ impl<'scope> Scope<'scope, '_> {
         }
     }
 
-    /// Runs `f` on a new goroutine, or says why it cannot.
+    /// Runs `f` on a new goroutine, or returns why it cannot.
     ///
     /// # Errors
     /// As [`try_go`](crate::try_go).
@@ -149,7 +149,7 @@ impl<'scope> Scope<'scope, '_> {
 /// Spawns a goroutine that `data` counts for as long as it borrows.
 ///
 /// # Safety
-/// What `f` and `T` borrow outlives that.
+/// The values that `f` and `T` borrow live until `data` no longer counts the goroutine.
 unsafe fn spawn_counted<'scope, F, T>(
     data: &Arc<Data>,
     sched: &Sched,
@@ -164,16 +164,17 @@ where
     let result = Arc::new(Packet(UnsafeCell::new(None)));
     data.running.add(1);
     let task = Task { f, result: Arc::clone(&result), _end: End(Arc::clone(data)) };
-    // SAFETY: by the caller's promise: `task` is dropped as the last that the goroutine does with what it
-    // borrows, and counts itself off then; the result stays out of its record.
+    // SAFETY: by the caller's promise. Dropping `task` is the last thing that the goroutine does
+    // with the values it borrows, and that counts it off; the result is not kept in its record.
     let handle = unsafe {
         goroutine::spawn_on(sched, move || task.run(), site, Beginning::Anywhere, extras)
     }?;
     Ok(ScopedJoinHandle { handle, result, data: Arc::clone(data), _scope: PhantomData })
 }
 
-/// Runs `f` on a goroutine of `sched` and waits for its end, for a caller that is a goroutine itself. It is not
-/// cancelled meanwhile, but its stack may run out: that goes on when nobody borrows any more, as in a scope.
+/// Runs `f` on a goroutine of `sched` and waits for its end, for a caller that is a goroutine
+/// itself. The caller is not cancelled meanwhile, but its stack may overflow. Then it continues
+/// only when nothing borrows from it any more, as in a scope.
 pub(crate) fn run_on<F, T>(
     sched: &Sched,
     f: F,
@@ -185,7 +186,8 @@ where
 {
     let data = Arc::<Data>::default();
     let result = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: this function neither returns nor unwinds before all that `data` counts have ended.
+        // SAFETY: this function neither returns nor unwinds before all that `data` counts have
+        // ended.
         unsafe { spawn_counted(&data, sched, f, site, None) }.map(ScopedJoinHandle::join_shielded)
     }));
     data.running.wait_shielded();
@@ -232,15 +234,16 @@ impl fmt::Debug for Scope<'_, '_> {
     }
 }
 
-/// Where the result goes. Written by the goroutine before it is finished, taken by the handle after.
+/// The place of the result. The goroutine writes it before it finishes; its handle takes it
+/// afterwards.
 struct Packet<T>(UnsafeCell<Option<T>>);
 
-// SAFETY: see above: one at a time, in an order that joining keeps.
+// SAFETY: the goroutine and the handle use it one after the other; joining orders the two.
 unsafe impl<T: Send> Sync for Packet<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Packet<T> {}
 
-/// What a scoped goroutine owns, in the order in which it goes.
+/// The values that a scoped goroutine owns, in the order in which they are dropped.
 struct Task<F, T> {
     f: F,
     result: Arc<Packet<T>>,
@@ -249,12 +252,12 @@ struct Task<F, T> {
 
 impl<F: FnOnce() -> T, T> Task<F, T> {
     fn run(self) {
-        // They go in the reverse order.
+        // Variables are dropped in the reverse order.
         let Self { _end, result, f } = self;
         let value = f();
-        // SAFETY: the handle looks at it after this goroutine has finished.
+        // SAFETY: the handle reads it after this goroutine has finished.
         unsafe { *result.0.get() = Some(value) };
-        // If the handle is gone, so is the value now.
+        // If the handle is gone, this drops the value.
         drop(result);
     }
 }
@@ -264,7 +267,7 @@ struct End(Arc<Data>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        // One that never ran is as one that panicked.
+        // A goroutine that never ran counts as one that panicked.
         if goroutine::has_no_stack() || goroutine::is_panicking() {
             self.0.n_panicked.fetch_add(1, Ordering::Relaxed);
         }
@@ -272,8 +275,8 @@ impl Drop for End {
     }
 }
 
-/// The right to wait for a goroutine of a [`scope`] and to take its result. Dropping it detaches the
-/// goroutine from the handle, not from the scope.
+/// The right to wait for a goroutine of a [`scope`] and to take its result. Dropping it detaches
+/// the goroutine from the handle, not from the scope.
 pub struct ScopedJoinHandle<'scope, T> {
     handle: JoinHandle<()>,
     result: Arc<Packet<T>>,
@@ -285,8 +288,8 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// Waits for the goroutine to end and returns what its closure returned.
     ///
     /// # Errors
-    /// If it panicked, overflowed its stack, was cancelled or ended itself. A panic that is returned
-    /// here is not repeated by the scope.
+    /// If it panicked, overflowed its stack, was cancelled or ended itself. A panic that is
+    /// returned here is not repeated by the scope.
     ///
     /// # Examples
     /// ```
@@ -334,7 +337,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     }
 }
 
-/// What a goroutine that has ended left in its packet.
+/// The result that a goroutine which has ended left in its packet.
 fn result_of<T>(
     ended: Result<(), JoinError>,
     result: &Packet<T>,

@@ -80,7 +80,7 @@ impl fmt::Display for Signal {
     }
 }
 
-/// How many signals wait for a late receiver. More are dropped.
+/// How many signals are kept for a late receiver. Further ones are dropped.
 const ROOM: usize = 16;
 
 /// Sends the signals that come from now on to a channel, instead of their default action.
@@ -104,7 +104,8 @@ const ROOM: usize = 16;
 #[doc(alias = "Notify")]
 pub fn notify(signals: &[Signal]) -> io::Result<Signals> {
     if signals.iter().any(|signal| !notify::may_be_caught(signal.0)) {
-        let text = "a signal that cannot be received";
+        let text =
+            "a signal that cannot be received: leave out SIGURG, faults, SIGKILL and SIGSTOP";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let mut table = table();
@@ -216,7 +217,7 @@ struct Asked {
     tx: Sender<Signal>,
 }
 
-/// The receivers and their signals. Its lock is held for moments and never across a wait.
+/// The receivers and their signals. Its lock is held for a short time and never across a wait.
 struct Table {
     asked: BTreeMap<u64, Asked>,
     n_asked: u64,

@@ -33,7 +33,7 @@ use std::panic::Location;
 pub struct Group {
     /// How many there are.
     pub count: usize,
-    /// What they do, in the words of a dump: `running`, `runnable`, `chan receive`, ...
+    /// Their state, in the words of a dump: `running`, `runnable`, `chan receive`, ...
     pub state: &'static str,
     /// Where they were spawned.
     pub spawned_at: &'static Location<'static>,

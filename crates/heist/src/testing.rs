@@ -183,7 +183,7 @@ pub enum Place {
     Runtime,
     /// While holding a lock of the runtime.
     Lock,
-    /// On the thread that watches the others.
+    /// On sysmon.
     Sysmon,
 }
 

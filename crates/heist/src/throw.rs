@@ -10,7 +10,7 @@ pub(crate) fn install() {
     heist_core::throw::set_hook(report_and_abort);
 }
 
-/// Reports what is wrong and where, then aborts. Runs in any state: it takes no lock and does not
+/// Reports what is wrong and where, then aborts. Works in any state: it takes no lock and does not
 /// allocate.
 fn report_and_abort(what: fmt::Arguments<'_>) -> ! {
     stderr::report(format_args!("fatal error: heist: {what}\n"));

@@ -31,7 +31,7 @@ pub fn tasks<R: Tasks>(job: Job<'_>) -> Option<Outcome> {
     })
 }
 
-/// Without what needs a receiver that can be shared.
+/// Without workloads that need a receiver that can be shared.
 pub fn channels<R: Tasks, C: Channels>(job: Job<'_>) -> Option<Outcome> {
     let procs = job.procs;
     Some(match job.workload {

@@ -1,7 +1,7 @@
 //! Which body a workload's name stands for, once per shape of concurrency and not once per peer.
 //!
-//! A function covers what peers with certain primitives can do and answers `None` for the rest. A
-//! peer names its exceptions and then asks the functions whose primitives it has.
+//! A function covers the workloads that peers with certain primitives can run and returns `None`
+//! for the rest. A peer names its exceptions and then calls the functions whose primitives it has.
 
 pub mod blocking;
 #[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]

@@ -8,7 +8,7 @@ const WIDTH: usize = 32;
 /// More Ps than this are summed up in one line.
 const MAX_LANES: usize = 16;
 
-/// What one P did.
+/// The counters of one P.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
     pub id: u32,

@@ -1,4 +1,4 @@
-//! Memory by the kernel's account: that of this process, and what is left.
+//! Memory as the kernel reports it: that of this process, and what is left.
 
 use std::fs;
 
@@ -35,7 +35,7 @@ pub fn available() -> Option<u64> {
     Some(of_group().map_or(of_machine, |of_group| of_group.min(of_machine)))
 }
 
-/// What the control group leaves, None if it sets no limit.
+/// The memory that the control group leaves; None if it sets no limit.
 fn of_group() -> Option<u64> {
     let number = |file| -> Option<u64> {
         let text = fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?;

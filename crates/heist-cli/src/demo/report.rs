@@ -1,4 +1,4 @@
-//! What a step did and whether it was right.
+//! The result of a step, and whether it was right.
 
 use super::figures;
 use super::lanes::Lane;
@@ -12,7 +12,7 @@ pub enum Verdict {
     Wrong,
 }
 
-/// The row of a step, with what stands below the table.
+/// The row of a step, with its text below the table.
 #[derive(Debug, Default)]
 pub struct Report {
     /// One sentence: what was done.
@@ -23,16 +23,16 @@ pub struct Report {
     pub each: String,
     /// Memory, in the step's own terms; empty to have the growth of the process shown.
     pub memory: String,
-    /// What else is worth knowing.
+    /// Further remarks.
     pub notes: Vec<String>,
-    /// What each P did, if that is the point of the step.
+    /// The counters of each P, if the step is about them.
     pub lanes: Vec<Lane>,
     /// The problems that were found.
     pub wrong: Vec<String>,
 }
 
 impl Report {
-    /// A step that did something to `n_items` things called `item`.
+    /// A step that processed `n_items` objects called `item`.
     pub fn new(done: impl Into<String>, time: Duration, n_items: u64, item: &str) -> Self {
         Self {
             done: done.into(),

@@ -1,4 +1,4 @@
-//! What is seen while a step runs: bars on a terminal, plain lines elsewhere.
+//! The output while a step runs: bars on a terminal, plain lines elsewhere.
 
 use super::figures;
 use super::lanes::{self, Lane};
@@ -70,7 +70,7 @@ impl Scene<'_> {
         self.bar.set_length(total);
     }
 
-    /// `done` items of the part are done, and `lanes` is what each P did so far.
+    /// `done` items of the part are done, and `lanes` has the counters of each P so far.
     pub fn show(&self, done: u64, state: &[Lane]) {
         self.bar.set_position(done);
         let Screen::Bars(all) = self.screen else {

@@ -12,7 +12,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 const EXIT_STUCK: i32 = 1;
 
-/// How much is to be done.
+/// The amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// A few seconds in all.
@@ -21,9 +21,9 @@ pub enum Scale {
     Full,
 }
 
-/// What a step is given.
+/// The input of a step.
 pub struct Stage<'a> {
-    /// A runtime of its own: its counters start at zero.
+    /// Its own runtime: its counters start at zero.
     pub rt: &'a Runtime,
     pub scale: Scale,
     /// Resident bytes before the first runtime was started.
@@ -51,7 +51,7 @@ impl Stage<'_> {
         self.metric("/heist/goroutines/finished:goroutines")
     }
 
-    /// What each P did.
+    /// The counters of each P.
     pub fn lanes(&self) -> Vec<Lane> {
         self.rt.per_proc().into_iter().map(Lane::from).collect()
     }

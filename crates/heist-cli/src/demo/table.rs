@@ -14,7 +14,7 @@ const WRAPPED: usize = 1;
 /// Below this the wrapped column is not readable, and the table is wider than the terminal.
 const WRAPPED_MIN: usize = 24;
 
-/// The table, and below it what the steps have to say, to fit into `width` columns.
+/// The table, and below it the remarks of the steps, fitted to `width` columns.
 pub fn draw(results: &[(&Step, Report)], width: usize) -> String {
     let rows: Vec<_> = results.iter().map(|(step, report)| row(step, report)).collect();
     let widths = fit(&rows, width);

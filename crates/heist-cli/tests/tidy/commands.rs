@@ -37,8 +37,8 @@ fn examples(sources: &[Source]) -> BTreeSet<&str> {
         .collect()
 }
 
-/// The words of the command at `start`. In backquotes it may go on in the next line, else a backslash
-/// says so.
+/// The words of the command at `start`. In backquotes it may continue in the next line; elsewhere a
+/// backslash continues it.
 fn command<'a>(line: &'a str, start: usize, next: &'a str) -> Vec<&'a str> {
     let next = next.trim_start().trim_start_matches('/').trim_start_matches('!');
     let quoted = line[..start].matches('`').count() % 2 == 1;

@@ -6,7 +6,7 @@ use crate::source::{Source, find_word};
 /// Which layer a module belongs to: 0 is the top. The longest matching path decides, so a part of
 /// a module can live lower than the rest of it. A new module needs a row here.
 const LAYERS: &[(&str, u8)] = &[
-    // 0: what puts the whole together.
+    // 0: the modules that compose the runtime.
     ("lib", 0),
     ("builder", 0),
     ("runtime", 0),
@@ -25,7 +25,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("scope", 1),
     ("context", 1),
     ("goroutine", 1),
-    // 2: readers, which look at the scheduler and change nothing.
+    // 2: readers, which read the scheduler and change nothing.
     ("schedtrace", 2),
     ("snapshot", 2),
     ("metrics", 2),
@@ -35,7 +35,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("sched", 4),
     ("panic_report", 4),
     ("tls_report", 4),
-    // 5: what the scheduler moves around; hands back Gs, never schedules.
+    // 5: the objects that the scheduler moves around; they return Gs and never schedule.
     ("gmp", 5),
     ("current", 5),
     ("coro", 5),
@@ -66,8 +66,8 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What the API does not name, because `wait` does the waiting: goroutine records, seals and commit
-/// functions. `goroutine` may: it makes the records, and a join handle owns one.
+/// Names that the API does not use, because `wait` does the waiting: goroutine records, seals and
+/// commit functions. `goroutine` may: it makes the records, and a join handle owns one.
 const HIDDEN_FROM_API: &str = "gmp";
 const API: u8 = 1;
 const MAKES_RECORDS: &str = "goroutine";
@@ -172,7 +172,7 @@ fn ancestor(module: &str, steps: usize) -> Option<String> {
     Some(parts[..left].join("::"))
 }
 
-/// Expands `a::{b, c::d}` behind `prefix`; gives the paths and what follows them.
+/// Expands `a::{b, c::d}` after `prefix`; returns the paths and the text after them.
 fn expand(text: &str, prefix: String) -> (Vec<String>, &str) {
     let text = text.trim_start();
     let join = |name: &str| match prefix.as_str() {
@@ -184,7 +184,7 @@ fn expand(text: &str, prefix: String) -> (Vec<String>, &str) {
         loop {
             let (found, after) = expand(rest, prefix.clone());
             paths.extend(found);
-            // Behind a path may stand `as name`, which is no path.
+            // A path may be followed by `as name`, which is not a path.
             let stop = after.find([',', '}']).unwrap_or(after.len());
             match after[stop..].strip_prefix(',') {
                 Some(next) if next.trim_start().starts_with('}') => rest = next.trim_start(),
@@ -210,7 +210,7 @@ fn expand(text: &str, prefix: String) -> (Vec<String>, &str) {
         {
             expand(deeper, join(name))
         }
-        // A macro is exported at the root whatever module it is written in.
+        // A macro is exported at the root, independent of the module it is written in.
         _ if rest.starts_with('!') => (Vec::new(), rest),
         _ => (vec![join(name)], rest),
     }

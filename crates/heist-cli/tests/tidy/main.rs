@@ -1,7 +1,7 @@
-//! Refuses what the house rules refuse: each test reads the repository as text.
+//! Checks the house rules: each test reads the repository as text.
 //!
-//! A failure lists every place with the way out. The scanners have tests of their own beside
-//! them, so that a rule which stopped looking fails too.
+//! A failure lists every place with a fix. The scanners have their own tests beside them, so that a
+//! rule that no longer finds anything fails too.
 
 mod commands;
 mod comments;
@@ -34,7 +34,8 @@ fn text_files() -> Vec<Source> {
     files.sort();
     let read = |path: &PathBuf| {
         let name = path.strip_prefix(&root).expect("found below the root");
-        // A file can vanish while another build writes beside us; then there is nothing to check.
+        // A file can vanish while another build writes to the folder; then there is nothing to
+        // check.
         let text = fs::read_to_string(path).ok()?;
         Some(Source::new(name.to_str()?, &text))
     };
@@ -49,7 +50,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
         if path.is_dir() {
-            // Hidden folders belong to tools, but for the checks' own.
+            // Hidden folders belong to tools, except for that of the checks.
             if name != "target" && (!name.starts_with('.') || name == ".ci") {
                 collect(&path, files);
             }
@@ -133,6 +134,11 @@ fn every_unsafe_has_its_reason() {
 #[test]
 fn every_ordering_names_its_partner() {
     refuse(&comments::check_ordering(&rust_files()));
+}
+
+#[test]
+fn comments_are_wrapped() {
+    refuse(&comments::check_width(&rust_files()));
 }
 
 #[test]

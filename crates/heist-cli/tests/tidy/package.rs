@@ -1,12 +1,13 @@
-//! What a published package shows: no type of heist-core without a reason, no link that leads outside.
+//! The public face of a published package: no type of heist-core without a reason, no link that
+//! leads outside.
 
 use std::path::Path;
 
 use crate::report::Violation;
 use crate::source::{Source, has_word};
 
-/// Types of heist-core that heist hands out, and why. heist-core changes with any version of heist, so a
-/// change of one of these breaks users of heist.
+/// Types of heist-core that heist hands out, and why. heist-core changes with any version of heist,
+/// so a change of one of these breaks users of heist.
 const RE_EXPORTS: &[(&str, &str)] = &[
     (
         "StealPolicy",
@@ -18,7 +19,7 @@ const RE_EXPORTS: &[(&str, &str)] = &[
     ("FractionalQuota", "an option that the policy of the number of processors reads"),
 ];
 
-/// Whether heist re-exports of heist-core only what the list has.
+/// Checks that heist re-exports only the listed types of heist-core.
 pub fn check_re_exports(sources: &[Source]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let shipped = sources.iter().filter(|source| source.path.starts_with("crates/heist/src/"));
@@ -36,7 +37,7 @@ pub fn check_re_exports(sources: &[Source]) -> Vec<Violation> {
     violations
 }
 
-/// The names that a `use` brings: whatever is not part of a path.
+/// The names that a `use` imports: everything that is not part of a path.
 fn names(code: &str) -> impl Iterator<Item = &str> {
     let last = code.rsplit("::").next().unwrap_or_default();
     last.split(['{', '}', ',', ';', ' ']).filter(|name| !name.is_empty())

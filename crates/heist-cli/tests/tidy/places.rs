@@ -1,4 +1,4 @@
-//! Dangerous things live in one named place, and some things live nowhere.
+//! Dangerous operations are allowed in one named place only, and some are allowed nowhere.
 
 use crate::report::Violation;
 use crate::source::{Source, has_word};
@@ -57,7 +57,7 @@ const PLACES: &[Place] = &[
 const ALLOCATIONS: &[&str] =
     &["Box::new", "Vec::", "vec!", "String::", "format!", ".to_string(", ".to_owned("];
 
-/// What heist-core must not depend on: it has no operating system and no stacks.
+/// The crates that heist-core must not depend on: it has no operating system and no stacks.
 const NOT_IN_CORE: &[&str] = &["libc", "rustix", "mio", "corosensei", "heist", "heist-macros"];
 
 pub fn check(sources: &[Source]) -> Vec<Violation> {

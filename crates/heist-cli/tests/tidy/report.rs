@@ -23,7 +23,7 @@ impl Violation {
     }
 }
 
-/// Fails with all violations at once, each with its place and the way out.
+/// Fails with all violations at once, each with its place and a fix.
 pub fn refuse(violations: &[Violation]) {
     let mut text = String::new();
     for Violation { file, line, problem, fix } in violations {

@@ -1,4 +1,4 @@
-//! The outside of files: their length, their names, what is left undone, what they may not say.
+//! The shape of files: their length, their names, leftovers, and forbidden paths and hosts.
 
 use crate::report::Violation;
 use crate::source::{Source, find_word, has_word};

@@ -1,7 +1,7 @@
 //! A Rust file split into code and comments, line by line.
 //!
 //! The rules look for words; a word in a string or in a comment must not count as code, and a
-//! comment must be found even when it stands behind code. That is all this lexer knows.
+//! comment must be found even when it follows code on its line. This lexer does no more than that.
 
 /// One line: code without comments and string contents, and the text of its comments.
 #[derive(Clone, Debug, Default)]
@@ -96,7 +96,7 @@ fn split(text: &str) -> Vec<Line> {
             at += 1;
             continue;
         };
-        // Keep the quotes, drop what is between them, keep the line count.
+        // Keep the quotes, drop the text between them, keep the line count.
         let quotes = [chars[open], chars[open]];
         push(&mut lines, &chars[at..open], |line| &mut line.code);
         push(&mut lines, &quotes, |line| &mut line.code);

@@ -1,4 +1,4 @@
-//! The walks of docs/walks.md name functions that exist, and nobody adds methods to `Sched`.
+//! The walks of docs/walks.md name functions that exist, and other files add no methods to `Sched`.
 
 use crate::report::Violation;
 use crate::source::Source;
@@ -7,7 +7,7 @@ const PAGE: &str = "docs/walks.md";
 const ROOT: &str = "crates/heist/src/";
 /// The only files with methods of `Sched`: its composition, and a reader above it.
 const MAY_EXTEND: &[&str] = &["sched/mod.rs", "snapshot.rs"];
-/// Most methods that the composition has.
+/// The maximum number of methods of the composition.
 const METHODS_MAX: usize = 40;
 
 /// Takes files of every kind.

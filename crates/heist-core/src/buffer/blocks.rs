@@ -4,9 +4,10 @@
 //! the chain, counted in `LAP`s: one more than there are slots in a block. The position behind the
 //! last slot of a block holds no message; there the word stays until the next block is linked.
 //!
-//! The sender that claims the last slot of a block links the next one, which it brought along:
-//! there is no allocation here. The receiver that takes out the last message of a block moves
-//! `head` to the next one, and when all other readers of the old block are done, carries it away.
+//! The sender that claims the last slot of a block links the next block, which its caller passed
+//! in: nothing is allocated here. The receiver that takes the last message of a block moves `head`
+//! to the next one and, when all other readers of the old block are done, passes the old block to
+//! its caller, which frees it.
 //!
 //! # Invariants
 //! - `head <= tail`; both only grow. The thread that moves one by compare-and-swap owns the next
@@ -29,9 +30,9 @@ use crossbeam_utils::CachePadded;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-/// Positions to a block.
+/// Positions per block.
 const LAP: u64 = if cfg!(loom) { 3 } else { 32 };
-/// Slots to a block.
+/// Slots per block.
 const SLOTS: u64 = LAP - 1;
 
 /// In `head`, where the bit is not needed for anything else: the tail is in a later block, so there
@@ -89,7 +90,7 @@ impl<T> Block<T> {
     }
 }
 
-/// A block on its way into the chain, or out of it.
+/// A block that is to be linked into the chain, or was removed from it.
 #[derive(Debug)]
 pub struct Spare<T>(Option<Box<Block<T>>>);
 
@@ -131,7 +132,7 @@ pub struct Blocks<T> {
 }
 
 // SAFETY: a message is handed from the thread that put it in to the one that takes it out; no other
-// thread looks at it.
+// thread reads it.
 unsafe impl<T: Send> Sync for Blocks<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Blocks<T> {}
@@ -144,7 +145,7 @@ impl<T> Blocks<T> {
         Self { tail: End::at(first), head: End::at(first), pause }
     }
 
-    /// Waits until `slot` is in a state. Another thread has claimed it for that.
+    /// Waits until `slot` is in `state`. Another thread has claimed the slot and will set it.
     fn wait_for(&self, slot: &Slot<T>, state: u32) {
         let mut backoff = Backoff::new();
         while slot.state.load(Ordering::Acquire) != state {
@@ -152,7 +153,7 @@ impl<T> Blocks<T> {
         }
     }
 
-    /// The last message of the head's block is claimed: the head moves to the next block.
+    /// Moves the head to the next block, after the last message of its block was claimed.
     ///
     /// # Safety
     /// The caller has claimed that message, and `block` is its block.
@@ -167,7 +168,7 @@ impl<T> Blocks<T> {
             backoff.wait(self.pause);
         };
         self.head.block.store(next, Ordering::Release);
-        // Behind the last slot, and over the position that has none.
+        // One past the last slot, and past the position that has no slot.
         let first = (index & !FLAGS) + 2 * ONE;
         self.head.index.store(first, Ordering::Release);
     }
@@ -234,7 +235,7 @@ impl<T> Buffer<T> for Blocks<T> {
                 block.next.store(next, Ordering::Release);
             }
             let slot = &block.slots[at as usize];
-            // SAFETY: the slot is this call's; the message is the caller's.
+            // SAFETY: the slot belongs to this call; the caller owns the message.
             slot.message.with_mut(|place| unsafe {
                 place.cast::<T>().copy_from_nonoverlapping(message, 1);
             });
@@ -289,7 +290,7 @@ impl<T> Buffer<T> for Blocks<T> {
                 into.copy_from_nonoverlapping(place.cast::<T>(), 1);
             });
             if at + 1 < SLOTS {
-                // The block may be gone after this.
+                // The block may be freed after this.
                 slot.state.store(READ, Ordering::Release);
             } else {
                 for other in &slots[..SLOTS as usize - 1] {
@@ -310,7 +311,7 @@ impl<T> Buffer<T> for Blocks<T> {
             return true;
         }
         let head = self.head.index.load(Ordering::Acquire);
-        // If the head has the flag that it is in an earlier block, they differ.
+        // If the head has the flag `BEHIND`, the two differ.
         tail == head
             && self
                 .tail

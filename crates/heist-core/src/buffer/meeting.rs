@@ -1,7 +1,8 @@
-//! The buffer of a channel without one: sender and receiver meet.
+//! The buffer of a channel with capacity zero: sender and receiver meet.
 //!
 //! It is empty and full at once, so everything happens with the lock held, between a waiter and a
-//! newcomer. The word only shows, without the lock, whether the lock is worth taking.
+//! newcomer. The word only shows, without the lock, whether an operation of the other side may
+//! wait.
 //!
 //! # Ordering
 //! The word is stored with Release under the lock and loaded with Acquire: a thread that sees a
@@ -16,7 +17,7 @@ const SENDERS: u64 = 4;
 /// Counts the changes.
 const CHANGE: u64 = 8;
 
-/// No buffer.
+/// A buffer that never holds a message.
 #[derive(Debug)]
 pub struct Meeting {
     word: AtomicU64,

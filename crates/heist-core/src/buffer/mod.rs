@@ -8,28 +8,29 @@
 //! compare-and-swap there. The low bits of the same words say that the fast path is closed:
 //!
 //! - `AWAITED` in `tail`: receivers wait, so a sender must take the lock and hand its message over;
-//! - `AWAITED` in `head`: senders wait, so a receiver must take the lock and let one of them in;
+//! - `AWAITED` in `head`: senders wait, so a receiver must take the lock and move the message of
+//!   one of them in;
 //! - `CLOSED` in `tail`: nothing may be sent any more.
 //!
-//! The bits change with the lock held only. A receiver that wants to wait, lock in hand, sets
+//! The bits change only with the lock held. A receiver that wants to wait, and holds the lock, sets
 //! `AWAITED` in `tail` by a compare-and-swap from exactly the value at which it saw the buffer
 //! empty. A sender that wants to wait sets it in `head` from exactly the value at which it saw it
 //! full.
 //!
 //! # Watchers
-//! Some waiters only want to know that an operation has become possible. They are announced by the
-//! same bits, and woken afterwards: a thread that finds only watchers behind the lock clears the
-//! bit, moves its message in (or out) and then wakes them. A [`Meeting`] does not announce them: a
+//! Some waiters only learn that an operation has become possible. They are announced by the same
+//! bits, and woken afterwards: a thread that finds only watchers behind the lock clears the bit,
+//! moves its message in (or out) and then wakes them. A [`Meeting`] does not announce them: a
 //! message is there when a sender waits, which takes the lock anyway and wakes them after it has
 //! queued.
 //!
 //! # Why no wake-up is lost
 //! Say a receiver waits. Its compare-and-swap succeeded, so in the order in which `tail` changed
-//! every earlier message is at or below `head`, and every later sender has to go through a word
-//! that says `AWAITED`. It fails its compare-and-swap, takes the lock and finds the receiver in the
-//! queue. There is no moment between "looked" and "waits" at which a message could pass, because
-//! the look and the announcement are one step on one word. The same holds for senders with `head`.
-//! Nothing here needs an order between two different words, so there are no fences.
+//! every earlier message is at or below `head`, and every later sender finds a word that says
+//! `AWAITED`. The sender fails its compare-and-swap, takes the lock and finds the receiver in the
+//! queue. There is no moment between the check and the wait at which a message could be missed,
+//! because the check and the announcement are one step on one word. The same holds for senders with
+//! `head`. Nothing here needs an order between two different words, so there are no fences.
 //!
 //! # Invariants, whenever the lock is free
 //! - `AWAITED` in `tail` if and only if receivers, or watchers of messages, are queued, and then
@@ -37,15 +38,15 @@
 //! - `AWAITED` in `head` if and only if senders, or watchers of room, are queued, and then the
 //!   buffer is full.
 //! - `AWAITED` and `CLOSED` are never set together. A close sets `CLOSED` first, then wakes every
-//!   waiter with `Closed`: the other way round a message could be sent to a receiver that is being
-//!   told that there is none.
+//!   waiter with `Closed`. In the other order, a message could be sent to a receiver that is being
+//!   woken without one.
 //!
 //! # Order of messages
 //! No sender can overtake a waiting sender: the buffer is full, and stays so, because a receiver
 //! puts the first sender's message in with the same step that takes one out. So messages come out
 //! in the order in which their sends began to take effect, waiting ones included.
 //!
-//! The models `loom_buffer_ring` and `loom_buffer_blocks` run all of it.
+//! The models `loom_buffer_ring` and `loom_buffer_blocks` run the protocol.
 //!
 //! GO: chan.go chansend, chanrecv.
 
@@ -71,7 +72,7 @@ pub enum Put {
     Attend,
     /// The channel is closed.
     Closed,
-    /// The spare has to be filled first.
+    /// The spare must be filled first.
     Starved,
 }
 
@@ -95,57 +96,58 @@ pub trait Buffer<T> {
     /// Whether it holds no message at any time: sender and receiver meet.
     const MEETS: bool = false;
 
-    /// What the caller has to allocate or free, because the buffer is used where neither is
-    /// allowed.
+    /// The memory that the caller has to allocate or free, because the buffer is used where neither
+    /// is allowed.
     type Spare: Default;
 
     /// Fills the spare. Allocates.
     fn provide(spare: &mut Self::Spare);
 
-    /// Whether the next message can be put in with that spare. The lock is held, and receivers are
-    /// announced.
+    /// Whether the next message can be put in with that spare. The caller holds the lock, and
+    /// receivers are announced.
     fn suffices(&self, _: &Self::Spare) -> bool {
         true
     }
 
-    /// Moves a message in. The buffer owns it if the result is [`Put::Done`], else the caller still
-    /// does.
+    /// Moves a message in. The buffer owns it if the result is [`Put::Done`]; otherwise the caller
+    /// still does.
     ///
     /// # Safety
-    /// `message` points to a message of the caller's.
+    /// `message` points to a message that the caller owns.
     unsafe fn put(&self, message: *const T, spare: &mut Self::Spare) -> Put;
 
-    /// Moves a message out, to `into`, if the result is [`Take::Done`]. What has to be freed is
-    /// left in `spent`.
+    /// Moves a message out, to `into`, if the result is [`Take::Done`]. Memory that has to be freed
+    /// is left in `spent`.
     ///
     /// # Safety
     /// `into` is valid for a write.
     unsafe fn take(&self, into: *mut T, spent: &mut Self::Spare) -> Take;
 
-    /// Announces that receivers wait. False if there is a message. The lock is held, and the
-    /// channel is not closed.
+    /// Announces that receivers wait. False if there is a message. The caller holds the lock, and
+    /// the channel is not closed.
     #[must_use]
     fn await_message(&self) -> bool;
 
-    /// There are no waiting receivers any more. The lock is held.
+    /// Notes that no receivers wait any more. The caller holds the lock.
     fn no_receivers(&self);
 
-    /// Announces that senders wait. False if there is room. The lock is held, and the channel is
-    /// not closed.
+    /// Announces that senders wait. False if there is room. The caller holds the lock, and the
+    /// channel is not closed.
     #[must_use]
     fn await_room(&self) -> bool;
 
-    /// There are no waiting senders any more. The lock is held.
+    /// Notes that no senders wait any more. The caller holds the lock.
     fn no_senders(&self);
 
     /// Moves the oldest message to `into`, and `incoming`, of a sender that waits, behind the
-    /// youngest. The lock is held, and senders are announced.
+    /// youngest. The caller holds the lock, and senders are announced.
     ///
     /// # Safety
-    /// `into` is valid for a write; `incoming` points to a message that becomes the buffer's.
+    /// `into` is valid for a write; `incoming` points to a message, which the buffer owns
+    /// afterwards.
     unsafe fn rotate(&self, incoming: *const T, into: *mut T);
 
-    /// Refuses messages from now on. The lock is held.
+    /// Refuses messages from now on. The caller holds the lock.
     fn close(&self);
 
     /// Whether it was closed.
@@ -166,7 +168,8 @@ pub trait Buffer<T> {
     /// which something can.
     fn receive_stamp(&self) -> u64;
 
-    /// The same for sending.
+    /// Changes whenever a buffer into which nothing could be sent may have changed to one into
+    /// which something can.
     fn send_stamp(&self) -> u64;
 }
 
@@ -192,7 +195,7 @@ impl Backoff {
         Self { step: 0 }
     }
 
-    /// After a lost race: the winner has moved on already.
+    /// After a lost race: the winner has finished already.
     #[inline]
     fn lost(&mut self) {
         self.step = (self.step + 1).min(4);
@@ -211,7 +214,7 @@ impl Backoff {
 
     #[inline]
     fn spin(&self) {
-        // A model needs only one hint that another thread must move.
+        // A model needs only one hint that another thread must make progress.
         let turns = if cfg!(loom) { 1 } else { 1u32 << self.step };
         for _ in 0..turns {
             spin_loop();

@@ -10,14 +10,14 @@
 //!                sender             receiver
 //! ```
 //!
-//! So a sender looks at `tail` and one slot, a receiver at `head` and one slot, and only one that
-//! finds nothing looks at the other's word.
+//! So a sender reads `tail` and one slot, a receiver reads `head` and one slot, and only an
+//! operation that finds no room or no message reads the other word.
 //!
 //! # Invariants
 //! - `head <= tail <= head + capacity`. Both only grow. The thread that moves one by
 //!   compare-and-swap owns the slot at the old value until it changes the stamp.
 //! - A full ring with waiting senders stays full: [`Ring::rotate`] takes the oldest message out of
-//!   the very slot into which the next one belongs, and the stamp goes from filled to filled.
+//!   the slot into which the next one belongs, and the stamp changes from filled to filled.
 //!
 //! # Ordering
 //! - Stamps are stored with Release and loaded with Acquire: the message is written before it can
@@ -53,13 +53,13 @@ pub struct Ring<T> {
 }
 
 // SAFETY: a message is handed from the thread that put it in to the one that takes it out; no other
-// thread looks at it.
+// thread reads it.
 unsafe impl<T: Send> Sync for Ring<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T> Ring<T> {
-    /// Room for `capacity` messages, at least one. None if there is no memory for so many.
+    /// Room for `capacity` messages, at least one. None if there is no memory for that many.
     #[must_use]
     pub fn new(capacity: usize, pause: Pause) -> Option<Self> {
         let index_end = (capacity as u64).checked_add(1)?.checked_next_power_of_two()?;
@@ -132,8 +132,8 @@ impl<T> Buffer<T> for Ring<T> {
                     Ordering::Acquire,
                 ) {
                     Ok(_) => {
-                        // SAFETY: the slot is this call's until the stamp changes; the message is
-                        // the caller's.
+                        // SAFETY: the slot belongs to this call until the stamp changes; the caller
+                        // owns the message.
                         slot.message.with_mut(|place| unsafe {
                             place.cast::<T>().copy_from_nonoverlapping(message, 1);
                         });
@@ -180,7 +180,7 @@ impl<T> Buffer<T> for Ring<T> {
                     Ordering::Acquire,
                 ) {
                     Ok(_) => {
-                        // SAFETY: the slot is this call's until the stamp changes, and it is
+                        // SAFETY: the slot belongs to this call until the stamp changes, and it is
                         // filled.
                         slot.message.with(|place| unsafe {
                             into.copy_from_nonoverlapping(place.cast::<T>(), 1);

@@ -1,8 +1,8 @@
-//! What sysmon decides: how long it naps, which P it takes, when a slice is over, and what becomes
-//! of a P that is handed off.
+//! The decisions of sysmon: how long it naps, which P it takes, when a slice is over, and what
+//! happens to a P that is handed off.
 //!
-//! Nothing here looks at a clock or at a P: observations come in, decisions come out. So every rule
-//! is tested against everything that can be observed.
+//! Nothing here reads a clock or a P: observations are arguments, decisions are results. So every
+//! rule is tested against everything that can be observed.
 //!
 //! GO: proc.go sysmon, retake, handoffp.
 
@@ -51,14 +51,14 @@ impl Default for Naps {
     }
 }
 
-/// What a round leaves to the nap after it.
+/// The plan that a round makes for the nap after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Agenda {
     next_ns: u64,
     suspects: bool,
 }
 
-/// What the program does, as far as it affects a nap.
+/// The state of the program, as far as it affects a nap.
 #[derive(Clone, Copy, Debug)]
 pub struct Mood {
     /// Every P is idle: a short pause of a busy program is not worth a wake-up at its end.
@@ -68,19 +68,18 @@ pub struct Mood {
 }
 
 impl Agenda {
-    /// The plan after a round that saw nothing.
+    /// The plan of a round that saw nothing.
     #[must_use]
     pub const fn new() -> Self {
         Self { next_ns: u64::MAX, suspects: false }
     }
 
-    /// A round is needed at that moment: the slice of a goroutine that others wait for is over
-    /// then.
+    /// Plans a round at `ns`: then the slice of a goroutine that others wait for is over.
     pub fn look_at(&mut self, ns: u64) {
         self.next_ns = self.next_ns.min(ns);
     }
 
-    /// A goroutine runs while others wait. It may be in an unannounced blocking call.
+    /// Notes that a goroutine runs while others wait. It may be in an unannounced blocking call.
     pub const fn suspect(&mut self) {
         self.suspects = true;
     }
@@ -102,10 +101,10 @@ impl Default for Agenda {
     }
 }
 
-/// A P that an M holds, at one look.
+/// A P that an M holds, at one check.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
-    /// When.
+    /// The time of the check.
     pub now_ns: u64,
     /// Its tick.
     pub tick: u32,
@@ -120,7 +119,7 @@ pub struct Look {
     pub slice_ns: u64,
 }
 
-/// The use that a P would have for others, at one look.
+/// The demand for a P by other goroutines, at one check.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
     /// Goroutines wait in the queue of this very P.
@@ -131,30 +130,30 @@ pub struct Demand {
     pub others_free: bool,
 }
 
-/// What to do about a P.
+/// The decision about a P.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// Nothing: a slice has begun on it since the last look.
+    /// Leave it: a slice has begun on it since the last check.
     New {
         /// When the slice is over.
         ends_ns: u64,
     },
-    /// Nothing.
+    /// Leave it.
     Leave,
     /// Its M is in an announced blocking call: take it.
     Take,
     /// It runs user code while others wait.
     Busy {
-        /// Its M has not moved since the last look. If it used no CPU time either, it is in an
-        /// unannounced blocking call.
+        /// The word of its M has not changed since the last check. If the M used no CPU time
+        /// either, it is in an unannounced blocking call.
         unmoved: bool,
         /// When the slice is over.
         ends_ns: u64,
     },
 }
 
-/// What is remembered of a P between two looks.
+/// The data about a P that sysmon keeps between two checks.
 #[derive(Clone, Copy, Debug)]
 #[doc(alias = "sysmontick")]
 pub struct Watch {
@@ -162,9 +161,9 @@ pub struct Watch {
     tick: Option<u32>,
     /// When this tick was first seen, or the slice began if that is known.
     since_ns: u64,
-    /// When the last look was.
+    /// The time of the last check.
     looked_ns: u64,
-    /// The M's word at the last look.
+    /// The M's word at the last check.
     stamp: Stamp,
     /// The blocking call that was first seen at `call_ns`.
     call: Stamp,
@@ -189,22 +188,22 @@ impl Watch {
         self.since_ns
     }
 
-    /// Whether there was more than one slice on this P since the last look, and they were short on
-    /// average. Asked before the next look.
+    /// Whether there was more than one slice on this P since the last check, and they were short on
+    /// average. Called before the next check.
     #[must_use]
     pub fn makes_progress(&self, now_ns: u64, tick: u32) -> bool {
         let slices = self.tick.map_or(0, |seen| tick.wrapping_sub(seen));
         slices > 1 && u64::from(slices) * PROGRESS_SLICE_NS >= now_ns.saturating_sub(self.looked_ns)
     }
 
-    /// Looks at a P that is held.
+    /// Checks a P that is held.
     ///
     /// A slice is over when the tick has been the same for its length; that matters only if a
     /// goroutine waits. It began when it was first seen, unless it is the only one that began since
-    /// the last look and its beginning was recorded: then it counts as seen at that moment.
+    /// the last check and its beginning was recorded: then it counts as seen at that moment.
     ///
-    /// A blocking call keeps its P at the first look, unless the slice is over. After that its P is
-    /// taken, unless nothing waits there, other Ps or Ms are free to take new work, and the call
+    /// A blocking call keeps its P at the first check, unless the slice is over. After that its P
+    /// is taken, unless nothing waits there, other Ps or Ms are free to take new work, and the call
     /// was first seen less than 10 ms ago.
     #[doc(alias = "retake")]
     pub fn look(&mut self, look: Look, demand: Demand) -> Verdict {
@@ -289,7 +288,7 @@ pub struct Offer {
     pub last_and_unattended: bool,
 }
 
-/// What becomes of a P that is handed off.
+/// The use of a P that is handed off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum HandOff {
@@ -301,7 +300,7 @@ pub enum HandOff {
     Rest,
 }
 
-/// What to do with a P that is handed off: an M is started whenever a search with it would find
+/// Decides the use of a P that is handed off: an M is started whenever a search with it would find
 /// work, or no other M could find any, or no other M would see network events and timers.
 #[doc(alias = "handoffp")]
 pub const fn hand_off(offer: Offer) -> HandOff {

@@ -7,7 +7,7 @@ pub const SHORT_WAITS_MAX: u32 = 8;
 /// The shortest wait for a dense timer: setting an alarm and being woken by it costs more than most
 /// timers, so dense ones are run together.
 pub const DENSE_WAIT_NS: u64 = 1_000_000;
-/// The same while goroutines sleep that asked for a short time.
+/// The shortest wait for a dense timer while goroutines with short sleeps wait.
 pub const FINE_WAIT_NS: u64 = 50_000;
 /// The longest sleep that is short: longer ones may end [`DENSE_WAIT_NS`] late.
 pub const SHORT_SLEEP_NS: u64 = 1_000_000;
@@ -41,8 +41,8 @@ impl Sleep {
     }
 }
 
-/// Whether to look at the clock until the first timer of a P is due, at `when`. Until `tiny_until`
-/// goroutines may sleep there that asked for a tiny time.
+/// Whether to poll the clock until the first timer of a P is due, at `when`. The tiny sleeps at
+/// that P end at `tiny_until` at the latest.
 #[must_use]
 pub const fn is_near(now: u64, when: u64, tiny_until: u64) -> bool {
     when <= tiny_until && when <= now.saturating_add(TINY_SLEEP_NS)
@@ -58,8 +58,8 @@ pub struct Grain {
 }
 
 impl Grain {
-    /// For a wait that begins `now`, for a timer that is due at `until`, after `short_waits` short
-    /// ones in a row.
+    /// The grain of a wait that begins `now`, for a timer that is due at `until`, after
+    /// `short_waits` short ones in a row.
     #[must_use]
     pub const fn of(now: u64, until: u64, short_waits: u32) -> Self {
         if until.saturating_sub(now) >= SHORT_WAIT_NS {
@@ -79,8 +79,8 @@ impl Grain {
     }
 }
 
-/// When an M that waits in the poller since `since`, while timers are dense, is to be awake for one
-/// that is due at `when`; until `short_until` goroutines may sleep that asked for a short time.
+/// When an M that waits in the poller since `since`, while timers are dense, must be awake for a
+/// timer that is due at `when`. The short sleeps end at `short_until` at the latest.
 #[must_use]
 pub fn awake_at(since: u64, when: u64, short_until: u64) -> u64 {
     let least_ns = if when <= short_until { FINE_WAIT_NS } else { DENSE_WAIT_NS };

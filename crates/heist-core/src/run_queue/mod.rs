@@ -19,9 +19,9 @@
 //! # Ordering
 //! - `tail`: stored with Release by the owner, loaded with Acquire by thieves. It publishes the
 //!   slots below it and whatever was written to the goroutines in them.
-//! - `head`: moved by a CAS with Release, loaded with Acquire by the owner before it reuses a
-//!   slot. So a thief has finished reading a slot before the owner can overwrite it; a thief that
-//!   read an overwritten slot loses its CAS and forgets what it read.
+//! - `head`: moved by a CAS with Release, loaded with Acquire by the owner before it reuses a slot.
+//!   So a thief has finished reading a slot before the owner can overwrite it; a thief that read an
+//!   overwritten slot fails its CAS and discards what it read.
 //! - `run_next`: swapped or CASed with AcqRel: it hands a goroutine over by itself. A push swaps
 //!   with SeqCst: a SeqCst load after it, of the count of spinners, cannot pass it (see
 //!   `spinning`). That is free where a swap is a full fence anyway.
@@ -45,7 +45,7 @@ const OVERFLOW: usize = OVERFLOW_BATCH as usize + 1;
 /// A run queue. Shared by reference; see [`RunQueue::owner`] and [`RunQueue::thief`].
 ///
 /// `run_next` has a cache line of its own: two goroutines that keep waking each other change it all
-/// the time, and nothing else, so thieves can look at the ring without taking the line away.
+/// the time, and nothing else, so thieves can read the ring without taking that line away.
 #[derive(Debug)]
 pub struct RunQueue<T> {
     head: CachePadded<AtomicU32>,
@@ -120,9 +120,9 @@ impl<T> RunQueue<T> {
 
     /// Whether there is nothing here, at one moment during the call.
     ///
-    /// A goroutine on its way from `run_next` into the ring would be missed by looking at each
-    /// once: the ring before it arrives, `run_next` after it left. Arriving moves `tail`, so an
-    /// unmoved `tail` around the look at `run_next` proves that no goroutine was on the way.
+    /// One read of each would miss a goroutine that moves from `run_next` into the ring: the ring
+    /// is read before it arrives, `run_next` after it left. An arrival moves `tail`, so an
+    /// unchanged `tail` around the read of `run_next` proves that no goroutine was moving.
     #[doc(alias = "runqempty")]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -323,7 +323,7 @@ impl<T> Owner<'_, T> {
         self.0.slot(head).load(Ordering::Relaxed)
     }
 
-    /// Fills the ring from the front of `list`; what finds no place stays in the list.
+    /// Fills the ring from the front of `list`; goroutines that find no place stay in the list.
     #[doc(alias = "runqputbatch")]
     pub fn push_batch(&self, list: &mut List<T>)
     where

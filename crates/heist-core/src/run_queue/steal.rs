@@ -10,7 +10,7 @@ use crate::policy::{RING_CAPACITY, Share};
 use crate::sync::Ordering;
 use std::ptr::{NonNull, null_mut};
 
-/// What a theft brought.
+/// The result of a theft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Stolen<T> {
@@ -36,7 +36,7 @@ pub enum RunNext {
     Take,
 }
 
-/// The half of a [`RunQueue`] that others use.
+/// The half of a [`RunQueue`] that other Ps use.
 #[derive(Clone, Copy, Debug)]
 pub struct Thief<'a, T>(&'a RunQueue<T>);
 
@@ -49,8 +49,8 @@ impl<'a, T> Thief<'a, T> {
     /// Moves a share of this queue into the ring of `thief` and gives it the last one to run.
     ///
     /// `back_off` is called before `run_next` is touched: the victim is most likely about to run
-    /// it, and a goroutine ping-ponged between Ps costs more than the wait. It returns whether to
-    /// take it after all.
+    /// it, and a goroutine that moves back and forth between Ps costs more than the wait. It
+    /// returns whether to take `run_next` after all.
     #[doc(alias = "runqsteal")]
     #[doc(alias = "runqgrab")]
     pub fn steal_into(
@@ -71,7 +71,7 @@ impl<'a, T> Thief<'a, T> {
                 crate::sync::spin_loop();
                 continue;
             }
-            // The goroutine that runs at once needs a slot only while it is copied.
+            // The goroutine that the thief runs at once needs a slot only while it is copied.
             let n = share.of(len).min(room);
             if n == 0 {
                 if len == 0 && run_next == RunNext::Take {

@@ -1,4 +1,4 @@
-//! Numbered jobs, which the tests of the queues queue.
+//! Numbered jobs, for the tests of the queues.
 
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 

@@ -6,7 +6,7 @@ use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use std::time::Duration;
 
-/// The kernel's promise: the word is compared and the thread queued in one step.
+/// A futex with the kernel's guarantee: the word is compared and the thread queued in one step.
 #[derive(Default)]
 pub struct Kernel {
     bucket: Mutex<()>,
@@ -21,7 +21,7 @@ impl Futex for Kernel {
         }
         match timeout {
             None => drop(self.sleepers.wait(bucket).unwrap()),
-            // Loom has no clock: the time may be over at once.
+            // Loom has no clock: the timeout may come at once.
             Some(_) => {
                 drop(bucket);
                 thread::yield_now();

@@ -1,5 +1,5 @@
-//! A channel over any buffer, written the way the runtime's is: the fast path by the buffer alone, and
-//! with the lock those who wait. Waiting is a mutex with a condition, so a lost wake-up is a deadlock,
+//! A channel over any buffer, built as the runtime's: the fast path uses the buffer alone, and the
+//! waiters are behind a lock. Waiting is a mutex with a condition, so a lost wake-up is a deadlock,
 //! which loom reports.
 
 use heist_core::buffer::{Buffer, Put, Take};
@@ -7,10 +7,10 @@ use loom::sync::{Arc, Condvar, Mutex};
 use std::collections::VecDeque;
 use std::mem::{ManuallyDrop, MaybeUninit};
 
-/// Somebody who waits, with the message it sends or the one it gets.
+/// A waiter, with the message that it sends or receives.
 #[derive(Default)]
 struct Waiter {
-    /// None until woken; then what the channel did with it.
+    /// The message, and whether the waiter was woken.
     message: Mutex<(Option<u32>, bool)>,
     woken: Condvar,
 }
@@ -84,7 +84,7 @@ impl<B: Buffer<u32>> Channel<B> {
             let waiter = Waiter::with(Some(*message));
             queues.senders.push_back(Arc::clone(&waiter));
             drop(queues);
-            // Taken out is sent; left in is closed.
+            // If the message was taken, it was sent; if it is left, the channel is closed.
             return waiter.sleep().is_none();
         }
     }
@@ -112,7 +112,7 @@ impl<B: Buffer<u32>> Channel<B> {
         let sender = queues.senders.pop_front()?;
         let incoming = sender.message.lock().unwrap().0.expect("a sender has a message");
         let mut place = MaybeUninit::uninit();
-        // SAFETY: a message of a sender that waits, and room for one.
+        // SAFETY: it is a message of a waiting sender, and there is room for one.
         unsafe { self.buffer.rotate(&raw const incoming, place.as_mut_ptr()) };
         if queues.senders.is_empty() {
             self.buffer.no_senders();
@@ -159,7 +159,7 @@ impl<B: Buffer<u32>> Channel<B> {
         let senders = std::mem::take(&mut queues.senders);
         drop(queues);
         receivers.iter().for_each(|receiver| receiver.wake(None));
-        // Any message says that it was not sent.
+        // Any message means that the send failed.
         senders.iter().for_each(|sender| sender.wake(Some(0)));
     }
 }

@@ -1,4 +1,4 @@
-//! Two sides that race in a model, each started first once.
+//! A race of two sides in a model, run once with each side first.
 
 #![allow(dead_code, reason = "every model uses its own part of this")]
 
@@ -14,7 +14,7 @@ pub enum Starts {
     Right,
 }
 
-/// Runs both and returns what came of them.
+/// Runs both and returns their results.
 pub fn race<L, R>(
     starts: Starts,
     left: impl FnOnce() -> L + 'static,

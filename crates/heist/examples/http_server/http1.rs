@@ -1,21 +1,21 @@
-//! HTTP/1.1 on any stream, in blocking style: heads are read by httparse, connections are kept alive,
-//! and requests that come together are answered together.
+//! HTTP/1.1 on any stream, in blocking style: heads are read by httparse, connections are kept
+//! alive, and requests that come together are answered together.
 //!
-//! Bodies are read whole, with a length in front; chunked ones are refused. A request has a limit in bytes and,
-//! from its first byte to its last, in time.
+//! Bodies are read whole, with a length in front; chunked ones are refused. A request has a limit
+//! in bytes and, from its first byte to its last, in time.
 
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Heads may be so long.
+/// The maximum length of a head.
 const HEAD_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
-/// Bodies may be so long.
+/// The maximum length of a body.
 const BODY_MAX: usize = 1 << 20;
-/// Answers are sent at the latest when there is so much of them.
+/// Answers are sent at the latest when this many bytes are buffered.
 const OUTGOING_MAX: usize = 64 << 10;
 
-/// A request that came whole.
+/// A complete request.
 #[derive(Debug)]
 pub struct Request<'a> {
     pub method: &'a str,
@@ -23,7 +23,7 @@ pub struct Request<'a> {
     pub body: &'a [u8],
 }
 
-/// What to say to it.
+/// The answer to a request.
 #[derive(Debug)]
 pub struct Response<'a> {
     pub status: &'static str,
@@ -37,10 +37,10 @@ impl<'a> Response<'a> {
     }
 }
 
-/// What a connection is served through.
+/// The stream of a connection.
 pub trait Connection: Read + Write {
-    /// Is called before the next read: nothing of the next request has come, or a part of it, and since when.
-    /// The read fails by itself when it has taken too long.
+    /// Is called before the next read: nothing of the next request has come, or a part of it, and
+    /// since when. The read fails by itself when it has taken too long.
     ///
     /// # Errors
     /// If the stream is closed.
@@ -64,19 +64,19 @@ impl<C: Connection + ?Sized> Connection for &mut C {
     }
 }
 
-/// What a read waits for.
+/// The event that a read waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// The first byte of a request.
     ForRequest,
-    /// The rest of one that began then.
+    /// The rest of a request that began at this time.
     ForRest(Instant),
 }
 
 /// Serves a connection until either side ends it.
 ///
 /// # Errors
-/// What the stream answers; `UnexpectedEof` if it ends within a request.
+/// The errors of the stream; `UnexpectedEof` if it ends within a request.
 pub fn serve<S: Connection>(
     mut stream: S,
     answer: impl for<'a> Fn(&Request<'a>) -> Response<'a>,
@@ -134,14 +134,14 @@ pub fn serve<S: Connection>(
     }
 }
 
-/// What has come and is not answered.
+/// The bytes that were received and not answered yet.
 struct Incoming {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
 }
 
-/// What a head says about its request.
+/// The properties of a request that its head determines.
 struct Head {
     len: usize,
     body_len: usize,
@@ -166,7 +166,7 @@ impl Incoming {
         self.start == self.end
     }
 
-    /// The first request of what has come.
+    /// The first request of the received bytes.
     fn next(&self) -> Next<'_> {
         let bytes = &self.buffer[self.start..self.end];
         if bytes.is_empty() {
@@ -201,7 +201,7 @@ impl Incoming {
         Next::Request(Request { method, target, body }, head)
     }
 
-    /// So many bytes are answered.
+    /// Notes that `n` bytes are answered.
     fn settle(&mut self, n: usize) {
         self.start += n;
         if self.is_empty() {
@@ -209,12 +209,12 @@ impl Incoming {
         }
     }
 
-    /// Reads more. Makes room for it first: what is left of a request moves to the front.
+    /// Reads more. Makes room first: the rest of a request moves to the front.
     fn read(&mut self, stream: &mut impl Read) -> io::Result<usize> {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
         if self.end == self.buffer.len() {
-            // `next` refuses what is longer than a head and a body may be.
+            // `next` refuses more bytes than a head and a body may have.
             self.buffer.resize(self.buffer.len() * 2, 0);
         }
         let n = stream.read(&mut self.buffer[self.end..])?;
@@ -273,7 +273,8 @@ impl Head {
     }
 }
 
-/// The path of a target: one in absolute form has a scheme and an authority before it (RFC 9112, 3.2).
+/// The path of a target: one in absolute form has a scheme and an authority before it (RFC 9112,
+/// 3.2).
 fn origin_form<'a>(method: &str, target: &'a str) -> Option<&'a str> {
     if target.starts_with('/') || (target == "*" && method == "OPTIONS") {
         return Some(target);

@@ -58,7 +58,8 @@ fn answer(stream: TcpStream, address: SocketAddr, running: &Context) {
     }
 }
 
-/// A client, with what the server asks of it: to be quick, and to go when the server stops.
+/// A client, with the limits of the server: it must be quick, and its connection ends when the
+/// server stops.
 pub struct Client {
     shared: Arc<Shared>,
     running: Context,
@@ -80,15 +81,15 @@ impl Client {
         Ok(Self { shared, running: running.clone() })
     }
 
-    /// Serves until the client goes, is too slow, or the server stops.
+    /// Serves until the client closes the connection or is too slow, or the server stops.
     ///
     /// # Errors
-    /// What the stream answers.
+    /// The errors of the stream.
     pub fn serve(self) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let hang_up = self.running.after_func(move || {
-            // ORDERING: SeqCst, as in `before_read`: either this sees that it is idle, or that one sees
-            // that the server stops.
+            // ORDERING: SeqCst, as in `before_read`: either this sees that it is idle, or that one
+            // sees that the server stops.
             if shared.is_idle.load(Ordering::SeqCst) {
                 let _ = shared.stream.set_read_deadline(Some(Instant::now()));
             }
@@ -137,7 +138,7 @@ impl Write for Client {
     }
 }
 
-/// What this server has to say.
+/// The answers of this server.
 pub fn respond<'a>(request: &Request<'a>) -> Response<'a> {
     match (request.method, request.target) {
         ("GET" | "HEAD", "/") => Response::text(b"Hello, World!"),

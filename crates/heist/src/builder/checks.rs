@@ -36,7 +36,7 @@ impl Builder {
             },
             procs_default,
             stack,
-            // A number beyond a u32 is no limit at all.
+            // A number beyond a u32 means no limit.
             max_threads: self.max_threads.min(u32::MAX as usize) as u32,
             steal: self.steal,
             on_panic: self.on_panic,

@@ -11,16 +11,16 @@ pub enum BuildError {
     Option {
         /// The name of the option.
         option: &'static str,
-        /// What is wrong with it, and what to do.
+        /// The problem, and how to fix it.
         problem: String,
     },
     /// An environment variable has an invalid value.
     Environment {
         /// The variable.
         variable: &'static str,
-        /// What it is set to.
+        /// Its value.
         value: String,
-        /// What it may be set to.
+        /// A description of valid values.
         expected: &'static str,
     },
     /// The system refused a thread or memory.

@@ -197,7 +197,7 @@ impl Builder {
         self
     }
 
-    /// What an uncaught panic does; [`PanicPolicy::Isolate`] by default.
+    /// Sets the effect of an uncaught panic; [`PanicPolicy::Isolate`] by default.
     ///
     /// # Examples
     /// ```no_run
@@ -213,7 +213,7 @@ impl Builder {
         self
     }
 
-    /// What a stack overflow does; [`OverflowPolicy::Exit`] by default.
+    /// Sets the effect of a stack overflow; [`OverflowPolicy::Exit`] by default.
     pub const fn overflow_policy(mut self, policy: OverflowPolicy) -> Self {
         self.on_overflow = policy;
         self

@@ -1,15 +1,16 @@
 //! The channel of a timer: a receiver that has a message when a moment comes.
 //!
-//! There is no timer behind it and nothing in any queue of the scheduler until somebody waits: then
-//! that one waits until the moment, as anybody who waits with a deadline, and takes the message itself.
-//! So a message is made when it is received, with the time at which it was due; nothing can be stale,
-//! and an alarm that nobody waits for costs nothing but its memory.
+//! There is no timer behind it, and nothing in any queue of the scheduler, until a receiver waits.
+//! Then that receiver waits until the moment, as in any wait with a deadline, and takes the message
+//! itself. So a message is made when it is received, with the time at which it was due. It cannot
+//! be stale, and an alarm without waiters costs only its memory.
 //!
-//! Whoever changes the moment wakes all who wait, and they look again.
+//! A change of the moment wakes all waiters, and they check again.
 //!
 //! # Ordering
-//! The moment changes under the lock. It is stored with Release and loaded with Acquire without the
-//! lock to see that it has not come; who thinks it has takes the lock and looks again.
+//! The moment changes under the lock. It is stored with Release. A load with Acquire, without the
+//! lock, can show that it has not come; a caller for which it seems to have come takes the lock and
+//! checks again.
 //!
 //! GO: time.go timer.maybeRunChan, needsAdd, blockTimerChan.
 
@@ -26,22 +27,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// When there is a message.
+/// The moment at which there is a message.
 pub(crate) struct Alarm {
     pub(super) queues: Lock<Queues>,
     /// The next moment, in the scheduler's time; `NEVER` if none is set.
     when_ns: AtomicU64,
-    /// From one moment to the next; zero if there is only one.
+    /// The time from one moment to the next; zero if there is only one.
     period_ns: AtomicU64,
 }
 
 impl Alarm {
-    /// An alarm in `delay`, and then every `period` unless that is zero.
+    /// An alarm after `delay`, and then every `period`, unless that is zero.
     pub(crate) fn new(delay: Duration, period: Duration) -> Arc<Self> {
         Self::build(deadline_after(delay), period)
     }
 
-    /// An alarm at that moment.
+    /// An alarm at `moment`.
     pub(crate) fn at(moment: Instant) -> Arc<Self> {
         Self::build(deadline_at(moment), Duration::ZERO)
     }
@@ -65,7 +66,7 @@ impl Alarm {
         when_ns != NEVER && when_ns <= clock::now_ns()
     }
 
-    /// As [`take`](Self::take), from within the runtime.
+    /// As [`take`](Self::take), from inside the runtime.
     #[inline]
     pub(super) fn take_in(&self, rt: &mut Option<InRuntime>) -> Option<Instant> {
         if !self.is_due() {
@@ -95,7 +96,7 @@ impl Alarm {
         due.then(|| clock::instant_of(when_ns))
     }
 
-    /// Takes the message when there is one. None if the time is over before that.
+    /// Waits for the message and takes it. None if the time is over first.
     pub(super) fn recv(&self, patience: Patience) -> Option<Instant> {
         loop {
             if let Some(message) = self.take() {
@@ -114,7 +115,7 @@ impl Alarm {
         let rt = wait::park_point(current::enter());
         let queues = self.queues.lock();
         let until_ns = self.when_ns().min(deadline_ns);
-        // However it ended, the caller looks again.
+        // However the wait ended, the caller checks again.
         let _ = wait::wait_in(
             rt,
             queues,
@@ -134,13 +135,13 @@ impl Alarm {
         }
     }
 
-    /// Sets the moment to `delay` from now, or to never, and the period. True if there was one: the
-    /// old message is not received any more.
+    /// Sets the moment to `delay` from now, or to never, and the period. True if a moment was set
+    /// before; its message is then no longer received.
     pub(crate) fn set(&self, delay: Option<Duration>, period: Duration) -> bool {
         self.set_to(period, || delay.map_or(NEVER, deadline_after))
     }
 
-    /// The same with the moment itself, and without a period.
+    /// Sets the moment to `moment`, without a period. Returns as [`set`](Self::set).
     pub(crate) fn set_at(&self, moment: Instant) -> bool {
         let when_ns = deadline_at(moment);
         self.set_to(Duration::ZERO, || when_ns)
@@ -160,13 +161,13 @@ impl Alarm {
     }
 }
 
-/// A period that does not fit is the longest that does.
+/// In nanoseconds. A duration that does not fit becomes the longest that does.
 fn in_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(NEVER)
 }
 
-/// The next moment after one that is over. Those that were missed are dropped. However far it is, it is a
-/// moment: who waits for it waits for something that happens.
+/// The next moment after one that is over. Missed moments are dropped. However distant, the result
+/// is a moment and not `NEVER`: a receiver that waits for it waits for an event that happens.
 fn after(when_ns: u64, period_ns: u64, now_ns: u64) -> u64 {
     if period_ns == 0 {
         return NEVER;

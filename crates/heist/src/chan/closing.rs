@@ -1,4 +1,4 @@
-//! The close of a signal channel, as one of the things that a wait of another module can end with.
+//! The close of a signal channel, as one of the events that can end a wait of another module.
 
 use super::queues::{Interest, Queues, Side};
 use super::receiver::{Flavor, Receiver};
@@ -8,8 +8,8 @@ use crate::wait::Entry;
 use heist_core::buffer::Meeting;
 use std::convert::Infallible;
 
-/// A channel through which nothing is sent: whoever waits for it is woken with `Closed`, and by
-/// nothing else.
+/// A channel through which nothing is sent: its waiters are woken with `Closed`, and by nothing
+/// else.
 #[derive(Clone, Copy)]
 pub(crate) struct Closing<'a>(&'a Chan<Infallible, Meeting>);
 
@@ -27,15 +27,15 @@ impl<'a> Closing<'a> {
         &self.0.queues
     }
 
-    /// Whether it is closed. With the lock held it stays as it is.
+    /// Whether it is closed. While the caller holds the lock, the answer does not change.
     pub(crate) fn is_closed(self) -> bool {
         self.0.is_closed()
     }
 
-    /// Queues an entry. The lock is held, and the channel open.
+    /// Queues an entry. The caller holds the lock, and the channel is open.
     ///
     /// # Safety
-    /// As for `WaitQueue::push`. `queues` is what is behind the lock.
+    /// As for `WaitQueue::push`. `queues` is the data that the lock protects.
     pub(crate) unsafe fn push(self, queues: &mut Queues, entry: &Entry) {
         // SAFETY: by the caller's promise.
         if !unsafe { self.0.push(queues, entry, (Side::Receive, Interest::Do)) } {
@@ -43,7 +43,7 @@ impl<'a> Closing<'a> {
         }
     }
 
-    /// Takes an entry out, if it is queued. The lock is held.
+    /// Removes an entry, if it is queued. The caller holds the lock.
     pub(crate) fn remove(self, queues: &mut Queues, entry: &Entry) {
         self.0.remove(queues, entry, (Side::Receive, Interest::Do));
     }

@@ -1,9 +1,9 @@
-//! What can go wrong at a channel, as values. A message that was not sent comes back in its error.
+//! The errors of channel operations. A message that was not sent is returned in its error.
 
 use std::error::Error;
 use std::fmt;
 
-/// The channel is closed; here is the message.
+/// The channel is closed. Holds the message.
 ///
 /// # Examples
 /// ```
@@ -39,7 +39,7 @@ pub enum TrySendError<T> {
 /// Why a message was not sent in time, with the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendTimeoutError<T> {
-    /// There was no room in all that time.
+    /// There was no room until the time was over.
     Timeout(T),
     /// The channel is closed.
     Disconnected(T),
@@ -82,7 +82,7 @@ pub enum TryRecvError {
 /// Why no message was received in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecvTimeoutError {
-    /// There was none in all that time.
+    /// There was none until the time was over.
     Timeout,
     /// The channel is closed, and every message was received.
     Disconnected,
@@ -124,7 +124,7 @@ impl<T> SendTimeoutError<T> {
         }
     }
 
-    /// Whether the time was over.
+    /// Whether the operation timed out.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
         matches!(self, Self::Timeout(_))
@@ -152,7 +152,7 @@ impl TryRecvError {
 }
 
 impl RecvTimeoutError {
-    /// Whether the time was over.
+    /// Whether the operation timed out.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
         matches!(self, Self::Timeout)
@@ -168,7 +168,7 @@ impl RecvTimeoutError {
 const SENDING_CLOSED: &str = "sending on a closed channel";
 const RECEIVING_CLOSED: &str = "receiving on an empty and closed channel";
 
-// Messages need not be printable for their errors to be.
+// Errors can be printed even if their messages cannot.
 
 impl<T> fmt::Debug for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,16 +1,17 @@
-//! Channels: how goroutines, and threads, hand messages to each other.
+//! Channels, through which goroutines and threads send messages to each other.
 //!
-//! A channel has any number of [`Sender`]s and [`Receiver`]s. [`bounded`] has room for a number of
-//! messages, and with zero none at all: then sender and receiver meet. [`unbounded`] has room for any
-//! number. Messages come out in the order in which they went in, each once.
+//! A channel has any number of [`Sender`]s and [`Receiver`]s. A [`bounded`] channel has room for a
+//! fixed number of messages; with zero, a send waits until a receiver takes its message. An
+//! [`unbounded`] one has room for any number. Messages are received in the order in which they were
+//! sent, each once.
 //!
-//! Waiting parks the goroutine, or blocks a plain thread; both can be mixed at one channel.
+//! Waiting parks the goroutine, or blocks a plain thread; both can use the same channel.
 //!
 //! # Closing
-//! A channel is closed when its last sender or its last receiver is dropped, or by `close` at either
-//! end. Then nothing can be sent any more, what was sent can still be received, and after that
-//! receiving fails. Closing twice does no harm. Errors are values; where Go panics, the message comes
-//! back in the error.
+//! A channel is closed when its last sender or its last receiver is dropped, or by `close` at
+//! either end. Then sending fails. Messages that were sent can still be received; after them
+//! receiving fails. Closing a closed channel does nothing. Errors are values; where Go panics, the
+//! error returns the message.
 //!
 //! # Examples
 //! ```
@@ -59,12 +60,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A channel with room for `capacity` messages. With room for none, sending waits until somebody
-/// receives.
+/// A channel with room for `capacity` messages. With a capacity of zero, a send waits until a
+/// receiver takes the message.
 ///
 /// # Panics
-/// If there cannot be memory for so many messages. Messages without a size, as `()`, need memory too: beside
-/// each message there is a number that says whose turn it is, which is what sending without a lock takes.
+/// If that many messages cannot fit into memory. Messages of zero size, such as `()`, need memory
+/// too: each place has a sequence number, which is what makes sending without a lock possible.
 ///
 /// # Examples
 /// ```
@@ -95,7 +96,7 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (sender, Receiver { flavor: receiver::Flavor::Ring(chan) })
 }
 
-/// A channel that nothing is sent through: it is closed by its sender, and by nobody else.
+/// A channel through which nothing is sent. Only its sender closes it.
 pub(crate) fn signal() -> (Sender<Infallible>, Receiver<Infallible>) {
     let chan = Arc::new(Chan { receivers_close: false, ..Chan::new(Meeting::new()) });
     let sender = Sender { flavor: sender::Flavor::Meeting(Arc::clone(&chan)) };
@@ -118,8 +119,8 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     (sender, Receiver { flavor: receiver::Flavor::Blocks(chan) })
 }
 
-/// A receiver that gets one message, the time at which it was due, when `duration` is over. After that
-/// it is never ready again.
+/// A receiver that gets one message, the time at which it was due, when `duration` is over. After
+/// that it is never ready again.
 ///
 /// # Examples
 /// ```
@@ -135,7 +136,8 @@ pub fn after(duration: Duration) -> Receiver<Instant> {
     alarm_receiver(Alarm::new(duration, Duration::ZERO))
 }
 
-/// A receiver that gets one message, that moment, when it has come. After that it is never ready again.
+/// A receiver that gets one message, `moment` itself, when that moment has come. After that it is
+/// never ready again.
 ///
 /// # Examples
 /// ```
@@ -150,8 +152,8 @@ pub fn at(moment: Instant) -> Receiver<Instant> {
     alarm_receiver(Alarm::at(moment))
 }
 
-/// A receiver that gets a message, the time at which it was due, every `period`. Messages that nobody
-/// received in time are dropped, but for the first.
+/// A receiver that gets a message, the time at which it was due, every `period`. Of the messages
+/// that were not received in time, the first is kept and the others are dropped.
 ///
 /// # Panics
 /// If the period is zero.
@@ -175,8 +177,8 @@ pub(crate) const fn alarm_receiver(alarm: Arc<Alarm>) -> Receiver<Instant> {
     Receiver { flavor: receiver::Flavor::Alarm(alarm, std::convert::identity) }
 }
 
-/// A receiver that is never ready, as a nil channel in Go: receiving blocks for ever, and in a select
-/// its case is never chosen. Its counterpart is [`Sender::never`].
+/// A receiver that is never ready, as a nil channel in Go: receiving blocks forever, and in a
+/// select its case is never chosen. Its counterpart is [`Sender::never`].
 ///
 /// # Examples
 /// ```

@@ -1,8 +1,9 @@
-//! A message on the stack of who sends or receives it.
+//! A message on the stack of its sender or receiver.
 //!
-//! Messages may be large, and every function that takes or returns one by value needs room for it of its
-//! own, in a debug build several times. So the ends put a message down once, and what is below them moves
-//! it by its address: a send from an `Option`, a receive into a [`Parcel`].
+//! Messages may be large, and every function that takes or returns one by value needs its own room
+//! for it, in a debug build several times. So `Sender` and `Receiver` store a message once, and the
+//! functions below them move it by its address: a send from an `Option`, a receive into a
+//! [`Parcel`].
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -24,17 +25,17 @@ impl<T> Parcel<T> {
         self.message.as_mut_ptr()
     }
 
-    /// Where the message goes to, for somebody else.
+    /// The address to which another thread may move the message.
     #[inline]
     pub(super) const fn place(parcel: &UnsafeCell<Self>) -> *mut () {
         // SAFETY: the address is in bounds, and nothing is read or written.
         unsafe { &raw mut (*parcel.get()).message }.cast()
     }
 
-    /// A message was moved in through the pointer.
+    /// Notes that a message was moved in through the pointer.
     ///
     /// # Safety
-    /// It was, and the parcel was empty.
+    /// A message was moved in, and the parcel was empty before.
     #[inline]
     pub(super) const unsafe fn was_filled(&mut self) {
         self.is_full = true;
@@ -52,7 +53,7 @@ impl<T> Parcel<T> {
             heist_core::throw!("Parcel::take: there is no message");
         }
         self.is_full = false;
-        // SAFETY: it is there, and not any more.
+        // SAFETY: the message is there, and the parcel no longer owns it.
         unsafe { (&raw const self.message).cast::<T>().read() }
     }
 }
@@ -61,13 +62,13 @@ impl<T> Drop for Parcel<T> {
     #[inline]
     fn drop(&mut self) {
         if self.is_full {
-            // SAFETY: it is there.
+            // SAFETY: the message is there.
             unsafe { self.message.assume_init_drop() };
         }
     }
 }
 
-/// Where the message of a send is.
+/// The address of the message of a send.
 #[inline]
 pub(super) fn message_ptr<T>(message: &mut Option<T>) -> *mut T {
     match message {
@@ -76,9 +77,9 @@ pub(super) fn message_ptr<T>(message: &mut Option<T>) -> *mut T {
     }
 }
 
-/// The message of a send was moved out through its address.
+/// Notes that the message of a send was moved out through its address.
 #[inline]
 pub(super) const fn was_sent<T>(message: &mut Option<T>) {
-    // SAFETY: valid for a write. What was there is not dropped: it belongs to somebody else.
+    // SAFETY: valid for a write. The old value is not dropped: the message has another owner now.
     unsafe { std::ptr::from_mut(message).write(None) };
 }

@@ -1,7 +1,8 @@
-//! The waits at a channel, behind its lock, and what the buffer is told of them.
+//! The waits at a channel, behind its lock, and how the buffer learns of them.
 //!
-//! Every function here that changes a queue keeps the buffer's words in step with it; see
-//! `heist_core::buffer`. Watchers take nothing: they are told after the message, or the room, is there.
+//! Every function here that changes a queue keeps the buffer's words consistent with it; see
+//! `heist_core::buffer`. Watchers take nothing: they are notified after the message, or the room,
+//! is there.
 
 use super::state::{Attempt, Chan};
 use crate::current::InRuntime;
@@ -11,22 +12,22 @@ use heist_core::buffer::{Buffer, Put, Take};
 
 /// The waits at a channel.
 pub(crate) struct Queues {
-    /// They want a message.
+    /// Waits for a message.
     pub(super) receivers: WaitQueue,
-    /// They have one.
+    /// Waits of senders, each with a message.
     pub(super) senders: WaitQueue,
-    /// They want to know when a message can be received, and take none.
+    /// Waits until a message can be received, which take none.
     pub(super) receive_watchers: WaitQueue,
-    /// They want to know when a message can be sent.
+    /// Waits until a message can be sent, which send none.
     pub(super) send_watchers: WaitQueue,
 }
 
-/// An operation of a channel.
+/// The two operations of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// It waits for room, or for a receiver.
+    /// Waits for room, or for a receiver.
     Send,
-    /// It waits for a message.
+    /// Waits for a message.
     Receive,
 }
 
@@ -39,7 +40,7 @@ impl Side {
     }
 }
 
-/// Whether a wait is for an operation to be done, or only for the news that it could be.
+/// Whether a wait does the operation, or only learns that it can be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interest {
     Do,
@@ -66,23 +67,24 @@ impl Queues {
         }
     }
 
-    /// Wakes those who watch for an operation: it can be done.
+    /// Wakes the watchers of an operation: it can be done.
     #[inline]
-    pub(super) fn tell_watchers(&mut self, side: Side, rt: Option<&InRuntime>) {
+    pub(super) fn wake_watchers(&mut self, side: Side, rt: Option<&InRuntime>) {
         let watchers = self.queue(side, Interest::Know);
         if !watchers.is_empty() {
-            tell(watchers, rt);
+            wake_all(watchers, rt);
         }
     }
 
-    /// Tells those who watch for the other side that an operation of this side is queued.
+    /// Wakes the watchers of the other side: an operation of this side is queued.
     #[inline]
-    pub(super) fn tell_queued(&mut self, side: Side, rt: Option<&InRuntime>) {
-        self.tell_watchers(side.other(), rt);
+    pub(super) fn wake_watchers_of_other(&mut self, side: Side, rt: Option<&InRuntime>) {
+        self.wake_watchers(side.other(), rt);
     }
 
-    /// Whether an operation of the other side waits, to be met by one of this side. One that does an
-    /// operation takes those out whose wait is over already.
+    /// Whether an operation of the other side waits, with which an operation of this side can be
+    /// done. With [`Interest::Do`] an entry whose wait is over counts too: the operation removes it
+    /// when it claims.
     pub(super) fn is_met(&self, side: Side, interest: Interest) -> bool {
         let others = match side {
             Side::Send => &self.receivers,
@@ -96,12 +98,12 @@ impl Queues {
 }
 
 #[cold]
-fn tell(watchers: &mut WaitQueue, rt: Option<&InRuntime>) {
+fn wake_all(watchers: &mut WaitQueue, rt: Option<&InRuntime>) {
     watchers.claim_all().wake_last_first(|watcher| watcher.wake(Ended::Done, rt));
 }
 
 impl<T, B: Buffer<T>> Chan<T, B> {
-    /// Whether the buffer is told that somebody waits: for a message, or for room.
+    /// Whether the buffer must know of waits: for a message, or for room.
     #[inline(always)]
     pub(super) const fn is_awaited(queues: &Queues, side: Side) -> bool {
         let (doers, watchers) = match side {
@@ -111,7 +113,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         !doers.is_empty() || (!B::MEETS && !watchers.is_empty())
     }
 
-    /// Tells the buffer that an operation is about to wait. False if it need not.
+    /// Tells the buffer that an operation is about to wait. False if the operation need not wait.
     #[inline(always)]
     pub(super) fn announce(&self, side: Side) -> bool {
         match side {
@@ -120,7 +122,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         }
     }
 
-    /// Tells the buffer that nobody waits any more.
+    /// Tells the buffer that no operation of this side waits any more.
     #[inline(always)]
     pub(super) fn no_longer_awaited(&self, side: Side) {
         match side {
@@ -142,7 +144,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         claimed
     }
 
-    /// Claims the first sender that waits, moves its message in and the oldest one to `into`.
+    /// Claims the first sender that waits, moves its message into the buffer and the oldest message
+    /// to `into`.
     ///
     /// # Safety
     /// `into` is valid for a message.
@@ -153,8 +156,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         }
         let claimed = queues.senders.claim_first();
         if let Some(sender) = &claimed {
-            // SAFETY: a sender's place holds one message of this channel, and it was claimed. It was
-            // queued, so senders were announced.
+            // SAFETY: a sender's place holds one message of this channel, and it was claimed. It
+            // was queued, so senders were announced.
             unsafe { self.buffer.rotate(sender.place().cast(), into) };
         }
         if !Self::is_awaited(queues, Side::Send) {
@@ -163,8 +166,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         claimed
     }
 
-    /// Puts a message in for those who only want to know that there is one, and tells them. Nobody else
-    /// waits for it.
+    /// Puts a message into the buffer while only watchers wait for one, and wakes them.
     ///
     /// # Safety
     /// As for [`Self::send_locked`].
@@ -182,14 +184,13 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         self.buffer.no_receivers();
         // SAFETY: by the caller's promise.
         let put = unsafe { self.buffer.put(message, spare) };
-        // If it is not in, others were faster: there is a message for those who watch.
-        queues.tell_watchers(Side::Receive, rt);
+        // If it was not put in, other senders were faster, so there is a message for the watchers.
+        queues.wake_watchers(Side::Receive, rt);
         drop(queues);
         if put == Put::Done { Attempt::Done } else { Attempt::Again }
     }
 
-    /// Takes a message out for those who only want to know that there is room, and tells them. Nobody else
-    /// waits for it.
+    /// Takes a message out of the buffer while only watchers wait for room, and wakes them.
     ///
     /// # Safety
     /// As for [`Self::recv_locked`].
@@ -204,13 +205,14 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         self.buffer.no_senders();
         // SAFETY: by the caller's promise.
         let take = unsafe { self.buffer.take(place, spent) };
-        // If none is out, others were faster: there is room for those who watch.
-        queues.tell_watchers(Side::Send, rt);
+        // If none was taken, other receivers were faster, so there is room for the watchers.
+        queues.wake_watchers(Side::Send, rt);
         drop(queues);
         if take == Take::Done { Attempt::Done } else { Attempt::Again }
     }
 
-    /// Queues a wait for an operation, or for the news that it can be done. False if it can.
+    /// Queues a wait that does the operation, or watches for it. False if the operation can be done
+    /// now.
     ///
     /// # Safety
     /// As for `WaitQueue::push`.
@@ -229,7 +231,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         may_wait
     }
 
-    /// Takes out a wait that is over, if it is still queued.
+    /// Removes a wait that is over, if it is still queued.
     pub(super) fn remove(
         &self,
         queues: &mut Queues,

@@ -14,18 +14,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// What a receiver receives from.
+/// The source that a receiver receives from.
 pub(super) enum Flavor<T> {
     Ring(Arc<Chan<T, Ring<T>>>),
     Blocks(Arc<Chan<T, Blocks<T>>>),
     Meeting(Arc<Chan<T, Meeting>>),
-    /// A moment, and what makes a message of it.
+    /// A moment, and the function that makes a message of it.
     Alarm(Arc<Alarm>, fn(Instant) -> T),
     /// Nothing: it is never ready.
     Never,
 }
 
-/// Does the same with whatever channel there is.
+/// Evaluates the same expression for each type of channel.
 macro_rules! with_chan {
     ($flavor:expr, $chan:ident => $do:expr, $($other:pat => $else:expr),+) => {
         match $flavor {
@@ -37,10 +37,10 @@ macro_rules! with_chan {
     };
 }
 
-/// The receiving end of a channel. Clones receive from the same channel, each message goes to one of
-/// them. When the last one is dropped, the channel is closed and its messages are dropped.
+/// The receiving end of a channel. Clones receive from the same channel; each message goes to one
+/// of them. When the last one is dropped, the channel is closed and its messages are dropped.
 ///
-/// Sending is the other end's business, and does not compile here:
+/// A receiver cannot send; this does not compile:
 ///
 /// ```compile_fail,E0599
 /// let (_tx, rx) = heist::chan::bounded::<u8>(1);
@@ -64,7 +64,7 @@ impl<T> Receiver<T> {
     /// Receives a message, and waits for one if there is none.
     ///
     /// # Errors
-    /// If the channel is or gets closed and there are no messages left.
+    /// If the channel is closed, before or during the call, and there are no messages left.
     ///
     /// # Examples
     /// ```
@@ -84,10 +84,10 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Receives a message if that is possible at once: there is one, or a sender waits.
+    /// Receives a message if that is possible without waiting: there is one, or a sender waits.
     ///
     /// # Errors
-    /// If it is not possible, or the channel is closed and empty.
+    /// If there is none, or the channel is closed and empty.
     ///
     /// # Examples
     /// ```
@@ -109,7 +109,8 @@ impl<T> Receiver<T> {
     /// Receives a message, and waits for one, but no longer than `timeout`.
     ///
     /// # Errors
-    /// If the time is over, or the channel is or gets closed and there are no messages left.
+    /// If the time is over, or if the channel is closed, before or during the call, and there are
+    /// no messages left.
     ///
     /// # Examples
     /// ```
@@ -125,7 +126,8 @@ impl<T> Receiver<T> {
     /// Receives a message, and waits for one, but not past `deadline`.
     ///
     /// # Errors
-    /// If the time is over, or the channel is or gets closed and there are no messages left.
+    /// If the time is over, or if the channel is closed, before or during the call, and there are
+    /// no messages left.
     ///
     /// # Examples
     /// ```
@@ -158,7 +160,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Hands every message to `f`, each from the place it was received in.
+    /// Passes every message to `f`, moved from the place in which it was received.
     #[inline]
     fn fold<A>(&self, patience: Patience, start: A, mut f: impl FnMut(A, T) -> A) -> A {
         let mut parcel = Parcel::empty();
@@ -169,7 +171,8 @@ impl<T> Receiver<T> {
         folded
     }
 
-    /// Has room for the message of its own, which the wait for the next one need not have.
+    /// A function of its own, so that its room for the message is not part of the frame that waits
+    /// for the next one.
     #[inline]
     fn hand_over<A>(parcel: &mut Parcel<T>, folded: A, f: &mut impl FnMut(A, T) -> A) -> A {
         f(folded, parcel.take())
@@ -189,7 +192,7 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// The messages until the channel is closed and empty. Waits for each.
+    /// The messages until the channel is closed and empty. Waits for each of them.
     ///
     /// # Examples
     /// ```
@@ -204,7 +207,7 @@ impl<T> Receiver<T> {
         Iter { receiver: self }
     }
 
-    /// The messages that are there. Ends when it would have to wait.
+    /// The messages that are in the channel. Ends where it would have to wait.
     ///
     /// # Examples
     /// ```
@@ -219,10 +222,10 @@ impl<T> Receiver<T> {
         TryIter { receiver: self }
     }
 
-    /// Closes the channel: nothing can be sent any more, what was sent can still be received, and
-    /// everybody who waits goes home with an error. True if this call did it, false if it was closed
-    /// already, which does no harm, or belongs to something else, as the channels of timers and contexts
-    /// do, which are not closed by this.
+    /// Closes the channel: nothing can be sent any more, messages that were sent can still be
+    /// received, and every waiter is woken with an error. True if this call closed it; false if it
+    /// was closed already. Also false, and without effect, for the channels of timers and contexts,
+    /// which only their owners close.
     ///
     /// # Examples
     /// ```
@@ -308,7 +311,7 @@ pub(super) fn put_moment<T>(parcel: &mut Parcel<T>, message: fn(Instant) -> T, m
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
         with_chan!(&self.flavor, chan => {
-            // The caller has a share, so the count is not zero.
+            // The caller holds a receiver, so the count is not zero.
             chan.n_receivers.fetch_add(1, Ordering::Relaxed);
         }, _ => ());
         let flavor = match &self.flavor {
@@ -325,7 +328,8 @@ impl<T> Clone for Receiver<T> {
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         with_chan!(&self.flavor, chan => {
-            // ORDERING: AcqRel: the last one comes after everything the others did.
+            // ORDERING: AcqRel with itself: the last receiver's drop comes after everything that
+            // the others did.
             if chan.n_receivers.fetch_sub(1, Ordering::AcqRel) == 1 {
                 chan.close();
                 chan.discard_messages();
@@ -349,13 +353,13 @@ pub struct Iter<'a, T> {
     receiver: &'a Receiver<T>,
 }
 
-/// The messages that are there; see [`Receiver::try_iter`].
+/// The messages that are in the channel; see [`Receiver::try_iter`].
 #[derive(Debug)]
 pub struct TryIter<'a, T> {
     receiver: &'a Receiver<T>,
 }
 
-/// The messages of a channel until it is closed, from a receiver that was given up for it.
+/// The messages of a channel until it is closed, from a receiver that the iterator owns.
 #[derive(Debug)]
 pub struct IntoIter<T> {
     receiver: Receiver<T>,

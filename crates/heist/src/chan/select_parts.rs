@@ -1,4 +1,4 @@
-//! What the expansion of `select!` names. Not part of the API.
+//! The items that the expansion of `select!` names. Not part of the API.
 
 pub use super::select::case::{RecvCase, SendCase};
 pub use super::select::macros::{

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// What a sender sends into.
+/// The target that a sender sends into.
 pub(super) enum Flavor<T> {
     Ring(Arc<Chan<T, Ring<T>>>),
     Blocks(Arc<Chan<T, Blocks<T>>>),
@@ -20,7 +20,7 @@ pub(super) enum Flavor<T> {
     Never,
 }
 
-/// Does the same with whatever channel there is.
+/// Evaluates the same expression for each type of channel.
 macro_rules! with_chan {
     ($flavor:expr, $chan:ident => $do:expr, never => $never:expr) => {
         match $flavor {
@@ -32,10 +32,10 @@ macro_rules! with_chan {
     };
 }
 
-/// The sending end of a channel. Clones send into the same channel; when the last one is dropped, the
-/// channel is closed.
+/// The sending end of a channel. Clones send into the same channel; when the last one is dropped,
+/// the channel is closed.
 ///
-/// Receiving is the other end's business, and does not compile here:
+/// A sender cannot receive; this does not compile:
 ///
 /// ```compile_fail,E0599
 /// let (tx, _rx) = heist::chan::bounded::<u8>(1);
@@ -60,7 +60,7 @@ pub struct Sender<T> {
 }
 
 impl<T> Sender<T> {
-    /// A sender that is never ready, as a nil channel in Go: sending blocks for ever, and in a
+    /// A sender that is never ready, as a nil channel in Go: sending blocks forever, and in a
     /// select its case is never chosen.
     ///
     /// # Examples
@@ -76,7 +76,7 @@ impl<T> Sender<T> {
     /// Sends a message, and waits for room or for a receiver if there is none.
     ///
     /// # Errors
-    /// If the channel is or gets closed. The error holds the message.
+    /// If the channel is closed, before or during the call. The error holds the message.
     ///
     /// # Examples
     /// ```
@@ -94,10 +94,10 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Sends a message if that is possible at once: there is room, or a receiver waits.
+    /// Sends a message if that is possible without waiting: there is room, or a receiver waits.
     ///
     /// # Errors
-    /// If it is not possible, or the channel is closed. The error holds the message.
+    /// If the channel is full or closed. The error holds the message.
     ///
     /// # Examples
     /// ```
@@ -118,7 +118,8 @@ impl<T> Sender<T> {
     /// Sends a message, and waits for room or for a receiver, but no longer than `timeout`.
     ///
     /// # Errors
-    /// If the time is over, or the channel is or gets closed. The error holds the message.
+    /// If the time is over, or if the channel is closed, before or during the call. The error holds
+    /// the message.
     ///
     /// # Examples
     /// ```
@@ -134,7 +135,8 @@ impl<T> Sender<T> {
     /// Sends a message, and waits for room or for a receiver, but not past `deadline`.
     ///
     /// # Errors
-    /// If the time is over, or the channel is or gets closed. The error holds the message.
+    /// If the time is over, or if the channel is closed, before or during the call. The error holds
+    /// the message.
     ///
     /// # Examples
     /// ```
@@ -158,7 +160,7 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Sends the message, or leaves it there.
+    /// Sends the message, or leaves it in place.
     #[inline(always)]
     fn send_from(&self, message: &mut Option<T>, patience: Patience) -> Result<(), Refused> {
         with_chan!(&self.flavor, chan => chan.send(message, patience), never => {
@@ -167,9 +169,9 @@ impl<T> Sender<T> {
         })
     }
 
-    /// Closes the channel: nothing can be sent any more, what was sent can still be received, and
-    /// everybody who waits goes home with an error. True if this call did it, false if it was closed
-    /// already, which does no harm.
+    /// Closes the channel: nothing can be sent any more, messages that were sent can still be
+    /// received, and every waiter is woken with an error. True if this call closed it; false if it
+    /// was closed already.
     ///
     /// # Examples
     /// ```
@@ -244,7 +246,8 @@ impl<T> Sender<T> {
     }
 }
 
-/// A message that was not sent, in an error. Has room for it of its own, which a send need not have.
+/// An error with the message that was not sent. A function of its own, so that its room for the
+/// message is not part of the frame of every send.
 #[inline]
 fn give_back<T, E>(message: Option<T>, error: impl FnOnce(T) -> E) -> Result<(), E> {
     message.map_or(Ok(()), |message| Err(error(message)))
@@ -253,7 +256,7 @@ fn give_back<T, E>(message: Option<T>, error: impl FnOnce(T) -> E) -> Result<(),
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
         with_chan!(&self.flavor, chan => {
-            // The caller has a share, so the count is not zero.
+            // The caller holds a sender, so the count is not zero.
             chan.n_senders.fetch_add(1, Ordering::Relaxed);
         }, never => ());
         let flavor = match &self.flavor {
@@ -269,7 +272,8 @@ impl<T> Clone for Sender<T> {
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         with_chan!(&self.flavor, chan => {
-            // ORDERING: AcqRel: the last one comes after everything the others did.
+            // ORDERING: AcqRel with itself: the last sender's drop comes after everything that the
+            // others did.
             if chan.n_senders.fetch_sub(1, Ordering::AcqRel) == 1 {
                 chan.close();
             }

@@ -1,10 +1,11 @@
-//! A channel: a buffer, and behind a lock those who wait.
+//! A channel: a buffer, and the queues of its waiters behind a lock.
 //!
-//! What can be done without waiting is done by the buffer alone, without the lock; how the two
-//! agree is in `heist_core::buffer`. With the lock, sending looks in Go's order: closed, a receiver
-//! that waits (it gets the message straight, past the buffer), else wait; receiving: a sender that
-//! waits (its message goes in at the end, the oldest one comes out), else wait. Whenever the state
-//! under the lock is not what it was when the buffer refused, the fast path is tried again.
+//! Operations that need not wait are done by the buffer alone, without the lock;
+//! `heist_core::buffer` says how the two agree. With the lock, a send checks in Go's order: a
+//! closed channel; a receiver that waits, which gets the message directly, past the buffer;
+//! otherwise it waits. A receive checks for a sender that waits, whose message goes in at the end
+//! while the oldest one comes out; otherwise it waits. Whenever the state under the lock is not
+//! what it was when the buffer refused, the fast path is tried again.
 
 use super::parcel::{Parcel, message_ptr, was_sent};
 use super::queues::{Interest, Queues, Side};
@@ -29,7 +30,7 @@ pub(super) enum Patience {
 }
 
 impl Patience {
-    /// When the wait ends; zero if there is none.
+    /// When the wait ends; zero for [`Patience::None`].
     #[inline(always)]
     const fn deadline_ns(self) -> u64 {
         match self {
@@ -38,15 +39,15 @@ impl Patience {
         }
     }
 
-    /// As long as it takes.
+    /// Without a limit.
     pub(super) const ENDLESS: Self = Self::Until(NEVER);
 
-    /// Until so much later.
+    /// For this long from now.
     pub(super) fn lasting(duration: Duration) -> Self {
         Self::Until(time::deadline_after(duration))
     }
 
-    /// Until that moment.
+    /// Until `deadline`.
     pub(super) fn until(deadline: Instant) -> Self {
         Self::Until(time::deadline_at(deadline))
     }
@@ -55,13 +56,13 @@ impl Patience {
 /// Why a message was not sent, or none received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It could not be done, now or in time.
+    /// The operation could not be done, now or in time.
     NotReady,
-    /// It can never be done.
+    /// The operation can never be done.
     Disconnected,
 }
 
-/// The same from within the runtime.
+/// As [`Refused`], from inside the runtime.
 pub(super) enum Refusal {
     /// The caller is still inside.
     NotReady(Option<InRuntime>),
@@ -92,13 +93,13 @@ pub(super) struct Chan<T, B> {
     pub(super) messages: PhantomData<T>,
 }
 
-// SAFETY: messages move through the channel from one thread to another and are shared by none. What
-// is in the queues is used under the lock.
+// SAFETY: messages move through the channel from one thread to another and are never shared. The
+// queues are used under the lock.
 unsafe impl<T: Send, B: Sync> Sync for Chan<T, B> {}
 // SAFETY: as above.
 unsafe impl<T: Send, B: Send> Send for Chan<T, B> {}
 
-/// What came of an attempt with the lock.
+/// The result of an attempt with the lock.
 pub(super) enum Attempt {
     /// The message moved.
     Done,
@@ -108,7 +109,7 @@ pub(super) enum Attempt {
     TimedOut,
     /// The buffer has changed: try the fast path again.
     Again,
-    /// The spare has to be filled first.
+    /// The spare must be filled first.
     Starved,
 }
 
@@ -124,7 +125,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         }
     }
 
-    /// Sends the message, which is there, or leaves it there.
+    /// Sends the message, which is present, or leaves it in place.
     #[inline(always)]
     pub(super) fn send(&self, message: &mut Option<T>, patience: Patience) -> Result<(), Refused> {
         self.send_in(current::enter, message, patience).map_err(Refusal::leave)
@@ -136,8 +137,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         self.recv_in(current::enter, parcel, patience).map_err(Refusal::leave)
     }
 
-    /// Sends from within the runtime, which is left unless the channel is not ready. Each end has a way
-    /// out of its own: one for all would have to remember which it was.
+    /// Sends from inside the runtime. Leaves the runtime, unless the channel is not ready. Each
+    /// outcome has its own exit path: a shared one would have to remember the outcome.
     #[inline(always)]
     pub(super) fn send_in(
         &self,
@@ -153,7 +154,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             match unsafe { self.buffer.put(place, &mut spare) } {
                 Put::Done => break,
                 Put::Closed => return Err(Refusal::Disconnected),
-                // A buffer that needs a spare is never full, so there is nothing to free inside.
+                // A buffer that needs a spare is never full, so there is nothing to free inside the
+                // runtime.
                 Put::Full if patience == Patience::None => return Err(Refusal::NotReady(rt)),
                 Put::Full | Put::Attend => {
                     let attempt;
@@ -176,7 +178,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         Ok(())
     }
 
-    /// Receives from within the runtime, likewise.
+    /// Receives from inside the runtime. Leaves the runtime, unless the channel is not ready.
     #[inline(always)]
     pub(super) fn recv_in(
         &self,
@@ -192,7 +194,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             match unsafe { self.buffer.take(place, &mut spent) } {
                 Take::Done => break,
                 Take::Closed => return Err(Refusal::Disconnected),
-                // None was taken, so there is nothing to free inside.
+                // No message was taken, so there is nothing to free inside the runtime.
                 Take::Empty if patience == Patience::None => return Err(Refusal::NotReady(rt)),
                 Take::Empty | Take::Attend => {
                     let attempt;
@@ -207,17 +209,18 @@ impl<T, B: Buffer<T>> Chan<T, B> {
                 }
             }
         }
-        // SAFETY: a message was moved in. It is owned before the runtime is left, which may unwind.
+        // SAFETY: a message was moved in. The parcel owns it before the runtime is left, which may
+        // unwind.
         unsafe { parcel.was_filled() };
         drop(rt);
         Ok(())
     }
 
-    /// The part of sending that needs the lock. Inlined, as all that is between a switch and the user's
-    /// code; see `park_until`.
+    /// The part of sending that needs the lock. Inlined, as is all code between a switch and the
+    /// user's code; see `park_until`.
     ///
     /// # Safety
-    /// `message` points to a message. It was moved out if the answer is `Done`, and only then.
+    /// `message` points to a message. It has been moved out if the result is `Done`, and only then.
     #[inline(always)]
     unsafe fn send_locked(
         &self,
@@ -255,7 +258,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
     /// The part of receiving that needs the lock. Inlined, as above.
     ///
     /// # Safety
-    /// `place` is valid for a message, and was written if the answer is `Done`.
+    /// `place` is valid for a message. It has been written if the result is `Done`.
     #[inline(always)]
     unsafe fn recv_locked(
         &self,
@@ -300,8 +303,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             Side::Receive => WaitReason::ChanReceive,
         };
         if B::MEETS {
-            // They look when the lock is free, and the entry is queued then.
-            queues.tell_queued(side, rt.as_ref());
+            // The watchers check when they get the lock; the entry is queued by then.
+            queues.wake_watchers_of_other(side, rt.as_ref());
         }
         let (rt, ended) = wait::wait_in(
             rt,
@@ -312,7 +315,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             |queues, entry| unsafe { queues.queue(side, Interest::Do).push(entry) },
             |queues, entry| self.remove(queues, entry, (side, Interest::Do)),
         );
-        // Apart, so that the usual end is not looked at again by the loop.
+        // Checked first and separately, so that the loop does not examine the usual result again.
         if ended == Ended::Done {
             return (rt, Attempt::Done);
         }
@@ -331,7 +334,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         if self.buffer.is_closed() {
             return false;
         }
-        // Closed before the fast path is open again: nobody may send to a receiver that is woken here.
+        // Closed before the fast path is open again: nothing may be sent to a receiver that is
+        // woken here.
         self.buffer.close();
         for side in [Side::Receive, Side::Send] {
             if Self::is_awaited(&queues, side) {
@@ -340,8 +344,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         }
         let receivers = queues.receivers.claim_all();
         let senders = queues.senders.claim_all();
-        queues.tell_watchers(Side::Receive, rt.as_ref());
-        queues.tell_watchers(Side::Send, rt.as_ref());
+        queues.wake_watchers(Side::Receive, rt.as_ref());
+        queues.wake_watchers(Side::Send, rt.as_ref());
         drop(queues);
         for waits in [receivers, senders] {
             waits.wake_last_first(|wait| wait.wake(Ended::Closed, rt.as_ref()));
@@ -384,8 +388,8 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         self.buffer.capacity()
     }
 
-    /// The last receiver is gone: so are the messages that nobody can receive any more. If dropping one
-    /// panics, the rest leaks: another panic during the unwinding would end the process.
+    /// Drops the messages after the last receiver is gone. If dropping one panics, the rest is
+    /// leaked: another panic during the unwinding would end the process.
     pub(super) fn discard_messages(&self) {
         struct LeakRest<'a, T, B: Buffer<T>>(&'a Chan<T, B>);
         impl<T, B: Buffer<T>> Drop for LeakRest<'_, T, B> {

@@ -1,10 +1,12 @@
-//! The deadlines that no runtime keeps: one thread waits for them all.
+//! The deadlines that no runtime keeps. One thread waits for all of them.
 //!
-//! A deadline that is set on a goroutine is a timer of its runtime. One that is set on a plain thread comes
-//! here, and so does one whose runtime ends before it. The thread is there as long as a deadline is.
+//! A deadline that is set on a goroutine is a timer of its runtime. A deadline that is set on a
+//! plain thread is kept here, and so is one whose runtime ends before it. The thread lives as long
+//! as there is a deadline.
 //!
-//! If the system refuses the thread, the deadlines are kept, and whoever asks a context tries again
-//! ([`look_after`]) or, if that is in vain too, does what the thread would have done by then.
+//! If the system refuses the thread, the deadlines are kept. Each query of a context then tries to
+//! start the thread again ([`start_or_expire`]) and, if that fails too, expires the deadlines that
+//! have passed.
 
 use super::node::Expiry;
 use crate::sync::{Condvar, Mutex};
@@ -14,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Which deadline: the moment, and a number that no other has.
+/// Identifies a deadline: the moment, and a unique number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ticket(Instant, u64);
 
@@ -27,11 +29,11 @@ struct Deadlines {
 static DEADLINES: Mutex<Deadlines> =
     Mutex::new(Deadlines { to_come: BTreeMap::new(), n_added: 0, has_thread: false });
 
-/// There is another deadline to wait for, or none.
+/// Notified when the first deadline changes, or the last one is gone.
 static CHANGED: Condvar = Condvar::new();
 
 impl Ticket {
-    /// Forgets the deadline, if it has not come.
+    /// Removes the deadline, if it has not passed.
     pub(super) fn cancel(self) {
         let mut deadlines = DEADLINES.lock_shielded();
         let removed = deadlines.to_come.remove(&self);
@@ -39,12 +41,12 @@ impl Ticket {
             CHANGED.notify_one();
         }
         drop(deadlines);
-        // Without the lock: it may hold a user's error.
+        // Dropped without the lock: it may hold a user's error.
         drop(removed);
     }
 }
 
-/// Sees to it that somebody expires at `deadline`.
+/// Makes sure that `expiry` expires at `deadline`.
 pub(super) fn keep(deadline: Instant, expiry: Expiry) -> Ticket {
     let mut deadlines = DEADLINES.lock_shielded();
     deadlines.n_added += 1;
@@ -60,17 +62,18 @@ pub(super) fn keep(deadline: Instant, expiry: Expiry) -> Ticket {
     ticket
 }
 
-/// There are deadlines, and the system refused the thread. A hint: who sees it late asks late.
+/// There are deadlines, and the system refused the thread. A hint: a caller that sees it late helps
+/// late.
 static UNWATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Whether [`look_after`] is needed.
+/// Whether [`start_or_expire`] is needed.
 #[inline]
 pub(super) fn are_unwatched() -> bool {
     UNWATCHED.load(Ordering::Relaxed)
 }
 
-/// The caller has said that there is a thread. False, and it is taken back, if there is none to be
-/// had.
+/// Starts the thread that the caller has marked as running. Returns false, and clears the mark, if
+/// the system refuses it.
 fn start_thread() -> bool {
     let is_started = thread::spawn_roomy("heist-deadlines", Box::new(wait_for_all)).is_ok();
     if !is_started {
@@ -81,9 +84,9 @@ fn start_thread() -> bool {
     is_started
 }
 
-/// Starts the thread, or else ends those whose deadlines have come.
+/// Starts the thread or, if that fails, expires the deadlines that have passed.
 #[cold]
-pub(super) fn look_after() {
+pub(super) fn start_or_expire() {
     let mut deadlines = DEADLINES.lock_shielded();
     UNWATCHED.store(false, Ordering::Relaxed);
     if deadlines.has_thread || deadlines.to_come.is_empty() {
@@ -106,7 +109,8 @@ pub(super) fn look_after() {
     }
 }
 
-/// Destructors of users may run. The others are looked after all the same.
+/// Expires one deadline. The user's destructors may run and panic; the other deadlines are kept
+/// regardless.
 fn expire(due: Option<(Ticket, Expiry)>) {
     let expired = catch_unwind(AssertUnwindSafe(|| due.map(|(_, expiry)| expiry.expire())));
     if let Err(payload) = expired {
@@ -114,7 +118,7 @@ fn expire(due: Option<(Ticket, Expiry)>) {
     }
 }
 
-/// What the thread does.
+/// The main function of the thread.
 fn wait_for_all() {
     let mut deadlines = DEADLINES.lock();
     while let Some(Ticket(deadline, _)) = deadlines.to_come.keys().next().copied() {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 /// How a context was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ContextError {
-    /// By hand, itself or a context above it.
+    /// By a [`Canceller`](super::Canceller), its own or that of a context above it.
     Canceled,
-    /// By its deadline, or that of a context above it.
+    /// By its deadline, or by that of a context above it.
     DeadlineExceeded,
 }
 
@@ -38,12 +38,12 @@ impl Error for ContextError {}
 #[derive(Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 
-// An error that is shared is not changed any more.
+// A shared error does not change any more.
 impl UnwindSafe for Cause {}
 impl RefUnwindSafe for Cause {}
 
 impl Cause {
-    /// A cause of an error, or of a text.
+    /// A cause made from an error or from text.
     ///
     /// # Examples
     /// ```
@@ -56,7 +56,7 @@ impl Cause {
         error.into().into()
     }
 
-    /// The error as the type it was given as.
+    /// The error as its original type, if that is `E`.
     #[must_use]
     pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
         self.0.downcast_ref()
@@ -65,7 +65,7 @@ impl Cause {
 
 impl From<Box<dyn Error + Send + Sync>> for Cause {
     fn from(error: Box<dyn Error + Send + Sync>) -> Self {
-        // A cause that is passed on stays the same.
+        // A cause that is passed on is not wrapped again.
         error.downcast::<Self>().map_or_else(|error| Self(error.into()), |cause| *cause)
     }
 }

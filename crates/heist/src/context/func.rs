@@ -12,11 +12,11 @@ use std::sync::{Arc, Weak};
 
 type Body = Box<dyn FnOnce() + Send>;
 
-/// A function that waits for a context. Whoever takes the body out decides: it runs, or it does not.
+/// A function that waits for a context. The thread that takes the body decides whether it runs.
 pub(super) struct Func {
     body: Mutex<Option<Body>>,
-    /// The runtime of whoever registered it. A context may be there for longer, and must not keep its memory and
-    /// its descriptors.
+    /// The runtime of the goroutine that registered it. A context may outlive the runtime, and must
+    /// not keep its memory and its descriptors.
     home: Option<Weak<Sched>>,
 }
 
@@ -30,26 +30,26 @@ impl Func {
         self.body.lock_shielded().take()
     }
 
-    /// Takes it to be started: from now on it cannot be stopped. None if it was.
+    /// Takes it in order to start it: from now on it cannot be stopped. None if it was stopped
+    /// before.
     pub(super) fn take_due(func: Arc<Self>) -> Option<Due> {
         let body = func.take()?;
         Some(Due { func, body })
     }
 }
 
-/// A function whose time has come.
+/// A function that is to be started.
 pub(super) struct Due {
     func: Arc<Func>,
     body: Body,
 }
 
 impl Due {
-    /// Runs it on a goroutine of its own, or a thread of its own; on the caller, if there is none
-    /// to be had.
+    /// Runs it on its own goroutine or thread; on the calling thread, if the system refuses one.
     pub(super) fn start(self) {
         let Self { func, body } = self;
         match &func.home {
-            // A runtime that has shut down runs nothing any more: the body is dropped.
+            // A runtime that has shut down runs nothing: the body is dropped.
             Some(home) => {
                 if let Some(home) = home.upgrade() {
                     let (site, anywhere) = (Location::caller(), Beginning::Anywhere);
@@ -60,9 +60,10 @@ impl Due {
             None if current::goroutine().is_some() => drop(goroutine::try_go(body)),
             None => {
                 if let Err(body) = thread::spawn_roomy("heist-after-func", body) {
-                    // Better here than never.
+                    // The system refuses a thread: it runs here rather than never.
                     if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
-                        // It was reported, as on a thread. Its destructor may panic.
+                        // The panic was reported, as on a thread. The payload is leaked because its
+                        // destructor may panic.
                         std::mem::forget(payload);
                     }
                 }
@@ -79,7 +80,7 @@ pub struct ContextFunc {
     place: Option<(Arc<Node>, u64)>,
 }
 
-// The function runs on a goroutine or thread of its own, or never.
+// The function runs on its own goroutine or thread, or never.
 impl UnwindSafe for ContextFunc {}
 impl RefUnwindSafe for ContextFunc {}
 

@@ -1,11 +1,11 @@
-//! Contexts: cancellation, deadlines and values that go along with a call.
+//! Contexts: cancellation, deadlines and values that accompany a call.
 //!
-//! A context is passed to whoever works on a request. Work that can wait looks at it: it waits for
-//! [`done`](Context::done) besides what it waits for, or asks [`err`](Context::err) now and then.
+//! A context is passed to every function that works on a request. Code that waits also waits for
+//! [`done`](Context::done); code that computes checks [`err`](Context::err) from time to time.
 //! Contexts form a tree. Cancelling one cancels everything below it, and nothing above.
 //!
-//! Cancelling a context unwinds nobody. Whoever should stop sees it and returns; that is the
-//! difference to [`JoinHandle::cancel`](crate::JoinHandle::cancel).
+//! Cancelling a context unwinds no goroutine. The work that should stop sees the cancellation and
+//! returns. This is the difference from [`JoinHandle::cancel`](crate::JoinHandle::cancel).
 //!
 //! # Examples
 //! ```
@@ -52,7 +52,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use value::Values;
 
-/// The context at the root: it is never cancelled, has no deadline and no values.
+/// The root context: it is never cancelled, has no deadline and no values.
 ///
 /// # Examples
 /// ```
@@ -64,22 +64,22 @@ pub const fn background() -> Context {
     Context { node: None, values: None }
 }
 
-/// The same as [`background`], where it is not decided yet which context belongs there.
+/// The same as [`background`], for code where the right context is not decided yet.
 #[must_use]
 #[doc(alias = "TODO")]
 pub const fn todo() -> Context {
     background()
 }
 
-/// Says when work should stop, and carries values along. Clones are the same context.
+/// Tells work when to stop, and carries values. Clones are the same context.
 #[derive(Clone)]
 pub struct Context {
-    /// The nearest context above that can be cancelled, itself included.
+    /// The nearest context above, or this one, that can be cancelled.
     node: Option<Arc<Node>>,
     values: Option<Arc<Values>>,
 }
 
-// Its own state changes under a lock and by steps that do not panic; its values are not changed at all.
+// Its own state changes under a lock and by steps that do not panic; its values do not change.
 impl UnwindSafe for Context {}
 impl RefUnwindSafe for Context {}
 
@@ -100,7 +100,7 @@ impl Context {
         self.below(Node::new(self.node.clone(), None, None))
     }
 
-    /// As [`with_cancel`](Self::with_cancel): every [`Canceller`] can say why, by
+    /// The same as [`with_cancel`](Self::with_cancel): every [`Canceller`] can give a cause, with
     /// [`cancel_with`](Canceller::cancel_with).
     #[doc(alias = "WithCancelCause")]
     pub fn with_cancel_cause(&self) -> (Self, Canceller) {
@@ -109,8 +109,9 @@ impl Context {
 
     /// A context below this one that is cancelled at `deadline` at the latest.
     ///
-    /// The runtime of the calling goroutine sees to it. On a plain thread, and after that runtime has
-    /// ended, one thread does, for all contexts of that kind; it is there as long as there are any.
+    /// The runtime of the calling goroutine keeps the deadline. On a plain thread, and after that
+    /// runtime has ended, one thread keeps the deadlines of all such contexts; it lives as long as
+    /// there are any.
     ///
     /// # Examples
     /// ```
@@ -127,7 +128,8 @@ impl Context {
         self.below(Node::new(self.node.clone(), Some(deadline), None))
     }
 
-    /// As [`with_deadline`](Self::with_deadline), with the cause to give if the deadline comes.
+    /// As [`with_deadline`](Self::with_deadline), with a cause for the case that the deadline
+    /// passes.
     #[doc(alias = "WithDeadlineCause")]
     pub fn with_deadline_cause(
         &self,
@@ -158,7 +160,7 @@ impl Context {
         }
     }
 
-    /// As [`with_timeout`](Self::with_timeout), with the cause to give if the time is over.
+    /// As [`with_timeout`](Self::with_timeout), with a cause for the case that the time is over.
     ///
     /// # Examples
     /// ```
@@ -183,7 +185,7 @@ impl Context {
         }
     }
 
-    /// How many are registered below it, for tests.
+    /// How many contexts and functions are registered below it. For tests.
     pub(crate) fn n_children(&self) -> usize {
         self.node.as_ref().map_or(0, |node| node.n_children())
     }
@@ -214,7 +216,7 @@ impl Context {
         Self { node: self.node.clone(), values: Some(values) }
     }
 
-    /// The value that `K` names, of the nearest context that has one.
+    /// The value that `K` names, from the nearest context that has one.
     #[must_use]
     #[doc(alias = "Value")]
     pub fn value<K: Key>(&self) -> Option<&K::Value> {
@@ -236,13 +238,13 @@ impl Context {
         Self { node: None, values: self.values.clone() }
     }
 
-    /// Runs `f` on a goroutine of its own when this context is cancelled, at once if it is already.
-    /// [`ContextFunc::stop`] prevents it. Dropping what is returned changes nothing.
+    /// Runs `f` on its own goroutine when this context is cancelled; at once if it is cancelled
+    /// already. [`ContextFunc::stop`] prevents it. Dropping the returned value changes nothing.
     ///
-    /// The goroutine is of the runtime of whoever calls this, or else of whoever cancels; if neither
-    /// is in a runtime, `f` runs on a thread of its own, or on the canceller's if the system has
-    /// none. If the runtime of whoever calls this has shut down
-    /// when the context is cancelled, `f` never runs: it is dropped, as everything else that was left to
+    /// The goroutine belongs to the runtime of the caller, or to that of the canceller if the
+    /// caller is outside a runtime. If both are outside a runtime, `f` runs on its own thread, or
+    /// on the canceller's thread if the system refuses one. If the runtime of the caller has shut
+    /// down when the context is cancelled, `f` never runs and is dropped, like all other work of
     /// that runtime.
     ///
     /// # Examples
@@ -266,9 +268,9 @@ impl Context {
         ContextFunc::new(self.node.clone(), Box::new(f))
     }
 
-    /// A channel that is closed when this context is cancelled: for a `select`, or to wait for. No
-    /// message ever comes out of it. It belongs to the context: [`Receiver::close`] does nothing to it.
-    /// When the last share of the context and its [`Canceller`] is gone, it is closed as well.
+    /// A channel that is closed when this context is cancelled, for a `select` or a plain wait. It
+    /// never has a message. It belongs to the context: [`Receiver::close`] has no effect on it.
+    /// When the last clone of the context and of its [`Canceller`] is gone, it is closed as well.
     ///
     /// # Examples
     /// ```
@@ -283,7 +285,8 @@ impl Context {
         self.node.as_ref().map_or_else(chan::never, |node| node.done())
     }
 
-    /// Waits until this context is cancelled, and says how. For ever, if it cannot be.
+    /// Waits until this context is cancelled, and returns how. If it cannot be cancelled, this
+    /// waits forever.
     ///
     /// # Examples
     /// ```
@@ -305,7 +308,8 @@ impl Context {
         }
     }
 
-    /// How this context was cancelled, or None if it is not. Then [`done`](Self::done) is closed.
+    /// How this context was cancelled, or None if it is not cancelled. If it is,
+    /// [`done`](Self::done) is closed.
     #[inline]
     #[must_use]
     #[doc(alias = "Err")]
@@ -313,7 +317,7 @@ impl Context {
         self.node.as_ref()?.err()
     }
 
-    /// Whether this context was cancelled, by hand or by its deadline.
+    /// Whether this context was cancelled, by a [`Canceller`] or by its deadline.
     ///
     /// # Examples
     /// ```
@@ -328,7 +332,7 @@ impl Context {
         self.err().is_some()
     }
 
-    /// Why this context was cancelled: what was given as the cause, or else the same as
+    /// Why this context was cancelled: the given cause or, without one, the same as
     /// [`err`](Self::err).
     #[must_use]
     #[doc(alias = "Cause")]
@@ -371,30 +375,31 @@ impl fmt::Debug for Context {
     }
 }
 
-/// Cancels a [`Context`]. Clones cancel the same one; cancelling twice does no harm.
+/// Cancels a [`Context`]. Clones cancel the same context. Cancelling a cancelled context does
+/// nothing.
 ///
 /// Dropping it does **not** cancel: [`on_drop`](Self::on_drop) makes a guard that does. A context
-/// that nobody uses any more costs nothing, cancelled or not.
+/// that is no longer used costs nothing, cancelled or not.
 #[derive(Clone)]
 #[doc(alias = "CancelFunc")]
 pub struct Canceller {
     node: Arc<Node>,
 }
 
-// As for the context.
+// As for `Context`.
 impl UnwindSafe for Canceller {}
 impl RefUnwindSafe for Canceller {}
 
 impl Canceller {
     /// Cancels the context and everything below it.
     ///
-    /// When this returns, the context and all contexts below it have ended and their functions can no longer
-    /// be stopped, also if it was another one who cancelled, or a deadline that has just come.
+    /// When this returns, the context and all contexts below it have ended and their functions can
+    /// no longer be stopped, even if another canceller or a deadline ended them at the same time.
     pub fn cancel(&self) {
         Node::cancel(&self.node, ContextError::Canceled, None);
     }
 
-    /// Cancels the context and everything below it, and says why.
+    /// Cancels the context and everything below it, with a cause.
     ///
     /// # Examples
     /// ```

@@ -1,29 +1,30 @@
 //! The tree of contexts that can be cancelled.
 //!
 //! A node knows its parent and keeps it alive; a parent knows its children without keeping them
-//! alive, so that a context that nobody uses any more leaves the tree by itself. Nobody watches a
-//! parent: who cancels it walks down.
+//! alive, so that a context that is no longer used leaves the tree by itself. No child watches its
+//! parent: the goroutine that cancels the parent walks down the tree.
 //!
 //! # Publication
 //! A node is cancelled under its lock: error and cause are stored, `phase` says `ENDING`, the
-//! channel is closed, `phase` says `ENDED`. Whoever was woken by the channel therefore sees an error;
-//! whoever sees an error and not `ENDED` waits for the lock, and then the channel is closed. So error,
-//! cause and channel are always seen together.
+//! channel is closed, `phase` says `ENDED`. A goroutine that was woken by the channel therefore
+//! sees an error. One that sees an error and not `ENDED` waits for the lock, and then the channel
+//! is closed. So error, cause and channel are always seen together.
 //!
 //! # Walks
-//! One goroutine ends a node and with it gets its children, so it has to end them too: a walk. Another one
-//! that comes meanwhile finds the node ended, and what is below perhaps not yet. It must not return before
-//! that is so, and waits for the walk: a mutex that the walker holds, and that every node with children
-//! which it ended remembers.
+//! The goroutine that ends a node takes its children, so it has to end them too. This is a walk.
+//! Another canceller that comes meanwhile finds the node ended, and the nodes below it perhaps not
+//! yet. It must not return before they have ended, so it waits for the walk: a mutex that the
+//! walker holds, and that is stored in every node with children that the walk ended.
 //!
-//! No two walks wait for each other. A walk that ends nodes waits only for walks that began below it: it
-//! reaches a node through the one above, and that was ended by itself. A walk that finds its first node
-//! ended ends nothing, so nobody waits for it. While a walk is held nothing of the user's runs: functions
-//! are taken and not started, and whatever may be the last share of something is kept until the walk is
-//! over. So a function, or a destructor, that cancels the same tree again does not wait for itself.
+//! No two walks wait for each other. A walk that ends nodes waits only for walks that began below
+//! it: it reaches a node through the one above, which it ended itself. A walk that finds its first
+//! node ended ends nothing, so no other walk waits for it. No user code runs while the walk's mutex
+//! is held: functions are taken and not started, and every reference that may be the last one is
+//! kept until the walk is over. So a function, or a destructor, that cancels the same tree again
+//! does not wait for itself.
 //!
 //! # Ordering
-//! `phase` is stored with Release after what it announces, and read with Acquire.
+//! `phase` is stored with Release after the data that it announces, and read with Acquire.
 //!
 //! GO: context.go cancelCtx, propagateCancel, timerCtx.
 
@@ -55,35 +56,36 @@ enum Child {
     Func(Arc<Func>),
 }
 
-/// What the lock of a node protects.
+/// The data that the lock of a node protects.
 struct State {
     children: BTreeMap<u64, Child>,
     n_children: u64,
-    /// Made when somebody asks for it.
+    /// Made at the first call of `done`.
     done: Option<(Sender<Infallible>, Receiver<Infallible>)>,
     timer: Option<Timer>,
-    /// The walk that ended it, and goes or has gone over what was below. None if nothing was.
+    /// The walk that ended this node and ends the nodes that were below it. None if there were
+    /// none.
     walk: Option<Arc<Walk>>,
 }
 
-/// Held by who ends everything below a node, until that is done.
+/// Held by the goroutine that ends everything below a node, until that is done.
 type Walk = Mutex<()>;
 
-/// What a walk found and leaves for its end, when the user's code may run.
+/// The objects that a walk found and keeps until its end, when user code may run.
 #[derive(Default)]
 struct Found {
     functions: Vec<Due>,
     timers: Vec<Timer>,
-    /// Walks below this one.
+    /// Other walks, below this one.
     walks: Vec<Arc<Walk>>,
     nodes: Vec<Arc<Node>>,
 }
 
-/// Who sees to the deadline.
+/// The keeper of the deadline.
 enum Timer {
-    /// The runtime on which it was set.
+    /// The runtime on which the deadline was set.
     Runtime(AfterFunc),
-    /// The thread for those that have none, or none any more.
+    /// The thread for deadlines without a runtime, or whose runtime has ended.
     Thread(Ticket),
 }
 
@@ -91,7 +93,7 @@ impl Timer {
     fn stop(self) {
         match self {
             Self::Runtime(timer) => {
-                // False if it is what ended the node.
+                // Returns false if this timer ended the node.
                 timer.stop();
             }
             Self::Thread(ticket) => ticket.cancel(),
@@ -113,7 +115,7 @@ impl Expiry {
     }
 }
 
-/// An expiry that a runtime keeps. If that ends before the deadline comes, the thread takes over.
+/// An expiry that a runtime keeps. If the runtime ends before the deadline, the thread takes over.
 struct OnRuntime {
     deadline: Instant,
     expiry: Option<Expiry>,
@@ -141,14 +143,15 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// A node below `parent`. If there is a deadline and it comes first, `cause` is the cause.
+    /// A node below `parent`. `cause` is the cause if the deadline ends the node.
     pub(super) fn new(
         parent: Option<Arc<Self>>,
         deadline: Option<Instant>,
         cause: Option<Cause>,
     ) -> Arc<Self> {
         let inherited = parent.as_ref().and_then(|parent| parent.deadline);
-        // A deadline that is not earlier than the parent's is the parent's business.
+        // A deadline that is not earlier than the parent's needs no timer: the parent's ends this
+        // node too.
         let own = deadline.filter(|own| inherited.is_none_or(|inherited| *own < inherited));
         let node = Arc::new(Self {
             parent: parent.clone(),
@@ -167,7 +170,7 @@ impl Node {
         if let Some(parent) = parent {
             match parent.add(Child::Node(Arc::downgrade(&node))) {
                 Some(id) => {
-                    // Nobody else sets it.
+                    // It is set only here.
                     let _ = node.id.set(id);
                 }
                 None => node.follow(&parent),
@@ -191,13 +194,13 @@ impl Node {
                 expiry.expire();
             }
         });
-        // Without a runtime what was kept is dropped, and the thread has it.
+        // Without a runtime the closure is dropped, which hands the expiry to the thread.
         if let Some(timer) = timer {
             node.set_timer(Timer::Runtime(timer));
         }
     }
 
-    /// Remembers who sees to the deadline, as long as somebody has to.
+    /// Stores the keeper of the deadline, unless the node has ended.
     fn set_timer(&self, timer: Timer) {
         let mut state = self.state.lock_shielded();
         let spare = if self.ended.get().is_some() {
@@ -214,7 +217,7 @@ impl Node {
         }
     }
 
-    /// Puts a child into the list, unless it is too late for that.
+    /// Adds a child to the list, unless the node has ended.
     fn add(&self, child: Child) -> Option<u64> {
         let mut state = self.state.lock_shielded();
         if self.ended.get().is_some() {
@@ -235,22 +238,22 @@ impl Node {
         id
     }
 
-    /// Takes a child out of the list.
+    /// Removes a child from the list.
     pub(super) fn remove(&self, id: u64) {
         let child = self.state.lock_shielded().children.remove(&id);
         // Dropped without the lock: it may hold a user's closure.
         drop(child);
     }
 
-    /// Ends as `parent` did, which has ended.
+    /// Ends this node in the same way as `parent`, which has ended.
     fn follow(self: &Arc<Self>, parent: &Self) {
         if let Some(ended) = parent.ended.get() {
             Self::cancel(self, ended.error, ended.cause.clone());
         }
     }
 
-    /// Cancels a node and everything below it. The first one who does decides how and why. When this
-    /// returns everything below has ended, whoever did it.
+    /// Cancels a node and everything below it. The first canceller determines how and why. When
+    /// this returns, everything below has ended, by this call or by another.
     pub(super) fn cancel(node: &Arc<Self>, error: ContextError, cause: Option<Cause>) {
         let walk = Arc::new(Walk::new(()));
         let held = walk.lock_shielded();
@@ -269,7 +272,7 @@ impl Node {
             drop(other.lock_shielded());
         }
         drop(held);
-        // From here on the user's code may run.
+        // From here on user code may run.
         let panicked = start_all(found.functions);
         found.timers.into_iter().for_each(Timer::stop);
         node.leave_parent();
@@ -278,8 +281,8 @@ impl Node {
         }
     }
 
-    /// Ends this node, and gives the children away. If it has ended, there are none, but perhaps a walk over
-    /// those that were.
+    /// Ends this node, and returns its children. If it has ended already, there are none, but
+    /// perhaps a walk over those that it had, which is added to `found`.
     fn end(
         &self,
         error: ContextError,
@@ -311,7 +314,7 @@ impl Node {
         }
     }
 
-    /// Leaves the tree, and gives the share of the parent away.
+    /// Leaves the tree, and returns the reference to the parent.
     fn detach(&mut self) -> Option<Arc<Self>> {
         if let Some(timer) = self.state.get_mut().timer.take() {
             timer.stop();
@@ -322,7 +325,7 @@ impl Node {
 
     pub(super) fn done(&self) -> Receiver<Infallible> {
         if deadlines::are_unwatched() {
-            deadlines::look_after();
+            deadlines::start_or_expire();
         }
         let mut state = self.state.lock_shielded();
         let ended = self.ended.get().is_some();
@@ -336,9 +339,9 @@ impl Node {
         receiver.clone()
     }
 
-    /// Waits until the channel is closed. May return early, while nobody watches deadlines.
+    /// Waits until the channel is closed. May return early while no thread watches the deadlines.
     pub(super) fn wait(&self) {
-        /// How soon to ask for the thread again.
+        /// The time between two attempts to start the thread.
         const PAUSE: Duration = Duration::from_millis(10);
         let done = self.done();
         if deadlines::are_unwatched() {
@@ -362,8 +365,8 @@ impl Node {
     fn ended(&self) -> Option<&Ended> {
         match self.phase.load(Ordering::Acquire) {
             LIVE if !deadlines::are_unwatched() => return None,
-            LIVE => deadlines::look_after(),
-            // The channel is just being closed.
+            LIVE => deadlines::start_or_expire(),
+            // The channel is being closed.
             ENDING => drop(self.state.lock_shielded()),
             _ => {}
         }
@@ -379,15 +382,15 @@ impl Node {
     }
 }
 
-/// Starts every function, also if the destructor of one that cannot be started panics. The first such panic is
-/// the caller's to pass on.
+/// Starts every function, even if the destructor of one that cannot be started panics. The first
+/// such panic is returned, for the caller to resume.
 fn start_all(functions: Vec<Due>) -> Option<Box<dyn Any + Send>> {
     let mut first = None;
     for due in functions {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| due.start())) {
             match &first {
                 None => first = Some(payload),
-                // Its destructor may panic as well.
+                // Leaked: its destructor may panic as well.
                 Some(_) => std::mem::forget(payload),
             }
         }
@@ -397,7 +400,7 @@ fn start_all(functions: Vec<Due>) -> Option<Box<dyn Any + Send>> {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // One after the other: a chain may be longer than a stack is deep.
+        // One after the other, not recursively: a chain may be too long for the stack.
         let mut parent = self.detach();
         while let Some(mut last) = parent.and_then(Arc::into_inner) {
             parent = last.detach();

@@ -1,16 +1,16 @@
-//! The values that go along with a context.
+//! The values that a context carries.
 
 use std::any::{Any, TypeId};
 use std::sync::Arc;
 
-/// Names a value of a context: a type of its own for each, so that two libraries cannot mean the
-/// same one by accident. See [`Context::with_value`](super::Context::with_value).
+/// Names a value of a context. Each value has its own key type, so that two libraries cannot use
+/// the same key by accident. See [`Context::with_value`](super::Context::with_value).
 pub trait Key: 'static {
     /// The type of the value.
     type Value: Send + Sync + 'static;
 }
 
-/// One value, and those it was added to.
+/// One value, and the values of the context it was added to.
 pub(super) struct Values<V: ?Sized = dyn Any + Send + Sync> {
     rest: Option<Arc<Values>>,
     key: TypeId,
@@ -19,12 +19,12 @@ pub(super) struct Values<V: ?Sized = dyn Any + Send + Sync> {
 
 impl<V: ?Sized> Drop for Values<V> {
     fn drop(&mut self) {
-        // One after the other: a chain may be longer than a stack is deep. Who is not the last to share
-        // one leaves it, and all behind it, to the last.
+        // One after the other, not recursively: a chain may be too long for the stack. A value that
+        // has another owner, and all values behind it, are left to that owner.
         let mut rest = self.rest.take();
         while let Some(last) = rest.as_mut().and_then(Arc::get_mut) {
             let next = last.rest.take();
-            // Drops that one, without what was behind it.
+            // Drops one value, without those behind it.
             rest = next;
         }
     }

@@ -1,19 +1,19 @@
-//! The stacks that a P keeps at hand.
+//! The stacks that a P caches.
 
 use super::stack::{self, Class, Slot, Stack, find};
 use crate::sys::memory;
 use std::ptr::NonNull;
 
-/// Stacks that one refill of a cache takes from the pool, or carves at the most: their guards are
-/// one system call, and their first pages another. It begins with few and doubles, so that a small
-/// program pays for few.
+/// The maximum number of stacks that one refill of a cache takes from the pool or carves. Their
+/// guards take one system call, and their first pages another. The number begins small and doubles,
+/// so that a small program pays for few.
 const REFILL_MAX: u32 = 32;
 const CARVE_FIRST: u32 = 4;
-/// Stacks a P keeps.
+/// The maximum number of stacks that a P keeps.
 const CACHE_MAX: usize = 64;
 const _: () = assert!(REFILL_MAX as usize <= memory::RANGES_MAX);
 
-/// The stacks of the default class that a P keeps at hand.
+/// The stacks of the default class that a P caches.
 pub(crate) struct StackCache {
     slots: [Option<NonNull<Slot>>; CACHE_MAX],
     len: usize,
@@ -43,7 +43,8 @@ impl StackCache {
         }
     }
 
-    /// Keeps a stack for the next goroutine. True if it went to the pool, or others had to for it.
+    /// Keeps a stack for the next goroutine. True if this stack, or others that made room for it, were
+    /// moved to the pool.
     #[inline]
     pub(crate) fn give(&mut self, stack: Stack) -> bool {
         if stack.class() != self.class {
@@ -79,12 +80,12 @@ impl StackCache {
         self.len += 1;
     }
 
-    /// Gives all but `keep` stacks back to the pool, the coldest first.
+    /// Returns all but `keep` stacks to the pool, the coldest first.
     #[cold]
     pub(crate) fn spill(&mut self, keep: usize) {
         let surplus = self.len.saturating_sub(keep);
         if surplus == 0 {
-            return; // A P that was never used is dropped by user code, which must not lock.
+            return; // User code drops a P that was never used, and must not lock.
         }
         let mut pool = self.class.pool().lock();
         for place in &mut self.slots[..surplus] {

@@ -1,8 +1,9 @@
-//! A stack to which running code switches for the time of one call.
+//! A stack to which running code switches for the duration of one call.
 //!
-//! The switch is in place: goroutine, thread, thread-locals and cancellation stay what they are. While it lasts a
-//! goroutine is bound to its thread, so what is on the stack needs no description but in that thread, where the
-//! fault handler looks: a chain of [`Extra`]s, each in a frame of the stack that its caller came from.
+//! Only the stack changes: goroutine, thread, thread-locals and cancellation stay the same. A
+//! goroutine is bound to its thread meanwhile, so the stack needs to be known only in that thread,
+//! where the fault handler looks for it: in a chain of [`Extra`]s, each in a frame of its caller's
+//! stack.
 
 use super::stack::{Bounds, Stack};
 use crate::current;
@@ -16,18 +17,19 @@ pub(crate) struct Extra<'a> {
     stack: &'a Stack,
     /// The goroutine that uses it, or null for a plain thread.
     owner: *const G,
-    /// That of the call around this one.
+    /// The `Extra` of the enclosing call.
     outer: *const Extra<'a>,
 }
 
 impl<'a> Extra<'a> {
-    /// The use of `stack` by the caller, which is `owner` and stays on its thread.
+    /// Describes the use of `stack` by the caller, which is `owner` and stays on its thread.
     pub(crate) fn new(stack: &'a Stack, owner: Option<&G>) -> Self {
         let owner = owner.map_or(std::ptr::null(), from_ref);
         Self { stack, owner, outer: current::extra().cast() }
     }
 
-    /// Runs `f` on the stack. A panic comes back as an error: it cannot unwind through the switch.
+    /// Runs `f` on the stack. A panic is returned as an error, because it cannot unwind through the
+    /// switch.
     pub(crate) fn call<R>(&self, f: impl FnOnce() -> R) -> std::thread::Result<R> {
         struct Unlink(*const Extra<'static>);
         impl Drop for Unlink {
@@ -41,17 +43,19 @@ impl<'a> Extra<'a> {
     }
 }
 
-/// The larger stacks that `owner`, or the calling thread if it runs none, is on, the innermost first.
+/// The larger stacks that `owner`, or the calling thread if it runs none, is on, the innermost
+/// first.
 pub(crate) fn stacks_of(owner: Option<&G>) -> impl Iterator<Item = Bounds> {
     let owner = owner.map_or(std::ptr::null(), from_ref);
-    // SAFETY: null, or in a frame that lies further out than the caller's, on a thread that runs nothing else.
+    // SAFETY: null, or in an outer frame of the caller, on a thread that runs nothing else.
     let first = unsafe { current::extra().as_ref() };
     // SAFETY: as above.
     let chain = std::iter::successors(first, |extra| unsafe { extra.outer.as_ref() });
     chain.filter(move |extra| std::ptr::eq(extra.owner, owner)).map(|extra| extra.stack.bounds())
 }
 
-/// How many bytes the caller, which is `owner`, has left on the stack it is on. None on one that is not ours.
+/// How many bytes the caller, which is `owner`, has left on its current stack. None on a stack that
+/// is not the runtime's.
 pub(crate) fn room(owner: Option<&G>) -> Option<usize> {
     let here = from_ref(&owner).addr();
     let own = owner.and_then(|gp| gp.coro.stack_bounds());
@@ -59,10 +63,10 @@ pub(crate) fn room(owner: Option<&G>) -> Option<usize> {
     stacks.find(|stack| stack.contains(here)).map(|stack| here.saturating_sub(stack.guard().end))
 }
 
-/// A stack that somebody else gives back.
+/// A stack that its owner returns to the pool.
 struct Borrowed<'a>(&'a Stack);
 
-// SAFETY: as that of the stack.
+// SAFETY: as for `Stack`.
 unsafe impl CoroStack for Borrowed<'_> {
     fn base(&self) -> StackPointer {
         self.0.base()

@@ -1,9 +1,9 @@
-//! What is at the low end of a stack, so that it is noticed when a goroutine gets there.
+//! The guard at the low end of a stack, which detects an overflow.
 //!
-//! The best way is `MADV_GUARD_INSTALL`, which needs no mapping of its own. A kernel without it has
-//! `mprotect`, which costs two mappings for each stack, and of mappings a process can have only so
-//! many. **A stack without a guard is never used**: beyond that number a goroutine waits until a stack
-//! is free. The choice is one for the process, made when the first stack is.
+//! The best way is `MADV_GUARD_INSTALL`, which needs no extra mapping. A kernel without it has
+//! `mprotect`, which costs two mappings for each stack, and the number of mappings of a process is
+//! limited. **A stack without a guard is never used**: beyond that number a goroutine waits until a
+//! stack is free. The way is chosen once for the process, when the first stack is made.
 
 use crate::sys::memory::{self, Installed, PAGE_MAX_BYTES, Ranges};
 use crate::sys::stderr;
@@ -11,8 +11,8 @@ use heist_core::sync::{AtomicU32, AtomicUsize, Ordering};
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-/// The guard at the low end. Compiled code probes every page of a large frame, so one page would do for it;
-/// the rest is for C functions without such probes.
+/// The guard at the low end. Compiled code probes every page of a large frame, so one page would be
+/// enough for it; the rest is for C functions without such probes.
 pub(crate) const GUARD_BYTES: usize =
     if PAGE_MAX_BYTES > 16 << 10 { PAGE_MAX_BYTES } else { 16 << 10 };
 
@@ -20,7 +20,7 @@ pub(crate) const GUARD_BYTES: usize =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Guard {
-    /// Not tried yet: by `MADV_GUARD_INSTALL`, if the kernel has it.
+    /// By `MADV_GUARD_INSTALL`, if the kernel has it. The initial value.
     Install = 0,
     /// By `mprotect`.
     Protect = 1,
@@ -29,11 +29,12 @@ enum Guard {
 static GUARD: AtomicU32 = AtomicU32::new(INSTALL);
 const INSTALL: u32 = Guard::Install as u32;
 
-/// Stacks that are guarded by `mprotect`.
+/// The number of stacks that are guarded by `mprotect`.
 static N_PROTECTED: AtomicUsize = AtomicUsize::new(0);
-/// Mappings that a guard by `mprotect` adds: itself, and the stack above it.
+/// The number of mappings that a guard by `mprotect` adds: itself, and the stack above it.
 const MAPPINGS_EACH: usize = 2;
-/// Mappings left for everything else: without any, neither a thread nor a large block can be had.
+/// The number of mappings left for everything else: without any, neither a thread nor a large block
+/// can be made.
 const MAPPINGS_LEFT: usize = 2048;
 
 /// An address of a mapping.
@@ -41,10 +42,11 @@ pub(super) fn at(address: usize) -> NonNull<u8> {
     NonNull::without_provenance(NonZeroUsize::MIN.saturating_add(address - 1))
 }
 
-/// Guards the low ends of several new stacks in one call, if that is possible. Answers of how many.
+/// Guards the low ends of several new stacks in one call, if that is possible. Returns how many are
+/// guarded.
 ///
 /// # Safety
-/// Nobody uses the ranges.
+/// The ranges are not in use.
 pub(super) unsafe fn install_all(ranges: Ranges) -> usize {
     if GUARD.load(Ordering::Relaxed) != INSTALL {
         return 0;
@@ -53,11 +55,11 @@ pub(super) unsafe fn install_all(ranges: Ranges) -> usize {
     unsafe { memory::guard_install_all(ranges) }
 }
 
-/// Guards the low end of a new stack, the best way this kernel has. False: it has no guard and cannot be used
-/// yet.
+/// Guards the low end of a new stack in the best way this kernel has. False if it has no guard and
+/// cannot be used yet.
 ///
 /// # Safety
-/// Nobody uses the `GUARD_BYTES` from `low` on, which are mapped.
+/// The `GUARD_BYTES` from `low` on are mapped and not in use.
 pub(super) unsafe fn install(low: NonNull<u8>) -> bool {
     if GUARD.load(Ordering::Relaxed) == INSTALL {
         // SAFETY: by the caller's promise.
@@ -67,7 +69,7 @@ pub(super) unsafe fn install(low: NonNull<u8>) -> bool {
             Installed::Unknown => GUARD.store(Guard::Protect as u32, Ordering::Relaxed),
         }
     }
-    // If it is refused half way, the mapping may have been split, but nothing of it is protected.
+    // If `mprotect` fails halfway, the mapping may have been split, but nothing of it is protected.
     let most = memory::max_mappings().saturating_sub(MAPPINGS_LEFT) / MAPPINGS_EACH;
     let guarded = N_PROTECTED.load(Ordering::Relaxed) < most
         // SAFETY: by the caller's promise.
@@ -75,12 +77,13 @@ pub(super) unsafe fn install(low: NonNull<u8>) -> bool {
     if guarded {
         N_PROTECTED.fetch_add(1, Ordering::Relaxed);
     } else {
-        complain();
+        report_limit();
     }
     guarded
 }
 
-/// Protects the stacks made from now on in a way that is not the best one. For tests.
+/// Chooses the way in which stacks are guarded from now on, for example one that is not the best.
+/// For tests.
 pub(crate) fn protect_by(way: &str) -> bool {
     let guard = match way {
         "install" => Guard::Install,
@@ -91,9 +94,9 @@ pub(crate) fn protect_by(way: &str) -> bool {
     true
 }
 
-/// Says once which limit is reached.
+/// Reports once which limit is reached.
 #[cold]
-fn complain() {
+fn report_limit() {
     static SAID: AtomicU32 = AtomicU32::new(0);
     if SAID.swap(1, Ordering::Relaxed) == 0 {
         stderr::report(format_args!(

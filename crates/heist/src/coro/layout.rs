@@ -1,8 +1,9 @@
-//! Where corosensei's record of a suspended coroutine has its stack pointer.
+//! The position of the stack pointer in corosensei's record of a suspended coroutine.
 //!
-//! corosensei does not show it, and the compiler may order the fields as it likes, but always in the same
-//! way for the same type. So the place is learned once, from a coroutine made for that: of all words of
-//! its record, only this one changes when it is resumed for the first time and suspends itself.
+//! corosensei does not expose it, and the compiler may order the fields in any way, but always in
+//! the same way for the same type. So the position is learned once, from a coroutine made for that:
+//! of all words of its record, only this one changes when it is resumed for the first time and
+//! suspends itself.
 
 use super::stack::{self, Class};
 use super::switch::Inner;
@@ -12,10 +13,11 @@ use std::ptr::NonNull;
 const WORDS: usize = size_of::<Inner>() / size_of::<usize>();
 const _: () = assert!(size_of::<Inner>().is_multiple_of(size_of::<usize>()));
 
-/// The number of the word.
+/// The index of the word.
 static PLACE: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Learns the place, for the process, with a stack of this class. Before any goroutine runs.
+/// Learns the position, for the process, with a stack of this class. Called before any goroutine
+/// runs.
 pub(crate) fn learn(class: Class) -> std::io::Result<()> {
     if PLACE.load(Ordering::Relaxed) != usize::MAX {
         return Ok(());
@@ -24,7 +26,7 @@ pub(crate) fn learn(class: Class) -> std::io::Result<()> {
         yielder.suspend(());
     });
     let before = words(&probe);
-    // The body does not look at what it is given.
+    // The body does not use its input.
     let _ = probe.resume(NonNull::dangling());
     let after = words(&probe);
     let changed = |&i: &usize| before[i] != after[i];
@@ -43,11 +45,12 @@ fn words(record: &Inner) -> [usize; WORDS] {
     unsafe { std::ptr::from_ref(record).cast::<[usize; WORDS]>().read() }
 }
 
-/// The stack pointer in a record. Any number, if that is of a coroutine that is not suspended.
+/// The stack pointer in a record. Meaningless if the coroutine is not suspended.
 ///
 /// # Safety
-/// The memory of the record is there.
+/// The memory of the record is mapped.
 pub(super) unsafe fn stack_pointer(record: *const Inner) -> usize {
-    // SAFETY: by the caller's promise; the place is one of its words. Others may write it meanwhile.
+    // SAFETY: by the caller's promise; the position is one of its words. Another thread may write
+    // it meanwhile, so the read is volatile.
     unsafe { record.cast::<usize>().add(PLACE.load(Ordering::Relaxed)).read_volatile() }
 }

@@ -1,4 +1,4 @@
-//! Coroutines: switching, the stacks they run on, and what guards those.
+//! Coroutines: switching, the stacks they run on, and the guards of those.
 
 pub(crate) mod cache;
 pub(crate) mod extra;

@@ -1,4 +1,4 @@
-//! Stacks: carved from slabs, guarded, cached, given back.
+//! Stacks: carved from slabs, guarded, cached, returned.
 //!
 //! ```text
 //!  low                                                             top
@@ -6,11 +6,11 @@
 //!                                                              grows <------
 //! ```
 //!
-//! Stacks come in size classes (powers of two, besides the guard). A class carves its stacks from large mappings, so
-//! that a million of them are a handful of kernel objects. A P keeps a few of the default class,
-//! last in first out, because the stack used last is the one in the cache; the rest wait in the
-//! class's pool, from which the helper thread returns the memory of those that nobody has needed
-//! for a while.
+//! Stacks come in size classes (powers of two, besides the guard). A class carves its stacks from
+//! large mappings, so that a million of them are a handful of kernel objects. A P keeps a few of
+//! the default class, last in, first out, because the stack used last is still in the CPU cache.
+//! The rest are in the class's pool, from which the helper thread returns the memory of those that
+//! were not needed for a while.
 
 use super::guard::{self, GUARD_BYTES};
 use crate::sys::limits;
@@ -29,27 +29,27 @@ use std::ptr::NonNull;
 pub(crate) const MIN_BYTES: usize = 32 << 10;
 /// The largest stack.
 pub(crate) const MAX_BYTES: usize = 1 << 30;
-/// What a goroutine gets unless told otherwise: address space, of which a page or two is used.
+/// The default: address space, of which a page or two is used.
 pub(crate) const DEFAULT_BYTES: usize = 256 << 10;
 
 const MIN_SHIFT: u32 = MIN_BYTES.trailing_zeros();
 const N_CLASSES: usize = (MAX_BYTES.trailing_zeros() - MIN_SHIFT + 1) as usize;
-/// Bytes mapped at once for stacks of a class: a part of what it has already, at least and at most
-/// this. To map some keeps everybody else out of the kernel's map of the process, so a program with
-/// many stacks should not do it for every few hundred of them.
+/// Bytes mapped at once for stacks of a class: one part in this many of what the class has already,
+/// within the two limits below. Mapping locks the kernel's map of the process against all other
+/// threads, so a program with many stacks should not do it for every few hundred of them.
 const SLAB_PART: usize = 32;
 const SLAB_MIN_BYTES: usize = 64 << 20;
 const SLAB_MAX_BYTES: usize = 1 << 30;
 
-/// What is known of a stack besides its memory. Lives apart from it, so that looking at a free
-/// stack touches none of its pages.
+/// The record of a stack. It is kept apart from the stack's memory, so that reading the record of a
+/// free stack touches none of its pages.
 pub(crate) struct Slot {
     link: Link<Slot>,
     low: usize,
     class: Class,
 }
 
-// SAFETY: `link` is used by the pools alone.
+// SAFETY: only the pools use `link`.
 unsafe impl Linked for Slot {
     fn link(&self) -> &Link<Self> {
         &self.link
@@ -59,20 +59,20 @@ unsafe impl Linked for Slot {
 // SAFETY: a slot has one owner at a time: a pool, a cache or a goroutine.
 unsafe impl Send for Slot {}
 
-/// A stack that a goroutine owns: the address of its top, and in the bits that the address of a page
-/// leaves free its class.
+/// A stack that a goroutine owns: the address of its top, and its class in the low bits, which are
+/// zero in the address of a page.
 ///
-/// A switch needs to know the top. Were it in the slot, a goroutine that comes back after a long wait
-/// would miss the cache once more. The way back to the slot is in the highest word of the stack.
+/// A switch needs the top. If it were in the slot, a goroutine that continues after a long wait
+/// would cause one more cache miss. The pointer to the slot is in the highest word of the stack.
 pub(crate) struct Stack(NonZeroUsize);
 
 const TAG_MASK: usize = 0xfff;
 const _: () = assert!(N_CLASSES <= TAG_MASK);
 
-/// What the highest words of a stack hold: what is known of the goroutine on it while it does not run.
+/// The highest words of a stack: the data about its goroutine while that does not run.
 #[repr(C)]
 pub(super) struct Head {
-    /// The way back.
+    /// The slot of the stack.
     slot: NonNull<Slot>,
     /// The thread pointer of the thread that ran it last; see `coro::relocation`.
     pub(super) thread: AtomicUsize,
@@ -98,7 +98,7 @@ impl Stack {
         let top = low + class.stride();
         let tag = usize::from(class.0);
         let head = (top - HEAD_BYTES) as *mut Head;
-        // SAFETY: the top of a stack that is in use by nobody; a mapped address is not zero.
+        // SAFETY: it is the top of a stack that is not in use; a mapped address is not zero.
         unsafe {
             (&raw mut (*head).slot).write(slot);
             Self(NonZeroUsize::new_unchecked(top | tag))
@@ -129,18 +129,19 @@ impl Stack {
         Class((self.0.get() & TAG_MASK) as u8)
     }
 
-    /// Whether somebody got as far as the last quarter since this was last asked, or almost certainly so: it looks
-    /// whether anything was written there. For the owner of a stack that nobody runs on.
+    /// Whether code has used the last quarter of the stack since the last call. It samples a few
+    /// words for anything written there, so it may miss a use, rarely. For the owner of a stack on
+    /// which no goroutine runs.
     #[cold]
     pub(crate) fn take_mark(&self) -> bool {
-        /// Some words at different distances from the places that frames leave out.
+        /// Several words at different distances, because frames leave some words unwritten.
         const MARKS: usize = 16;
         const MARK_STRIDE: usize = 5;
         let bounds = self.bounds();
         let first = (bounds.guard().end + bounds.usable_bytes() / 4) as *mut u64;
         let marks = (0..MARKS).map(|i| first.wrapping_add(i * MARK_STRIDE));
-        // SAFETY: inside the stack, which is aligned, mapped, zero at first, and in use by nobody. A volatile read,
-        // because other code than this wrote it.
+        // SAFETY: inside the stack, which is aligned, mapped, zero at first, and not in use. A
+        // volatile read, because the words were written by code that the compiler does not see.
         let found = marks.clone().fold(0, |found, mark| found | unsafe { mark.read_volatile() });
         if found != 0 {
             // SAFETY: as above.
@@ -149,14 +150,14 @@ impl Stack {
         found != 0
     }
 
-    /// Where it is.
+    /// Its addresses.
     pub(crate) const fn bounds(&self) -> Bounds {
         let top = self.top();
         Bounds { low: top - self.class().stride(), top }
     }
 }
 
-/// Where a stack is, its guard included.
+/// The addresses of a stack, its guard included.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     low: usize,
@@ -164,10 +165,10 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Those of the stack in use whose highest address is `top`.
+    /// The bounds of the stack in use whose highest address is `top`.
     ///
     /// # Safety
-    /// It is one of ours.
+    /// It is a stack of this runtime.
     pub(super) unsafe fn of_top(top: usize) -> Self {
         // SAFETY: see `Stack::into_slot`; slots are never unmapped.
         let slot = unsafe { ((top - HEAD_BYTES) as *const NonNull<Slot>).read().as_ref() };
@@ -218,7 +219,7 @@ impl Class {
         (bytes <= MAX_BYTES).then(|| Self((bytes.trailing_zeros() - MIN_SHIFT) as u8))
     }
 
-    /// The class so many sizes larger, or the largest.
+    /// The class that is `steps` sizes larger, or the largest.
     #[inline]
     pub(crate) const fn larger(self, steps: u32) -> Self {
         let (wanted, most) = (self.0 + steps as u8, N_CLASSES as u8 - 1);
@@ -235,7 +236,7 @@ impl Class {
         MIN_BYTES << self.0
     }
 
-    /// What each takes of its slab.
+    /// The bytes of its slab that each stack takes.
     const fn stride(self) -> usize {
         self.bytes() + GUARD_BYTES
     }
@@ -250,17 +251,17 @@ static MAPPED_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// The free stacks of a class.
 pub(super) struct Pool {
-    /// Used before: their memory is resident.
+    /// Stacks that were used before: their memory is resident.
     pub(super) warm: List<Slot>,
-    /// Their memory was given back.
+    /// Stacks whose memory was returned to the system.
     cold: List<Slot>,
-    /// Never used, because they could not be guarded.
+    /// Stacks that were never used, because they could not be guarded.
     unguarded: List<Slot>,
-    /// The fewest warm stacks since the helper last looked: so many were not needed.
+    /// The smallest number of warm stacks since the helper last checked: that many were not needed.
     idle_warm: u32,
     /// Bytes of its slabs.
     mapped: usize,
-    /// What is left of the newest slab.
+    /// The rest of the newest slab.
     carve_low: usize,
     carve_slot: usize,
     carve_left: u32,
@@ -304,7 +305,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Maps a slab of so many bytes, or a smaller one: memory may be limited.
+    /// Maps a slab of `bytes`, or a smaller one, because memory may be limited.
     fn map_affordable(&mut self, class: Class, bytes: usize) -> std::io::Result<()> {
         let mut bytes = limits::affordable(bytes, class.stride())?;
         loop {
@@ -315,7 +316,7 @@ impl Pool {
         }
     }
 
-    /// Sets up to `want` never used stacks aside. Their guards are not in place yet.
+    /// Carves up to `want` new stacks. Their guards are not in place yet.
     fn carve(&mut self, class: Class, want: u32) -> std::io::Result<List<Slot>> {
         if self.carve_left == 0 {
             let bytes = (self.mapped / SLAB_PART).clamp(SLAB_MIN_BYTES, SLAB_MAX_BYTES);
@@ -347,28 +348,28 @@ pub(crate) fn take(class: Class) -> std::io::Result<Stack> {
     }
 }
 
-/// A stack that is kept for the end of goroutines which find no other one.
+/// A reserved stack, on which a goroutine ends that can get no other one.
 static LAST: Lock<Option<Stack>> = Lock::new(Rank::Stacks, None);
 
-/// Sees to it that there is a last stack. To be called before any goroutine runs.
+/// Makes sure that there is a last stack. Called before any goroutine runs.
 pub(crate) fn reserve_last(class: Class) -> std::io::Result<()> {
     let missing = LAST.lock().is_none();
     if missing {
-        // Two runtimes may start at once, or a goroutine may use the last one just now.
+        // Two runtimes may start at once, or a goroutine may be using the last one.
         let stack = take(class)?;
         give_last(stack);
-        // And one for a goroutine.
+        // Another one, for a goroutine.
         give(take(class)?);
     }
     Ok(())
 }
 
-/// The last stack, unless somebody uses it.
+/// The last stack, unless it is in use.
 pub(crate) fn take_last() -> Option<Stack> {
     LAST.lock().take()
 }
 
-/// Gives the last stack back.
+/// Returns the last stack.
 pub(crate) fn give_last(stack: Stack) {
     let other = LAST.lock().replace(stack);
     if let Some(other) = other {
@@ -376,14 +377,14 @@ pub(crate) fn give_last(stack: Stack) {
     }
 }
 
-/// Gives one stack back to its pool.
+/// Returns one stack to its pool.
 pub(crate) fn give(stack: Stack) {
     let mut pool = stack.class().pool().lock();
-    // SAFETY: the slot is valid for ever and, being owned by `stack`, in no list.
+    // SAFETY: the slot is valid forever and, being owned by `stack`, in no list.
     unsafe { pool.warm.push_front(stack.into_slot()) };
 }
 
-/// Up to `want` stacks that were used before, or, if there are none, up to `carve` that were not.
+/// Up to `want` stacks that were used before or, if there are none, up to `carve` new ones.
 pub(super) fn find(class: Class, want: u32, carve: u32) -> std::io::Result<(List<Slot>, Fresh)> {
     let mut found = List::new();
     let mut pool = class.pool().lock();
@@ -404,14 +405,14 @@ pub(super) fn find(class: Class, want: u32, carve: u32) -> std::io::Result<(List
 
 /// Stacks without guards.
 pub(super) enum Fresh {
-    /// One behind the other, never seen before.
+    /// New stacks, consecutive in memory.
     InARow(List<Slot>),
     Scattered(List<Slot>),
 }
 
 impl Fresh {
-    /// Puts their guards in place. Those for which that is refused go back to their pool; an error, if it is
-    /// refused for all. System calls: not under the pool's lock.
+    /// Installs their guards. Stacks for which that is refused return to their pool; an error, if
+    /// it is refused for all. It makes system calls, so it is not called under the pool's lock.
     pub(super) fn guard_all(self, class: Class) -> std::io::Result<List<Slot>> {
         let (slots, done) = match self {
             Self::InARow(slots) => prepare_row(slots),
@@ -419,7 +420,7 @@ impl Fresh {
         };
         let (mut ready, mut refused) = (List::new(), List::new());
         for (i, slot) in slots.enumerate() {
-            // SAFETY: slots are never unmapped; the stack is new and in use by nobody.
+            // SAFETY: slots are never unmapped; the stack is new and not in use.
             let guarded = i < done
                 || refused.is_empty() && unsafe { guard::install(guard::at(slot.as_ref().low)) };
             let list = if guarded { &mut ready } else { &mut refused };
@@ -433,8 +434,8 @@ impl Fresh {
     }
 }
 
-/// Guards new stacks that lie one behind the other in one system call, if that is possible, and makes the first
-/// page of each resident. Answers how many are guarded.
+/// Guards new stacks that are consecutive in memory with one system call, if that is possible, and
+/// makes the first page of each resident. Returns how many are guarded.
 fn prepare_row(row: List<Slot>) -> (List<Slot>, usize) {
     let Some(first) = row.front() else { return (row, 0) };
     let n = row.len() as usize;
@@ -442,15 +443,15 @@ fn prepare_row(row: List<Slot>) -> (List<Slot>, usize) {
     let &Slot { low, class, .. } = unsafe { first.as_ref() };
     let stride = class.stride();
     let guards = Ranges { base: guard::at(low), len: GUARD_BYTES, stride, n };
-    // SAFETY: the stacks are new and in use by nobody.
+    // SAFETY: the stacks are new and not in use.
     let guarded = unsafe { guard::install_all(guards) };
     let top_page = guard::at(low + stride - page_bytes());
     memory::populate_all(Ranges { base: top_page, len: page_bytes(), stride, n });
     (row, guarded)
 }
 
-/// Returns the memory of stacks that nobody needed since the last call. Says how many bytes of
-/// address space that was, and whether warm stacks are left to look at later.
+/// Returns the memory of stacks that were not needed since the last call to the system. The result
+/// is how many bytes of address space that was, and whether warm stacks are left to check later.
 pub(crate) fn scavenge() -> (u64, bool) {
     let mut returned = 0;
     let mut warm_left = false;
@@ -467,14 +468,14 @@ pub(crate) fn scavenge() -> (u64, bool) {
             returned += slot.class.bytes() as u64;
             (guard::at(slot.low + GUARD_BYTES), slot.class.bytes())
         });
-        // SAFETY: a free stack's memory is in use by nobody.
+        // SAFETY: a free stack's memory is not in use.
         unsafe { memory::discard_all(usable) };
         pool.lock().cold.append(&mut idle);
     }
     (returned, warm_left)
 }
 
-/// What the process has in stacks, for metrics.
+/// The numbers of stacks of the process, for metrics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     pub(crate) mapped_bytes: u64,

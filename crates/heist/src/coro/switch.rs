@@ -13,8 +13,8 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// What is passed in at every resume: the M that does it. A goroutine learns its thread from the
-/// switch itself, without a look at a thread-local.
+/// The input of every resume: the M that does it. A goroutine learns its thread from the switch
+/// itself, without reading a thread-local.
 type Input = NonNull<M>;
 
 pub(super) type Inner = Coroutine<Input, (), (), Stack>;
@@ -26,8 +26,8 @@ pub(crate) struct Coro {
     yielder: ShownPointer<Yielder<Input, ()>>,
 }
 
-/// How far below the head of its stack that link is. corosensei puts it two words below what it was
-/// given as the base; a build for a sanitizer has its record of the stack in between, and the same
+/// How far below the head of its stack that link is. corosensei puts it two words below the base
+/// that it was given. A build for a sanitizer has its record of the stack in between, and the same
 /// record in the context.
 const LINK_BYTES: usize = size_of::<Inner>() - 2 * size_of::<usize>();
 
@@ -35,12 +35,12 @@ const LINK_BYTES: usize = size_of::<Inner>() - 2 * size_of::<usize>();
 const SHALLOW_BYTES: usize = 16 << 10;
 
 // SAFETY: corosensei's coroutines are not Send because it cannot know what is on their stacks.
-// Neither can we: whoever starts a runtime promises, in `unsafe`, that nothing that must stay on
-// its thread is on a goroutine's stack when it parks (docs/SAFETY.md). The context itself is
-// memory and has one user at a time, the M that runs the goroutine.
+// Neither can the runtime: code that starts a runtime promises, in `unsafe`, that nothing that must
+// stay on its thread is on a goroutine's stack when it parks (docs/SAFETY.md). The context itself
+// is memory and has one user at a time, the M that runs the goroutine.
 unsafe impl Send for Coro {}
 
-/// How a goroutine came back.
+/// How a goroutine switched back to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Switched {
@@ -50,8 +50,8 @@ pub(crate) enum Switched {
     Returned,
 }
 
-/// How many cache lines below its first frame a goroutine waits that does so in a function it was
-/// spawned with: the frames of that, of what is around it, and of the wait.
+/// How many cache lines below the top of its stack a goroutine typically waits, if it waits in the
+/// closure it was spawned with: the frames of the closure, of its callers, and of the wait.
 const PREFETCH_LINES: usize = 8;
 
 /// A goroutine's main function, on its own stack.
@@ -66,7 +66,8 @@ impl Coro {
     /// Prepares the first run on `stack`, by the thread with this thread pointer.
     ///
     /// # Safety
-    /// The caller owns the goroutine `gp`, of which this is the context, and it has none yet.
+    /// This is the context of the goroutine `gp`, which the caller owns and which has no context
+    /// yet.
     #[inline]
     pub(crate) unsafe fn start(&self, stack: Stack, thread: usize, gp: NonNull<G>, main: Main) {
         let body = move |yielder: &Yielder<Input, ()>, m: Input| {
@@ -75,7 +76,7 @@ impl Coro {
             unsafe { gp.as_ref() }.coro.yielder.set(yielder);
             main(m, gp);
         };
-        // SAFETY: the stack is this goroutine's from now on; nobody else uses the fields.
+        // SAFETY: the stack belongs to this goroutine from now on; no other thread uses the fields.
         unsafe {
             (*stack.head()).thread.store(thread, Ordering::Relaxed);
             (*self.inner.get()).write(Inner::with_stack(stack, body));
@@ -96,29 +97,29 @@ impl Coro {
     /// The highest words of the stack of a goroutine.
     ///
     /// # Safety
-    /// It has one, and has run.
+    /// The goroutine has a stack, and has run.
     #[inline(always)]
     pub(super) unsafe fn head(&self) -> &Head {
         // SAFETY: stacks are never unmapped.
         unsafe { &*self.yielder.get().wrapping_byte_add(LINK_BYTES).cast::<Head>() }
     }
 
-    /// What is on the stack of a goroutine that has suspended itself: all that its registers held
-    /// is there too. Nothing, if it was on another stack then.
+    /// The part of the stack in use of a goroutine that has suspended itself. It includes the
+    /// goroutine's registers. Empty if the goroutine was on another stack then.
     ///
     /// # Safety
-    /// It has run.
+    /// The goroutine has run.
     pub(super) unsafe fn frames(&self) -> Range<usize> {
         // SAFETY: by the caller's promise.
         let bytes = unsafe { self.head() }.stack_bytes();
         let link = self.yielder.get().addr();
-        // SAFETY: the record is there, initialised or not.
+        // SAFETY: the record is mapped, initialised or not.
         let sp = unsafe { layout::stack_pointer(self.inner.get().cast()) };
         if link.wrapping_sub(sp) <= bytes { sp..link } else { link..link }
     }
 
-    /// Whether the calling goroutine is far down in its stack, or on another one: user code has
-    /// switched to it.
+    /// Whether the calling goroutine is deep in its stack, or on another stack to which user code
+    /// has switched.
     #[inline(always)]
     pub(crate) fn may_be_off_its_stack(&self) -> bool {
         self.depth() > SHALLOW_BYTES
@@ -130,7 +131,7 @@ impl Coro {
         self.depth() > unsafe { self.head() }.stack_bytes()
     }
 
-    /// How far down the caller is in the goroutine's stack, if it is there.
+    /// How deep the caller is in the goroutine's stack, if it is on that stack.
     #[inline(always)]
     fn depth(&self) -> usize {
         self.yielder.get().addr().wrapping_sub(stack_pointer())
@@ -142,7 +143,7 @@ impl Coro {
     /// The caller is the M `m`, owns the goroutine, and the goroutine is not running.
     #[inline]
     pub(crate) unsafe fn resume(&self, m: NonNull<M>) -> Switched {
-        // SAFETY: started, by the caller's promise, and used by nobody else.
+        // SAFETY: started, by the caller's promise, and not used by another thread.
         let inner = unsafe { (*self.inner.get()).assume_init_mut() };
         match inner.resume(m) {
             CoroutineResult::Yield(()) => Switched::Suspended,
@@ -150,7 +151,8 @@ impl Coro {
         }
     }
 
-    /// Goes back to the scheduler. Returns when resumed, with the M that did it.
+    /// Switches to the scheduler. Returns when the goroutine is resumed, with the M that resumed
+    /// it.
     ///
     /// # Safety
     /// The caller is the goroutine itself.
@@ -163,14 +165,15 @@ impl Coro {
     /// Takes the stack of a goroutine that has returned.
     ///
     /// # Safety
-    /// The last resume answered [`Switched::Returned`], and the stack was not taken yet.
+    /// The last resume returned [`Switched::Returned`], and the stack was not taken yet.
     #[inline]
     pub(crate) unsafe fn take_stack(&self) -> Stack {
         // SAFETY: started once and returned, by the caller's promise; not read again.
         unsafe { (*self.inner.get()).assume_init_read() }.into_stack()
     }
 
-    /// Fetches the highest part of the stack of a goroutine that has started: most wait there.
+    /// Prefetches the highest part of the stack of a goroutine that has started: most goroutines
+    /// wait there.
     pub(crate) fn prefetch_stack(&self) {
         let top = self.yielder.get().cast::<u8>();
         for line in 0..PREFETCH_LINES {
@@ -184,10 +187,10 @@ impl Coro {
         self.yielder.get().addr().next_multiple_of(PAGE_MIN_BYTES)
     }
 
-    /// Where the stack of a goroutine is that runs.
+    /// The bounds of the stack of a running goroutine.
     pub(crate) fn stack_bounds(&self) -> Option<Bounds> {
         let top = self.stack_top();
-        // SAFETY: a goroutine that runs is on a stack of ours.
+        // SAFETY: a running goroutine is on a stack of the runtime.
         (top != 0).then(|| unsafe { Bounds::of_top(top) })
     }
 }

@@ -1,4 +1,4 @@
-//! A goroutine in Go's words, for reports and dumps.
+//! A goroutine in the format of Go's dumps, for reports.
 //!
 //! GO: the goroutine headers of traceback.go.
 
@@ -7,21 +7,21 @@ use super::flags::Flag;
 use heist_core::status::Status;
 use std::fmt;
 
-/// One goroutine in Go's words: `goroutine 7 [sync.WaitGroup.Wait, 2 minutes, locked to thread]:`
-/// and who made it where.
+/// One goroutine in Go's format: `goroutine 7 [sync.WaitGroup.Wait, 2 minutes, locked to thread]:`,
+/// then which goroutine spawned it and where.
 pub(crate) struct Described<'a> {
     gp: &'a G,
-    /// Minutes of its runtime.
+    /// The current minute of its runtime.
     minute: u32,
 }
 
 impl<'a> Described<'a> {
-    /// As it is at this moment of its runtime.
+    /// The goroutine as it is at this minute of its runtime.
     pub(crate) const fn at(gp: &'a G, minute: u32) -> Self {
         Self { gp, minute }
     }
 
-    /// What a goroutine does, or waits for.
+    /// The state of a goroutine, or the reason for which it waits.
     pub(crate) fn state_of(gp: &G) -> &'static str {
         Self::name_of(gp, gp.status.get())
     }

@@ -11,32 +11,32 @@ impl Flag {
     pub(crate) const NONE: Self = Self(0);
     /// Set by a canceller: the next park unwinds.
     pub(crate) const CANCELLED: Self = Self(1 << 0);
-    /// The goroutine is unwinding towards its end on purpose.
+    /// The goroutine unwinds in order to end, not because of a panic.
     pub(crate) const EXITING: Self = Self(1 << 1);
-    /// The goroutine waits in a destructor while it ends, or for what it must not leave. A second
-    /// unwinding would end the process, so this wait cannot be cancelled.
+    /// The goroutine waits in a destructor while it ends, or for something that it must not abandon. A
+    /// second unwinding would end the process, so this wait cannot be cancelled.
     pub(crate) const UNCANCELLABLE: Self = Self(1 << 2);
-    /// The goroutine ran out of stack and is frozen where it was; see `sched::stacks::abandon`.
+    /// The goroutine overflowed its stack and never runs again; see `sched::stacks::abandon`.
     pub(crate) const ABANDONED: Self = Self(1 << 3);
-    /// Its stack is looked at when the goroutine ends: did it come near the end?
+    /// When the goroutine ends, it is checked whether it came near the end of its stack.
     pub(crate) const WATCHED: Self = Self(1 << 4);
     /// The goroutine computed for a whole slice without entering the runtime, and has not entered
     /// it since sysmon saw that: a hint.
     pub(crate) const HOG: Self = Self(1 << 5);
-    /// The goroutine was made to begin with a later wake-up, and no thread has seen it yet.
+    /// The goroutine is unborn: it begins with a later wake-up, and is not listed or counted yet.
     pub(crate) const UNBORN: Self = Self(1 << 6);
     /// It is of the latency class.
     pub(crate) const LATENCY: Self = Self(1 << 7);
     /// It is of the idle class.
     pub(crate) const IDLE: Self = Self(1 << 8);
     /// The goroutine blocked without announcing it, or is of a kind that does: a hint. Its P is
-    /// given away before it goes on, see `sched::stall::blocking`.
+    /// given away before it continues; see `sched::stall::blocking`.
     pub(crate) const BLOCKS: Self = Self(1 << 9);
-    /// A plain thread does nothing but wait for its end.
+    /// A plain thread does nothing but wait for the end of this goroutine.
     pub(crate) const AWAITED: Self = Self(1 << 10);
     /// User code locked the goroutine to its thread.
     pub(crate) const LOCKED: Self = Self(1 << 11);
-    /// The goroutine waited for the memory of a stack in vain: it ends without having run.
+    /// There was no memory for its stack, although it waited: it ends without having run.
     pub(crate) const STACKLESS: Self = Self(1 << 12);
 }
 

@@ -1,16 +1,16 @@
 //! `G`: a goroutine.
 //!
-//! A record of three cache lines that never moves and is never unmapped: finished records go back
-//! to a pool that all runtimes of the process share, so a handle may look at its record at any
-//! time. The closure, and later the result, live in the record itself if they are small.
+//! A record of three cache lines that never moves and is never unmapped. Finished records return to
+//! a pool that all runtimes of the process share, so a handle may read its record at any time. The
+//! closure, and later the result, live in the record itself if they are small.
 //!
-//! # Who may touch what
+//! # Access to the fields
 //! - `status`, `join`, `flags`: atomic, anyone.
-//! - the fields of `shown`: their owner writes, anyone reads.
-//! - the fields behind `Cell`: whoever owns the goroutine in the sense of `status` (its queue's
-//!   taker, the M that runs it, the claimer). A hand-over goes through a queue or the status word,
-//!   which order memory.
-//! - `payload`: the goroutine until `join` says finished, then the handle.
+//! - the `Shown` fields: their owner writes, anyone reads.
+//! - the `Cell` fields: the owner of the goroutine in the sense of `status` (the M that took it
+//!   from a queue, the M that runs it, the claimer). Ownership passes through a queue or the status
+//!   word, which order memory.
+//! - `payload`: the goroutine until `join` says that it has finished, then the handle.
 
 use super::M;
 use super::flags::{Flag, Flags};
@@ -39,7 +39,7 @@ pub(crate) const INLINE_ALIGN: usize = 8;
 pub(crate) struct Payload(UnsafeCell<MaybeUninit<[u8; INLINE_BYTES]>>);
 
 impl Payload {
-    /// Where the value is. What is there, only the generic code knows that wrote it.
+    /// The address of the value. Only the generic code that wrote it knows its type.
     pub(crate) const fn as_ptr<T>(&self) -> *mut T {
         self.0.get().cast()
     }
@@ -51,16 +51,16 @@ pub(crate) struct Vtable {
     pub(crate) run: unsafe fn(&G),
     /// Drops the closure of a goroutine that never ran.
     pub(crate) drop_closure: unsafe fn(&G),
-    /// Drops a result that nobody took.
+    /// Drops a result that was not taken.
     pub(crate) drop_result: unsafe fn(&G),
 }
 
 const _: () = assert!(align_of::<Vtable>() >= heist_core::block_predictor::KIND_ALIGN);
 
-/// How a goroutine ended. Valid once `join` says finished.
+/// How a goroutine ended. Valid once `join` says that it has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Not yet.
+    /// It has not ended.
     None,
     /// The closure returned; `payload` holds its result.
     Returned,
@@ -70,7 +70,7 @@ pub(crate) enum Outcome {
     Cancelled,
     /// It called `exit_current`; nothing is held.
     Exited,
-    /// It ran out of stack and was abandoned; it never looks at its record again.
+    /// It overflowed its stack and was abandoned; it never uses its record again.
     Overflowed,
     /// There was no memory for its stack, so it never ran; nothing is held.
     NoStack,
@@ -113,25 +113,25 @@ wait_reasons! {
     SelectNoCases => "select (no cases)",
 }
 
-/// Who ended a wait.
+/// The cause of the end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Woken {
-    /// The one it waited for.
+    /// A waker: the event that it waited for.
     Ready,
     /// The clock: its deadline has passed.
     TimedOut,
-    /// A canceller: the goroutine takes back what it left in queues, then unwinds.
+    /// A canceller: the goroutine removes its entries from queues, then unwinds.
     Cancelled,
 }
 
-/// The bit of `waits_since` that says that a latency is measured.
+/// The bit of `waits_since` that is set while a latency is measured.
 const SAMPLED: u16 = 1 << 15;
 
-/// The bit of `started` that says so.
+/// The bit of `started` that is set when the goroutine has a stack.
 const STARTED: u8 = 1;
 
-/// What few goroutines have and therefore is not in the record.
+/// The data that few goroutines have and that is therefore not in the record.
 #[derive(Debug, Default)]
 pub(crate) struct Extras {
     /// The flag of its class, or none.
@@ -144,52 +144,54 @@ pub(crate) struct Extras {
 
 /// A goroutine.
 ///
-/// The order of the fields is the order of the cache lines: whoever runs a goroutine with a small
-/// closure from beginning to end touches the first two, whoever spawns it writes all three.
+/// The order of the fields is the order of the cache lines. An M that runs a goroutine with a small
+/// closure from beginning to end touches the first two; the spawner writes all three.
 #[repr(C, align(64))]
 pub(crate) struct G {
-    /// The next one in its queue, or on the free list. While it waits it is in none: then this is when
-    /// the clock wakes it.
+    /// The next one in its queue, or on the free list. While it waits it is in neither: then this
+    /// is the time at which the clock wakes it.
     link: Link<G>,
     pub(crate) status: StatusWord,
     pub(crate) join: JoinWord,
     pub(crate) flags: Flags,
-    /// While it waits, when that began, in minutes of its runtime; it wraps after 22 days. While it
-    /// is runnable and its latency is measured, `SAMPLED` and where that began; see
-    /// `metrics::latency`.
+    /// While it waits: the minute of its runtime at which the wait began, which wraps after 22
+    /// days. While it is runnable and its latency is measured: `SAMPLED`, and the number under
+    /// which the starting time is kept; see `metrics::latency`.
     waits_since: AtomicU16,
     pub(crate) outcome: Cell<Outcome>,
     wait_reason: ShownByte,
-    /// Whether it has a stack, and above that bit how many guards it holds against being stopped by
-    /// force. Its owner writes; the handler that looks runs on the owner's thread.
+    /// Whether it has a stack, and above that bit the number of guards that it holds against
+    /// preemption by a signal. Its owner writes; the signal handler that reads it runs on the
+    /// owner's thread.
     started: ShownByte,
-    /// Who ended the last wait; written by the claimer.
+    /// The cause of the end of the last wait; written by the claimer.
     pub(crate) woken: Cell<Woken>,
     pub(crate) vtable: ShownPointer<Vtable>,
     /// The M it must run on: it parked while panicking, or is locked to its thread.
     pub(crate) bound_m: ShownPointer<M>,
-    /// Counted by an `Arc` that the record owns one share of.
+    /// A reference from an `Arc`, which the record owns.
     pub(crate) extras: Cell<*const Extras>,
     pub(crate) sched: ShownPointer<Sched>,
     // Second line.
     pub(crate) coro: Coro,
     pub(crate) payload: Payload,
     // Third line, after the larger part of the payload.
-    /// The wait of whoever joins this goroutine. Written before its address goes into `join`.
+    /// The ticket of the wait that joins this goroutine. Written before the waiter's address goes
+    /// into `join`.
     pub(crate) joiner: Cell<Ticket>,
     pub(crate) id: ShownNumber,
     pub(crate) parent_id: ShownNumber,
     spawn_site: ShownPointer<Location<'static>>,
 }
 
-// SAFETY: see "Who may touch what" above: every non-atomic field has one owner at a time, and
+// SAFETY: see "Access to the fields" above: every non-atomic field has one owner at a time, and
 // ownership is handed over by synchronising operations.
 unsafe impl Sync for G {}
 // SAFETY: as above.
 unsafe impl Send for G {}
 
-// SAFETY: `link` is used by the queues and free lists, and by a goroutine that waits, which is in none
-// of them.
+// SAFETY: `link` is used by the queues and free lists, and by a goroutine that waits, which is in
+// none of them.
 unsafe impl Linked for G {
     fn link(&self) -> &Link<Self> {
         &self.link
@@ -222,25 +224,26 @@ impl G {
         }
     }
 
-    /// Says when the clock ends the wait that is about to begin, or `NEVER`. For the goroutine's owner.
+    /// Sets when the clock ends the wait that is about to begin, or `NEVER`. For the goroutine's
+    /// owner.
     #[inline]
     pub(crate) fn set_due(&self, when: u64) {
         self.link.set_number(when);
     }
 
-    /// When the clock ends the wait it is in. Nonsense, if it is in none.
+    /// When the clock ends the wait it is in. Meaningless if it does not wait.
     #[inline]
     pub(crate) fn due(&self) -> u64 {
         self.link.number()
     }
 
-    /// What kind of goroutine it is: all with the same code are of one.
+    /// Its kind: goroutines with the same closure type have the same kind.
     #[inline]
     pub(crate) fn kind(&self) -> usize {
         self.vtable.get().addr()
     }
 
-    /// Fetches the lines of a record that is about to be written.
+    /// Prefetches the lines of a record that is about to be written.
     #[inline]
     pub(crate) fn prefetch(record: *const Self, lines: usize) {
         if !record.is_null() {
@@ -250,14 +253,14 @@ impl G {
         }
     }
 
-    /// Fetches where this goroutine left its stack. For who has claimed it after a long wait.
+    /// Prefetches the top of this goroutine's stack. For the claimer, after a long wait.
     pub(crate) fn prefetch_stack(&self) {
         if self.has_started() {
             self.coro.prefetch_stack();
         }
     }
 
-    /// Whether somebody asked this goroutine to end.
+    /// Whether this goroutine was cancelled.
     #[inline]
     pub(crate) fn is_cancelled(&self) -> bool {
         self.flags.has(Flag::CANCELLED)
@@ -275,25 +278,25 @@ impl G {
         }
     }
 
-    /// Whether it is of another class than most.
+    /// Whether its class is not the normal one.
     #[inline]
     pub(crate) fn is_classed(&self) -> bool {
         self.flags.began_with(Flag::LATENCY | Flag::IDLE)
     }
 
-    /// Whether it may be stopped by force here.
+    /// Whether it may be preempted by a signal.
     pub(crate) fn may_be_forced(&self) -> bool {
         self.started.get() < 2 * STARTED
     }
 
-    /// One more guard against being stopped by force. False: there are too many. For the goroutine
-    /// itself, as `allow_force`.
+    /// Adds a guard against preemption by a signal. False if there are too many. Only the goroutine
+    /// itself calls this and `allow_force`.
     pub(crate) fn forbid_force(&self) -> bool {
         let more = self.started.get().checked_add(2 * STARTED);
         more.inspect(|&more| self.started.set(more)).is_some()
     }
 
-    /// One guard less.
+    /// Removes a guard.
     pub(crate) fn allow_force(&self) {
         self.started.set(self.started.get() - 2 * STARTED);
     }
@@ -304,7 +307,7 @@ impl G {
         self.started.get() & STARTED != 0
     }
 
-    /// Says so, of a goroutine that holds no guards.
+    /// Sets whether it has a stack. The goroutine holds no guards.
     #[inline]
     pub(crate) fn set_started(&self, started: bool) {
         self.started.set(if started { STARTED } else { 0 });
@@ -316,25 +319,26 @@ impl G {
         reason.copied().unwrap_or(WaitReason::Join)
     }
 
-    /// Says why it is about to wait.
+    /// Sets why it is about to wait.
     #[inline]
     pub(crate) fn set_wait_reason(&self, reason: WaitReason) {
         self.wait_reason.set(reason as u8);
     }
 
-    /// Its wait begins at this minute of its runtime.
+    /// Notes that its wait begins at this minute of its runtime.
     #[inline]
     pub(crate) fn set_waits_since(&self, minute: u32) {
         self.waits_since.store(minute as u16 & !SAMPLED, Ordering::Relaxed);
     }
 
-    /// Its latency is measured from now on; the number says where the moment is kept. For who makes
-    /// it runnable.
+    /// Notes that its latency is measured from now on; `number` says where the starting time is
+    /// kept. For the thread that makes it runnable.
     pub(crate) fn set_sampled(&self, number: u32) {
         self.waits_since.store(number as u16 | SAMPLED, Ordering::Relaxed);
     }
 
-    /// That number, if its latency is measured: until now. For who runs it.
+    /// Ends the measurement of its latency and returns the number, if there was one. For the M that
+    /// runs it.
     #[inline]
     pub(crate) fn take_sampled(&self) -> Option<u32> {
         let number = self.waits_since.load(Ordering::Relaxed);
@@ -345,7 +349,7 @@ impl G {
         Some((number & !SAMPLED).into())
     }
 
-    /// For how many minutes it has waited at this one.
+    /// For how many minutes it has waited at minute `now`.
     pub(crate) fn waited_minutes(&self, now: u32) -> u16 {
         (now as u16).wrapping_sub(self.waits_since.load(Ordering::Relaxed)) & !SAMPLED
     }
@@ -356,7 +360,7 @@ impl G {
         unsafe { self.spawn_site.get().as_ref() }
     }
 
-    /// Says where it is spawned.
+    /// Sets where it is spawned.
     #[inline]
     pub(crate) fn set_spawn_site(&self, site: &'static Location<'static>) {
         self.spawn_site.set(site);
@@ -364,7 +368,7 @@ impl G {
 
     /// The name its builder gave it.
     pub(crate) fn name(&self) -> Option<&str> {
-        // SAFETY: extras live as long as the goroutine; the caller looks at a live one.
+        // SAFETY: the extras live as long as the goroutine, and the caller uses a live one.
         unsafe { self.extras.get().as_ref() }.and_then(|extras| extras.name.as_deref())
     }
 }

@@ -3,16 +3,16 @@
 //! An M has its thread's own stack, on which the scheduler runs (Go's g0), and switches from
 //! there into goroutines and back.
 //!
-//! # Who may touch what
+//! # Access to the fields
 //! - `note`, `tid`, `word`: anyone.
-//! - `next_p`, `wake_spinning`: whoever wakes the M, before it notes it; then the M.
-//! - the fields of `shown`: the M writes, anyone reads.
-//! - `stopped_p`: under the scheduler lock, and by the M when it goes on after a stop of the world.
-//! - everything else behind `Cell`: the M itself, be it in the scheduler or in a goroutine it
-//!   runs.
+//! - `next_p`, `wake_spinning`: the waker of the M, before it wakes the note; then the M.
+//! - the `Shown` fields: the M writes, anyone reads.
+//! - `stopped_p`: under the scheduler lock, and by the M when it continues after a stop of the
+//!   world.
+//! - every other `Cell`: the M itself, in the scheduler or in a goroutine that it runs.
 //!
-//! A record outlives its thread: sysmon and others may look at it any time. Another thread adopts
-//! it later, and all records are freed with their runtime.
+//! A record outlives its thread: sysmon and other threads may read it at any time. Another thread
+//! reuses it later, and all records are freed with their runtime.
 
 use super::shown::{ShownFlag, ShownPointer};
 use super::{G, P};
@@ -31,17 +31,16 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::{Mutex, PoisonError};
 
-/// What the goroutine that switched back to the scheduler wants.
+/// The request of a goroutine that switched back to the scheduler.
 #[derive(Clone, Copy)]
 pub(crate) enum Request {
-    /// Nothing was asked: the goroutine returned from its main function.
+    /// No request: the goroutine returned from its main function.
     Exit,
     /// Run others first.
     Yield,
-    /// Run whom it has just readied first.
+    /// First run the goroutine that it has just made runnable.
     GiveWay,
-    /// Sleep until somebody claims it, if `commit` agrees.
-    /// At the latest until `deadline_ns`.
+    /// Park until a waker claims it, if `commit` agrees, at the latest until `deadline_ns`.
     Park { commit: Commit, arg: *mut (), seal: Seal, deadline_ns: u64 },
 }
 
@@ -59,27 +58,27 @@ pub(crate) enum Seal {
 /// or publishes the waiter. False: do not wait after all.
 pub(crate) type Commit = unsafe fn(gp: NonNull<G>, arg: *mut ()) -> bool;
 
-/// All records of a runtime, the newest first. Nobody takes one out.
+/// All records of a runtime, the newest first. None is ever removed.
 #[doc(alias = "allm")]
 pub(crate) struct AllMs {
     newest: AtomicPtr<M>,
     n_ids: AtomicU32,
-    /// Taken by threads without a P only.
+    /// Only threads without a P take this lock.
     room: Mutex<Room>,
 }
 
-/// Room for more records, in pages of our own: to make a thread must not need the allocator, whose lock a
-/// stopped goroutine may hold.
+/// Room for more records, in pages that the runtime maps itself: making a thread must not use the
+/// allocator, whose lock a preempted goroutine may hold.
 struct Room {
     next: *mut M,
     n_left: usize,
 }
 
-/// Bytes mapped at once, a multiple of every page.
+/// Bytes mapped at once, a multiple of every page size.
 const CHUNK_BYTES: usize = PAGE_MAX_BYTES;
 const _: () = assert!(size_of::<M>() <= CHUNK_BYTES);
 
-// SAFETY: memory that nobody else uses.
+// SAFETY: it is memory that no other code uses.
 unsafe impl Send for Room {}
 
 impl Room {
@@ -111,17 +110,18 @@ impl AllMs {
     pub(crate) fn add(&self, m: M) -> std::io::Result<NonNull<M>> {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         let place = room.take(&m)?;
-        // SAFETY: room for a record, aligned, which is this one's from now on.
+        // SAFETY: it is aligned room for a record, used for nothing else from now on.
         let m = unsafe {
             place.write(m);
             &mut *place.as_ptr()
         };
         m.made_before.set(self.newest.load(Ordering::Relaxed));
-        // ORDERING: Release pairs with `iter`: who finds the record sees what is in it.
+        // ORDERING: Release pairs with `iter`: a thread that finds the record sees its contents.
         self.newest.store(m, Ordering::Release);
         drop(room);
-        // ORDERING: pairs with the fence of `Sched::heavy_fence`, which finds out that there is no asymmetric
-        // one any more and then walks over the list: one of the two sees the other.
+        // ORDERING: pairs with the fence of `heavy_fence` in `sched::stall::retake`, which notes
+        // that there is no asymmetric fence any more and then walks the list: one of the two sees
+        // the other.
         fence(Ordering::SeqCst);
         if !is_asymmetric() {
             m.word.use_full_fences();
@@ -129,12 +129,12 @@ impl AllMs {
         Ok(NonNull::from(m))
     }
 
-    /// All of them.
+    /// All records.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &M> {
         self.iter_from(null())
     }
 
-    /// From `m` on, which is one of them, or null for all.
+    /// The records from `m` on; null means all.
     pub(crate) fn iter_from(&self, m: *const M) -> impl Iterator<Item = &M> {
         // ORDERING: see `add`.
         let first = if m.is_null() { self.newest.load(Ordering::Acquire) } else { m.cast_mut() };
@@ -149,8 +149,8 @@ impl Drop for AllMs {
     fn drop(&mut self) {
         let mut next = NonNull::new(self.newest.load(Ordering::Relaxed));
         while let Some(m) = next {
-            // SAFETY: every thread that used it held a share of the runtime, which is being dropped. Of the records
-            // of a chunk the first is the oldest, so it comes last here.
+            // SAFETY: every thread that used it held a reference to the runtime, which is being
+            // dropped. The first record of a chunk is its oldest, so it comes last here.
             unsafe {
                 next = NonNull::new(m.as_ref().made_before.get().cast_mut());
                 let is_first = m.as_ref().is_first_of_chunk.get();
@@ -163,74 +163,80 @@ impl Drop for AllMs {
     }
 }
 
-/// Most addresses of thread-locals that are noted of one move.
+/// The maximum number of addresses of thread-locals that are recorded for one move.
 pub(crate) const MOVED_MAX: usize = 8;
 
 /// A thread.
 #[repr(C, align(128))]
 pub(crate) struct M {
-    /// Where the thread is, and whether somebody wants something of it.
+    /// Where the thread is, and whether another thread has a request for it.
     pub(crate) word: MWord,
-    /// Changed by the M itself in the runtime, or under the scheduler lock by who takes it.
+    /// Changed by the M itself in the runtime, or under the scheduler lock by the thread that takes
+    /// the P.
     p: AtomicPtr<P>,
     pub(crate) cur: AtomicPtr<G>,
     pub(crate) request: Cell<Request>,
     /// The thread pointer of its thread.
     pub(crate) thread: Cell<usize>,
-    /// The CPU time that sysmon saw last while it had no P, and since when it has none.
+    /// The CPU time that sysmon read last while the M had no P, and since when it has none.
     pub(crate) ran_without_p: Cell<(Stamp, u64)>,
-    /// The end of its thread's stack, below which is the guard. Zero: the thread is not the runtime's.
+    /// The end of its thread's stack, below which is the guard. Zero if the thread does not belong
+    /// to the runtime.
     pub(crate) stack_end: Cell<usize>,
     /// Where the goroutine that it resumed last had addresses of thread-locals; see `tls_report`.
     pub(crate) moved: [Cell<usize>; MOVED_MAX],
     pub(crate) spinning: ShownFlag,
-    /// Since when.
+    /// Since when it spins.
     pub(crate) spins_since_ns: Cell<u64>,
-    /// How many goroutines had been readied by then.
+    /// How many goroutines had become runnable by then.
     pub(crate) readied_before: Cell<u64>,
-    /// When a timer is due that this M added since it last looked for work; see `sched::timers`.
+    /// When a timer is due that this M added since it last looked for work; see
+    /// `sched::outside::timers`.
     pub(crate) new_timer_ns: Cell<u64>,
     pub(crate) sched: NonNull<Sched>,
     pub(crate) id: u32,
-    /// The goroutine that only this M may run, and that is all it runs.
+    /// The goroutine that is bound to this M: only this M may run it, and it runs no other.
     pub(crate) bound_g: ShownPointer<G>,
-    /// How many reasons there are for that; see `sched::bound`.
+    /// How many reasons there are for the binding; see `sched::threads::bound`.
     pub(crate) n_bindings: Cell<u32>,
     /// How many of them are locks by user code.
     pub(crate) n_locks: Cell<u32>,
-    /// What names these.
+    /// The number of the current lock.
     pub(crate) lock_number: Cell<u64>,
     /// Its goroutine ended bound to it: the thread ends too.
     pub(crate) ends: Cell<bool>,
-    /// Its goroutine was abandoned: the thread sleeps for ever.
+    /// Its goroutine was abandoned: the thread sleeps forever.
     pub(crate) abandoned: ShownFlag,
-    /// What the waker hands over.
+    /// The P that the waker hands over.
     pub(crate) next_p: Cell<*const P>,
     pub(crate) wake_spinning: Cell<bool>,
     /// The P that stopped for a stop of the world while this M held it.
     pub(crate) stopped_p: Cell<*const P>,
     pub(crate) note: Note,
-    /// What it sleeps on.
+    /// The object it sleeps on.
     pub(crate) doorbell: Doorbell,
     /// Random numbers for the goroutine that runs here, which need no P.
     rng: UnsafeCell<Rng>,
     idle_link: DoubleLink<M>,
-    /// What sysmon alone remembers of a thread in user code without a P: the word, and the CPU time
-    /// at that moment.
+    /// Used by sysmon alone, for a thread in user code without a P: the word, and the CPU time at
+    /// that moment.
     pub(crate) seen_without_p: Cell<(Stamp, u64)>,
-    /// Its goroutine was expected to block and gave its P away: how often the thread had blocked before.
+    /// Set if its goroutine was expected to block and gave its P away: how often the thread had
+    /// blocked before.
     pub(crate) gave_p_ahead: Cell<Option<u64>>,
-    /// Whether the kernel was asked for short turns of its thread; see `Sched::suit_turns`.
+    /// Whether the kernel was asked for short turns of its thread; see `suit_turns` in
+    /// `sched::run::lanes`.
     pub(crate) short_turns: Cell<bool>,
-    /// Signals that are blocked in its thread also when no handler runs. The thread's own.
+    /// Signals that are blocked in its thread even when no handler runs. Only the thread itself
+    /// uses it.
     pub(crate) blocked: Cell<Blocked>,
-    /// The record made before this one: the list of all.
+    /// The record made before this one, in the list of all records.
     made_before: Cell<*const M>,
     is_first_of_chunk: Cell<bool>,
     tid: AtomicU32,
 }
 
-// SAFETY: see "Who may touch what" above.
+// SAFETY: see "Access to the fields" above.
 unsafe impl Sync for M {}
 // SAFETY: as above.
 unsafe impl Send for M {}
@@ -283,8 +289,9 @@ impl M {
         }
     }
 
-    /// Makes the record of a thread that has ended one of a thread that has not begun. The word's
-    /// sequence number goes on, so that nobody who saw it earlier takes it for unchanged.
+    /// Turns the record of a thread that has ended into that of a thread that has not begun. The
+    /// word's sequence number continues, so that a thread that read the word earlier does not take
+    /// it for unchanged.
     pub(crate) fn reset(&self) {
         if self.has_p() || self.current().is_some() || self.spinning.get() {
             heist_core::throw!("M::reset: M{} is in use", self.id);
@@ -305,10 +312,10 @@ impl M {
     /// Draws random numbers.
     ///
     /// # Safety
-    /// This is the M of the calling thread, and `draw` does not come back here.
+    /// This is the M of the calling thread, and `draw` does not call this function.
     #[inline]
     pub(crate) unsafe fn draw<R>(&self, draw: impl FnOnce(&mut Rng) -> R) -> R {
-        // SAFETY: only the thread itself uses them, and not twice at once.
+        // SAFETY: only the thread itself uses it, and not recursively.
         draw(unsafe { &mut *self.rng.get() })
     }
 
@@ -339,7 +346,7 @@ impl M {
         !self.p.load(Ordering::Relaxed).is_null()
     }
 
-    /// Takes `pp` over.
+    /// Takes the P.
     #[doc(alias = "acquirep")]
     pub(crate) fn acquire_p(&self, pp: &P) {
         if self.has_p() {
@@ -352,7 +359,7 @@ impl M {
         self.p.store(std::ptr::from_ref(pp).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Lets go of the P.
+    /// Releases the P.
     #[doc(alias = "releasep")]
     pub(crate) fn release_p(&self) -> &P {
         if !self.has_p() {

@@ -1,7 +1,7 @@
 //! `P`: a processor, the right to run goroutines.
 //!
-//! Whoever holds a P uses its queue as the owner and its `local` part freely; everybody else sees
-//! the queue as a thief and the counters as a reader.
+//! The holder of a P uses its queue as the owner and its `local` part freely. All other threads use
+//! the queue as thieves and only read the counters.
 
 use super::g::WaitReason;
 use super::yielded::Yielded;
@@ -22,7 +22,7 @@ use heist_core::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null_mut};
 
-/// What only the holder of the P uses.
+/// The data that only the holder of the P uses.
 pub(crate) struct Local {
     pub(crate) rng: Rng,
     pub(crate) free_gs: List<G>,
@@ -32,9 +32,9 @@ pub(crate) struct Local {
     pub(crate) stacks: StackCache,
     /// Goroutines that became runnable here; one in a few is measured.
     pub(crate) n_readied: u32,
-    /// The P that may stand still.
+    /// The P that may be stalled.
     pub(crate) suspect: Suspect,
-    /// When it was last lent in a crowd; see `sched::admission`.
+    /// When it was last lent while threads were scarce; see `sched::threads::admission`.
     pub(crate) lent_ns: u64,
     /// Urgent goroutines run in a row.
     pub(crate) urgent_streak: UrgentStreak,
@@ -43,34 +43,34 @@ pub(crate) struct Local {
 }
 
 impl Drop for Local {
-    /// Stacks and records belong to the process: what the P kept goes back.
+    /// Stacks and records belong to the process: those that the P kept are returned.
     fn drop(&mut self) {
-        // The last share of a runtime may be dropped by a goroutine of another one.
+        // The last reference to a runtime may be dropped by a goroutine of another one.
         let _rt = current::enter();
         self.give_back();
     }
 }
 
 impl Local {
-    /// Leaves its stacks and records to the other Ps.
+    /// Returns its stacks and records to the shared pools, for the other Ps.
     pub(crate) fn give_back(&mut self) {
         self.stacks.spill(0);
         pool::spill(&mut self.free_gs, 0);
     }
 }
 
-/// Whether a P has stopped for a stop of the world, and who waits for it to start again.
+/// Whether a P has stopped for a stop of the world, and which M waits for it to start again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stopped {
-    /// It has not.
+    /// It has not stopped.
     No,
-    /// Nobody waits for it.
+    /// It has stopped, and no M waits for it.
     Free,
-    /// This M searched with it, and sleeps until it is handed a P.
+    /// This M looked for work with it, and sleeps until it is handed a P.
     Left(NonNull<M>),
     /// This M sleeps with its goroutine until it gets the P back.
     Awaited(NonNull<M>),
-    /// It was taken from this M, which is in user code or in a blocking call. It gets it back.
+    /// It was taken from this M, which is in user code or in a blocking call and gets the P back.
     Lost(NonNull<M>),
 }
 
@@ -80,16 +80,16 @@ pub(crate) struct P {
     pub(crate) id: u32,
     /// It is reserved for the latency class.
     pub(crate) is_reserved: bool,
-    /// It is reserved, or disturbed by chaos mode: what becomes runnable here does not simply go
-    /// into its queue.
+    /// It is reserved, or disturbed by chaos mode: a goroutine that becomes runnable here does not
+    /// simply go into its queue.
     pub(crate) is_unusual: bool,
     pub(crate) queue: RunQueue<G>,
     pub(crate) timers: CachePadded<Timers>,
     /// Its part of the global queue.
     pub(crate) yielded: CachePadded<Yielded>,
-    /// Goroutines executed with a slice of their own.
+    /// The number of goroutines executed with a slice of their own.
     tick: CachePadded<AtomicU32>,
-    /// When a goroutine that had been stopped last began a slice here.
+    /// When a goroutine that had been preempted last began a slice here.
     began_ns: AtomicU64,
     /// The M that holds it, for reports.
     m: AtomicPtr<M>,
@@ -101,12 +101,12 @@ pub(crate) struct P {
     is_local_used: Cell<bool>,
     pub(crate) stats: CachePadded<Shard>,
     pub(crate) latencies: Latencies,
-    /// Times a goroutine parked, by what it waited for.
+    /// How often goroutines parked, by wait reason.
     pub(crate) parks: [Counter; WaitReason::ALL.len()],
 }
 
-// SAFETY: `local` is used by the holder of the P alone, `stopped` under the scheduler lock; the rest
-// is atomic.
+// SAFETY: only the holder of the P uses `local`; `stopped` is used under the scheduler lock; the
+// rest is atomic.
 unsafe impl Sync for P {}
 // SAFETY: as above.
 unsafe impl Send for P {}
@@ -191,24 +191,23 @@ impl P {
     #[inline]
     pub(super) const fn begin_local_use(&self) {}
 
-    /// Takes everything away that lies here, for a P that is no longer wanted: goroutines in the
-    /// order in which they would have run; its timers go to `heir`. Its memory is given back later,
-    /// by [`Local::give_back`].
+    /// Empties a P that is being removed. Returns its goroutines in the order in which they would
+    /// have run, and moves its timers to `heir`. [`Local::give_back`] returns its memory later.
     ///
     /// # Safety
-    /// The world is stopped, by the caller.
+    /// The caller has stopped the world.
     #[doc(alias = "destroy")]
     pub(crate) unsafe fn retire(&self, heir: &Self) -> List<G> {
         if !heir.timers.take_over(&self.timers) {
             heist_core::throw!("P::retire: the system has no memory for the timers");
         }
-        // SAFETY: by the caller's promise nobody else holds this P.
+        // SAFETY: by the caller's promise no M holds this P.
         let mut queued = unsafe { self.owner() }.drain();
         queued.append(&mut self.yielded.take(u32::MAX));
         queued
     }
 
-    /// Whether nothing waits here.
+    /// Whether no goroutine is queued here.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.yielded.len() == 0
     }
@@ -220,21 +219,22 @@ impl P {
         self.tick.load(Ordering::Relaxed)
     }
 
-    /// One more goroutine runs with a slice of its own. The holder alone calls this.
+    /// Notes that one more goroutine runs with a slice of its own. Only the holder calls this.
     #[inline]
     pub(crate) fn advance_tick(&self) {
         self.tick.store(self.tick().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// A goroutine that had been stopped begins a slice now. sysmon learns when, and need not look to
-    /// find out. The holder alone calls this.
+    /// Notes that a preempted goroutine begins a slice now, so that sysmon knows the time without
+    /// sampling. Only the holder calls this.
     pub(crate) fn begin_slice(&self, now_ns: u64) {
-        // Who sees the tick before this takes the time for that of an earlier slice.
+        // A thread that reads the tick before this store takes the time for that of an earlier
+        // slice.
         self.began_ns.store(now_ns, Ordering::Relaxed);
         self.advance_tick();
     }
 
-    /// When that was last.
+    /// When a preempted goroutine last began a slice here.
     pub(crate) fn began_ns(&self) -> u64 {
         self.began_ns.load(Ordering::Relaxed)
     }

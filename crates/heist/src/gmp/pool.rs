@@ -1,7 +1,7 @@
-//! The goroutine records of the process: where they come from and where they rest.
+//! The pool of goroutine records of the process.
 //!
-//! Records are carved from mapped slabs that are never unmapped: handles and dumps may look at
-//! any record at any time. The list of slabs only grows, so it is read without a lock.
+//! Records are carved from mapped slabs that are never unmapped: handles and dumps may read any
+//! record at any time. The list of slabs only grows, so it is read without a lock.
 //!
 //! # Ordering
 //! A slab is linked in with Release after its header is written, and its count of records grows
@@ -21,16 +21,16 @@ use std::ptr::{NonNull, null, null_mut};
 /// A slab is this many bytes: 1 MiB holds 5460 records.
 const SLAB_BYTES: usize = 1 << 20;
 
-/// What stands at the start of a slab, padded to a record.
+/// The header at the start of a slab, padded to the size of a record.
 #[repr(C, align(64))]
 struct SlabHeader {
     next: *mut SlabHeader,
-    /// Records that were ever used.
+    /// The number of records that were ever used.
     carved: AtomicUsize,
     _pad: [u8; 176],
 }
 
-/// Looks at records for which the lock is held.
+/// The number of records that are read under one hold of the lock.
 const LOOKS_HELD: usize = 128;
 
 const PER_SLAB: usize = (SLAB_BYTES - size_of::<SlabHeader>()) / size_of::<G>();
@@ -63,21 +63,21 @@ impl Chains {
         let g = unsafe { head.as_ref() };
         self.first = g.sched.get().cast_mut().cast();
         let tail = NonNull::new(g.bound_m.replace(null()).cast_mut().cast())?;
-        // SAFETY: the chain was one list of this length, and nobody changed its links.
+        // SAFETY: the chain was one list of this length, and its links have not changed.
         Some(unsafe { List::from_ends((head, tail), g.parent_id.get() as u32) })
     }
 }
 
 struct Shared {
     free: Chains,
-    /// Records of the newest slab that were never used: touching them all at once would make a
-    /// small program pay for a large one.
+    /// The newest slab, whose records are initialised when they are first used: touching them all
+    /// at once would make a small program pay for a large one.
     newest: *mut SlabHeader,
     n_fresh: usize,
 }
 
-// SAFETY: `newest` is a slab that only the holder of the lock carves, and the chains are dead
-// records that only the holder of the lock uses.
+// SAFETY: only the holder of the lock carves records from the slab `newest`, and only it uses the
+// dead records of the chains.
 unsafe impl Send for Shared {}
 
 static SHARED: Lock<Shared> = Lock::new(
@@ -85,8 +85,8 @@ static SHARED: Lock<Shared> = Lock::new(
     Shared { free: Chains { first: null_mut() }, newest: null_mut(), n_fresh: 0 },
 );
 
-/// Gives `local`, which is empty, a chain of free records, or some new ones. At least one, unless
-/// the system has no memory left.
+/// Gives `local`, which is empty, a chain of free records, or new ones. At least one, unless the
+/// system has no memory left.
 pub(crate) fn refill(local: &mut List<G>) -> std::io::Result<()> {
     let mut shared = SHARED.lock();
     if let Some(mut chain) = shared.free.pop() {
@@ -113,7 +113,7 @@ pub(crate) fn take_one() -> std::io::Result<NonNull<G>> {
     gp.map_or_else(|| carve(&mut shared), Ok)
 }
 
-/// Gives one record back, from a thread without a P.
+/// Returns one record, from a thread without a P.
 pub(crate) fn give_one(gp: NonNull<G>) {
     let mut chain = List::new();
     // SAFETY: the caller recycles the record, so it is valid and in no list.
@@ -121,7 +121,7 @@ pub(crate) fn give_one(gp: NonNull<G>) {
     SHARED.lock().free.push(chain);
 }
 
-/// Gives back what `local` holds beyond `keep`.
+/// Returns the records that `local` holds beyond `keep`.
 pub(crate) fn spill(local: &mut List<G>, keep: u32) {
     let surplus = local.split_front(local.len().saturating_sub(keep));
     if !surplus.is_empty() {
@@ -149,20 +149,22 @@ fn carve(shared: &mut Shared) -> std::io::Result<NonNull<G>> {
     }
 }
 
-/// Calls `look` while no record goes from one runtime to another: a record that is of a runtime, alive or
-/// on the free list of a P, stays with it. A record changes its runtime through the shared pool only.
+/// Calls `look` while no record moves from one runtime to another: a record that belongs to a
+/// runtime, alive or on the free list of a P, stays with it. A record changes its runtime only
+/// through the shared pool.
 pub(crate) fn hold<T>(look: impl FnOnce() -> T) -> T {
     let _shared = SHARED.lock();
     look()
 }
 
-/// As [`for_each`], with a [`hold`] around each look; short ones in a row share it.
+/// As [`for_each`], with a [`hold`] around the calls of `look`; a number of consecutive calls share
+/// one.
 pub(crate) fn for_each_held(mut look: impl FnMut(&G)) {
     let mut held = None;
     let mut n = 0_usize;
     for_each(|gp| {
         if n.is_multiple_of(LOOKS_HELD) {
-            // Others may come in between.
+            // Released, so that other threads can take the lock in between.
             held = None;
         }
         n += 1;
@@ -174,7 +176,8 @@ pub(crate) fn for_each_held(mut look: impl FnMut(&G)) {
 /// Calls `look` with every record that was ever used, dead ones included.
 pub(crate) fn for_each(mut look: impl FnMut(&G)) {
     let mut slab = SLABS.load(Ordering::Acquire);
-    // SAFETY: slabs are never unmapped, and what is read was written before it was published.
+    // SAFETY: slabs are never unmapped, and all data that is read was written before it was
+    // published.
     while let Some(header) = unsafe { slab.as_ref() } {
         for i in 0..header.carved.load(Ordering::Acquire) {
             // SAFETY: as above.
@@ -184,17 +187,18 @@ pub(crate) fn for_each(mut look: impl FnMut(&G)) {
     }
 }
 
-/// A record goes from one runtime to another through the shared pool, so that nothing that holds the pool
-/// sees it change sides: not onto the free list of a P, though its handle is released there.
+/// A record moves from one runtime to another through the shared pool, so that a holder of the pool
+/// does not see it change: it does not go onto the free list of a P, though its handle is released
+/// there.
 #[test]
-fn a_record_changes_its_runtime_in_the_shared_pool() {
+fn a_record_changes_its_runtime_through_the_shared_pool() {
     // SAFETY: the goroutines keep nothing across a park that is bound to a thread.
     let start = || unsafe { crate::Runtime::builder().procs(1).build() }.expect("it starts");
     let (home, other) = (start(), start());
     for _ in 0..100 {
         let handle = home.handle().spawn(|| ());
         let gp = handle.record();
-        // It has ended and left its stack: the handle is the last to release the record.
+        // The goroutine has ended and left its stack: the handle is the last to release the record.
         while crate::sched::life::n_live(home.sched()) != 0 {
             std::thread::yield_now();
         }

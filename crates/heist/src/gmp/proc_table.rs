@@ -1,7 +1,7 @@
 //! All Ps of a runtime: the table only grows and never moves.
 //!
-//! A P that is no longer wanted keeps its place, its counters and its number, and comes back when
-//! there are more again. So a reader without any lock (sysmon, a metric, a thief) may keep a
+//! A P that is removed keeps its place, its counters and its number, and is used again when the
+//! number of Ps grows. So a reader without any lock (sysmon, a metric, a thief) may keep a
 //! reference to a P as long as the runtime lives.
 //!
 //! # Ordering
@@ -18,9 +18,9 @@ use std::ptr::null_mut;
 /// The Ps of a runtime by number.
 pub(crate) struct ProcTable {
     slots: Box<[AtomicPtr<P>]>,
-    /// Ps that run goroutines: those with the lowest numbers.
+    /// The number of Ps that run goroutines: those with the lowest ids.
     live: AtomicU32,
-    /// Ps that were ever made.
+    /// The number of Ps that were ever made.
     made: AtomicU32,
 }
 
@@ -33,7 +33,7 @@ impl ProcTable {
         }
     }
 
-    /// Adds a P, whose number is the next. Only one thread at a time may.
+    /// Adds a P with the next number. Only one thread at a time may call this.
     pub(crate) fn add(&self, pp: Box<P>) {
         let id = self.n_made();
         if pp.id != id {
@@ -54,7 +54,7 @@ impl ProcTable {
         self.made.load(Ordering::Acquire)
     }
 
-    /// The first `n` Ps run goroutines from now on. Only while the world is stopped.
+    /// Makes the first `n` Ps those that run goroutines. Only while the world is stopped.
     pub(crate) fn set_live(&self, n: u32) {
         if n == 0 || n > self.n_made() {
             heist_core::throw!("ProcTable::set_live: {n} of {} Ps", self.n_made());
@@ -78,7 +78,7 @@ impl ProcTable {
         (0..self.n_live()).map(|id| self.get(id))
     }
 
-    /// Every P that was ever made: what they counted still counts.
+    /// Every P that was ever made: the counters of removed Ps still count.
     pub(crate) fn made(&self) -> impl Iterator<Item = &P> {
         (0..self.n_made()).map(|id| self.get(id))
     }

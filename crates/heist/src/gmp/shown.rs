@@ -1,7 +1,7 @@
-//! Fields that anyone may look at while their owner changes them.
+//! Fields that any thread may read while their owner changes them.
 //!
-//! Reports and dumps look at goroutines that run. What they see may be of a moment ago, or of the
-//! next goroutine in a recycled record, but it is always a value that was there.
+//! Reports and dumps read the records of running goroutines. A value that they read may be slightly
+//! old, or that of the next goroutine in a recycled record, but it is always one that was stored.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
@@ -26,7 +26,7 @@ impl ShownNumber {
     }
 }
 
-/// A pointer to something that outlives whoever looks.
+/// A pointer to an object that outlives every reader.
 #[derive(Debug)]
 pub(crate) struct ShownPointer<T>(AtomicPtr<T>);
 
@@ -45,7 +45,7 @@ impl<T> ShownPointer<T> {
         self.0.store(value.cast_mut(), Ordering::Relaxed);
     }
 
-    /// Sets it and returns what it was. For its owner.
+    /// Sets it and returns the previous value. For its owner.
     #[inline]
     pub(crate) fn replace(&self, value: *const T) -> *const T {
         let before = self.get();
@@ -54,7 +54,7 @@ impl<T> ShownPointer<T> {
     }
 }
 
-/// Yes or no.
+/// A flag.
 #[derive(Debug)]
 pub(crate) struct ShownFlag(AtomicBool);
 
@@ -73,7 +73,7 @@ impl ShownFlag {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// Sets it and returns what it was. For its owner.
+    /// Sets it and returns the previous value. For its owner.
     #[inline]
     pub(crate) fn replace(&self, value: bool) -> bool {
         let before = self.get();

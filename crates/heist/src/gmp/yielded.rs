@@ -1,14 +1,15 @@
-//! `Yielded`: the part of the global queue that lies at a P.
+//! `Yielded`: the part of the global queue that is kept at a P.
 //!
 //! A goroutine that yields goes to the end of the global queue. If every yield went through the
-//! scheduler lock, all Ps would fight over it, and hand their goroutines around in a circle. So
-//! each P keeps its yielded goroutines in a list of its own, which counts as the end of the global
-//! queue: the P takes from it where it would take from the global queue, after what is there;
-//! thieves may take from it as well.
+//! scheduler lock, all Ps would contend for it, and would pass their goroutines around among each
+//! other. So each P keeps its yielded goroutines in its own list, which counts as the end of the
+//! global queue: the P takes from it where it would take from the global queue, after the
+//! goroutines there. Thieves may take from it as well.
 //!
 //! # Ordering
-//! The list is under its own lock. Its length is read without it by those who look for work; who
-//! yields fences before it looks whether somebody must be woken, as every submitter does.
+//! The list is under its own lock. An M that looks for work reads the length without it. An M that
+//! yields a goroutine fences before it checks whether another M must be woken, as every submitter
+//! does.
 
 use super::G;
 use crate::sys::lock::Lock;
@@ -36,7 +37,7 @@ impl Yielded {
     /// Appends one.
     ///
     /// # Safety
-    /// `gp` is runnable, in no queue, and the caller's to move.
+    /// `gp` is runnable, in no queue, and owned by the caller.
     pub(crate) unsafe fn push(&self, gp: NonNull<G>) {
         let mut list = self.list.lock();
         // SAFETY: passed on.

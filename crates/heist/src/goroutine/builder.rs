@@ -1,4 +1,4 @@
-//! Spawning with options, and what can go wrong.
+//! Spawning with options, and its errors.
 
 use super::class::Class;
 use super::join::JoinHandle;
@@ -24,13 +24,13 @@ use std::sync::Arc;
 pub enum SpawnError {
     /// The caller is not on a goroutine.
     NoRuntime,
-    /// The runtime is shutting down.
+    /// The runtime is shutting down or has ended.
     ShutDown,
     /// The system has no memory for it, or for the stacks of goroutines spawned before.
     NoMemory,
-    /// The requested stack is larger than the largest there is.
+    /// The requested stack is larger than the maximum.
     StackTooLarge {
-        /// What was asked for.
+        /// The requested size.
         bytes: usize,
     },
 }
@@ -42,13 +42,13 @@ impl fmt::Display for SpawnError {
                 "not inside a heist runtime: call it from a goroutine (Runtime::run or \
                  #[heist::main(unsafe)] starts the first), or spawn with a Handle",
             ),
-            Self::ShutDown => f.write_str("the runtime is shutting down"),
+            Self::ShutDown => f.write_str("the runtime is shutting down or has ended"),
             Self::NoMemory => f.write_str(
                 "the system has no memory for another goroutine (limits: ulimit -v, cgroup memory)",
             ),
             Self::StackTooLarge { bytes } => {
                 let most = stack::MAX_BYTES;
-                write!(f, "a stack of {bytes} bytes is more than the largest, {most}")
+                write!(f, "a stack of {bytes} bytes is more than the maximum, {most}")
             }
         }
     }
@@ -65,8 +65,8 @@ impl From<Refused> for SpawnError {
     }
 }
 
-/// A spawn that has no way to answer with an error. While the runtime shuts down that is the end of the caller,
-/// and no reason to panic.
+/// The failure of a spawn that cannot return an error. While the runtime shuts down this ends the
+/// caller, which is cancelled, without a panic.
 #[cold]
 #[track_caller]
 pub(crate) fn cannot_spawn(what: &str, error: SpawnError) -> ! {
@@ -112,7 +112,7 @@ impl Builder {
         self
     }
 
-    /// Gives it a stack of at least so many bytes. It is rounded up to a power of two; the
+    /// Gives it a stack of at least this many bytes. The size is rounded up to a power of two; the
     /// smallest is 32 KiB.
     pub const fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_bytes = Some(bytes);
@@ -120,8 +120,8 @@ impl Builder {
     }
 
     /// Locks it to the OS thread on which it starts, from beginning to end, as if it held a guard
-    /// of [`lock_os_thread`](super::lock_os_thread) that is never dropped: nothing else runs on that
-    /// thread until the goroutine ends, and then the thread ends too.
+    /// of [`lock_os_thread`](super::lock_os_thread) that is never dropped: nothing else runs on
+    /// that thread until the goroutine ends, and then the thread ends too.
     ///
     /// # Examples
     /// ```
@@ -141,7 +141,7 @@ impl Builder {
         self
     }
 
-    /// How urgent it is. Goroutines that it spawns are not of its class by themselves.
+    /// How urgent it is. The goroutines that it spawns do not inherit its class.
     ///
     /// # Examples
     /// ```
@@ -172,7 +172,7 @@ impl Builder {
         spawn_here(f, Location::caller(), Some(self.extras()?))
     }
 
-    /// What goes into the record.
+    /// The options that the goroutine's record refers to.
     pub(crate) fn extras(self) -> Result<Arc<Extras>, SpawnError> {
         let stack = match self.stack_bytes {
             None => None,
@@ -211,7 +211,7 @@ where
     };
     // SAFETY: the record is new, and `staged` is used once: here, or by `discard` if this fails.
     let spawned = spawn::spawn(&rt, recipe, |place| unsafe { staged.write(place) });
-    // Before the runtime is left, which may unwind.
+    // Before the guard `rt` leaves the runtime, which may unwind.
     // SAFETY: the record holds a goroutine that returns a `T`, and this is its only handle.
     let spawned = spawned.map(|gp| unsafe { JoinHandle::new(gp, extras) });
     drop(rt);
@@ -225,7 +225,7 @@ where
     }
 }
 
-/// Makes a goroutine of the calling goroutine's runtime that begins at `when_ns`; see
+/// Makes an unborn goroutine of the calling goroutine's runtime that begins at `when_ns`; see
 /// [`spawn::spawn_later`].
 pub(crate) fn spawn_later<F>(
     f: F,
@@ -257,21 +257,21 @@ where
     }
 }
 
-/// How a goroutine begins that is not spawned by another one of its runtime.
+/// How a goroutine begins if no goroutine of its own runtime spawns it.
 #[derive(Clone, Copy)]
 pub(crate) enum Beginning<'a> {
-    /// Wherever it is found.
+    /// On the M that finds it.
     Anywhere,
-    /// The same, and the calling plain thread does nothing but wait for its end.
+    /// As `Anywhere`; the calling plain thread does nothing but wait for the goroutine's end.
     Awaited,
-    /// On this M, which is the calling plain thread, for as long as it lives.
+    /// On this M, which is the calling plain thread. It stays there until it ends.
     On(&'a M),
 }
 
 /// Spawns on a given runtime from any thread. The closure and the result need not be `'static`.
 ///
 /// # Safety
-/// What `f` and `T` borrow outlives the goroutine.
+/// The values that `f` and `T` borrow outlive the goroutine.
 pub(crate) unsafe fn spawn_on<F, T>(
     sched: &Sched,
     f: F,
@@ -311,15 +311,15 @@ where
     }
 }
 
-/// The record's share of the extras.
+/// The reference to the extras that the record holds.
 fn share(extras: &Option<Arc<Extras>>) -> *const Extras {
     extras.as_ref().map_or(null(), |extras| Arc::into_raw(Arc::clone(extras)))
 }
 
-/// Takes back a share that no record got.
+/// Drops a reference from [`share`] that no record holds.
 fn unshare(extras: *const Extras) {
     if !extras.is_null() {
-        // SAFETY: from `share`, and given to nobody.
+        // SAFETY: the pointer is from `share` and is in no record.
         drop(unsafe { Arc::from_raw(extras) });
     }
 }

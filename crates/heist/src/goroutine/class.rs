@@ -6,15 +6,15 @@ use crate::gmp::flags::Flag;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Class {
-    /// Runs before the others: on the processors reserved for it
-    /// ([`Builder::latency_procs`](crate::Builder::latency_procs)) and, before everything else that
-    /// waits, on all. For goroutines that do little and must do it soon.
+    /// Runs before the others: on the processors that are reserved for its class
+    /// ([`Builder::latency_procs`](crate::Builder::latency_procs)), and on the others before
+    /// everything else that waits. For goroutines that do little work and must do it soon.
     Latency,
-    /// As most goroutines.
+    /// The class of most goroutines.
     #[default]
     Normal,
-    /// Runs only where a processor would sleep, and gives way as soon as somebody else has
-    /// something to do. It may never run.
+    /// Runs only where a processor would otherwise be idle, and is preempted as soon as a goroutine
+    /// of another class is runnable. It may never run.
     Idle,
 }
 

@@ -21,8 +21,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Owns the right to wait for a goroutine and to take its result. Dropping it detaches the
-/// goroutine, which runs on.
+/// The right to wait for a goroutine and to take its result. Dropping it detaches the goroutine,
+/// which continues to run.
 pub struct JoinHandle<T> {
     gp: NonNull<G>,
     id: GoroutineId,
@@ -30,12 +30,12 @@ pub struct JoinHandle<T> {
     _result: PhantomData<T>,
 }
 
-// SAFETY: the handle is the right to take a `T` that another thread made.
+// SAFETY: the handle moves a `T` that another thread made to the thread that joins.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
-// SAFETY: by reference the handle only asks about the goroutine or cancels it.
+// SAFETY: a shared reference to the handle can only query the goroutine or cancel it.
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
 
-// As std's: nothing of the result can be seen through it that a panic could have left half changed.
+// As std's handle: a result that a panic left half changed cannot be seen through it.
 impl<T> UnwindSafe for JoinHandle<T> {}
 impl<T> RefUnwindSafe for JoinHandle<T> {}
 
@@ -87,8 +87,7 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Ends a goroutine that was made to begin later, if it has not begun. `ticket` is the one it
-    /// was made with.
+    /// Ends an unborn goroutine, if it has not begun. `ticket` is the one it was made with.
     pub(crate) fn cancel_unborn(&self, ticket: Ticket) -> bool {
         let g = self.g();
         let rt = current::enter();
@@ -100,7 +99,7 @@ impl<T> JoinHandle<T> {
             body::end_unborn(g);
             return true;
         }
-        // Nothing keeps its runtime from closing under this thread but the goroutine itself.
+        // Only the goroutine itself keeps its runtime from closing while this thread uses it.
         g.flags.set(Flag::CANCELLED);
         g.woken.set(Woken::Cancelled);
         // SAFETY: a goroutine's runtime outlives it; it was just claimed.
@@ -137,7 +136,7 @@ impl<T> JoinHandle<T> {
         Err(JoinError { id, kind })
     }
 
-    /// Waits until the outcome is there.
+    /// Waits until the goroutine has an outcome.
     fn wait(&self, terms: Terms) {
         if !self.is_finished() {
             wait::wait_for_end(terms.enter(), self.g(), terms);
@@ -151,13 +150,14 @@ impl<T> JoinHandle<T> {
     }
 
     /// Asks the goroutine to end: its current park, or else its next, unwinds it, and its
-    /// destructors run. One that has not started is dropped with its closure.
+    /// destructors run. A goroutine that has not started is dropped with its closure.
     ///
-    /// It does not wait, and a goroutine that never parks is not stopped by it; such a one can ask
+    /// This does not wait, and does not end a goroutine that never parks; such a goroutine can call
     /// [`is_cancelled`](super::is_cancelled).
     ///
-    /// With `panic = "abort"` a goroutine that has begun cannot be unwound: there this is only a mark, which it
-    /// learns of by asking. Where work must be stopped, a [`context`](crate::context) does it.
+    /// With `panic = "abort"` a goroutine that has begun cannot be unwound. There this only sets a
+    /// mark, which the goroutine sees through [`is_cancelled`](super::is_cancelled). To stop work
+    /// in such a program, use a [`context`](crate::context).
     ///
     /// # Examples
     /// ```
@@ -185,7 +185,7 @@ impl<T> JoinHandle<T> {
         self.extras.as_ref().and_then(|extras| extras.name.as_deref())
     }
 
-    /// The result is taken, or there is none.
+    /// Releases the record without dropping a result: it has been taken, or there is none.
     fn release(mut self) {
         drop(self.extras.take());
         let gp = self.gp;
@@ -197,7 +197,7 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// Gives back the record of a goroutine that everybody is done with.
+/// Frees the record of a goroutine that has ended and has no handle.
 fn recycle(gp: NonNull<G>) {
     // SAFETY: records are never unmapped.
     let home = unsafe { gp.as_ref() }.sched.get();
@@ -213,7 +213,7 @@ impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         if self.g().join.drop_handle() == Dropped::HasResult {
             let g = self.g();
-            // Whatever the destructor of the result does.
+            // The record is released even if the destructor of the result panics.
             let _release = Release(self.gp);
             // SAFETY: the outcome says what the payload holds, and only this handle takes it.
             unsafe {
@@ -229,7 +229,7 @@ impl<T> Drop for JoinHandle<T> {
     }
 }
 
-/// Gives a handle's share of its record back.
+/// Releases the record that a handle refers to.
 struct Release(NonNull<G>);
 
 impl Drop for Release {
@@ -278,14 +278,14 @@ pub struct JoinError {
     kind: Kind,
 }
 
-/// What a goroutine panicked with.
+/// The payload of a goroutine's panic.
 struct Payload(Box<dyn Any + Send>);
 
-// SAFETY: by reference nothing is done with it but to look whether it is a text, and to read that; the types
-// of texts can be shared.
+// SAFETY: a shared reference to it is only used to check whether the payload is text and to read
+// that text; the text types are `Sync`.
 unsafe impl Sync for Payload {}
 
-// The goroutine that made it has ended, and nobody else has seen it.
+// The goroutine that made it has ended, and no other code has had access to it.
 impl UnwindSafe for Payload {}
 impl RefUnwindSafe for Payload {}
 
@@ -316,8 +316,8 @@ impl JoinError {
         matches!(self.kind, Kind::StackOverflow)
     }
 
-    /// Whether it never ran because the system had no memory for its stack, and no other goroutine was left
-    /// that could have given it one.
+    /// Whether it never ran because the system had no memory for its stack, and no other goroutine
+    /// was left that could have given it one.
     #[must_use]
     pub const fn is_out_of_memory(&self) -> bool {
         matches!(self.kind, Kind::NoMemory)
@@ -335,7 +335,7 @@ impl JoinError {
         matches!(self.kind, Kind::Exited)
     }
 
-    /// The panic's text, if it is one.
+    /// The text of the panic, if its payload is text.
     #[must_use]
     pub fn panic_message(&self) -> Option<&str> {
         match &self.kind {
@@ -347,10 +347,10 @@ impl JoinError {
     /// The value it panicked with, as `std::thread::JoinHandle::join` gives it.
     ///
     /// # Errors
-    /// The error itself, if it is no panic.
+    /// The error itself, if it is not a panic.
     ///
     /// # Examples
-    /// A panic goes on in whoever joins:
+    /// The caller that joins continues the panic:
     /// ```
     /// fn join_or_panic<T>(handle: heist::JoinHandle<T>) -> T {
     ///     handle.join().unwrap_or_else(|error| match error.into_panic() {

@@ -37,13 +37,13 @@ use crate::sched::life::cancel;
 use crate::sched::life::park;
 use std::fmt;
 
-/// Whether the calling goroutine, or thread, unwinds because of a panic, and not because it was cancelled
-/// or ends itself.
+/// Whether the calling goroutine, or thread, unwinds because of a panic, and not because it was
+/// cancelled or ends itself.
 pub(crate) fn is_panicking() -> bool {
     std::thread::panicking() && !has(Flag::EXITING)
 }
 
-/// Whether the calling goroutine ends without having run, because there was no stack for it.
+/// Whether the calling goroutine ends without having run because there was no memory for its stack.
 pub(crate) fn has_no_stack() -> bool {
     has(Flag::STACKLESS)
 }
@@ -74,12 +74,12 @@ impl fmt::Display for GoroutineId {
 /// Runs `f` on a new goroutine.
 ///
 /// It costs little more than a closure: no thread, no allocation for small closures, and no stack
-/// until it runs. Dropping the handle lets the goroutine run on by itself.
+/// until it runs. Dropping the handle detaches the goroutine, which continues to run.
 ///
 /// # Panics
-/// Outside a runtime, or if there is no memory. [`try_go`] returns these as errors. While the runtime shuts
-/// down it ends the caller, which is cancelled already; in a destructor that runs for that reason it spawns a
-/// goroutine that is cancelled before it begins.
+/// Outside a runtime, or if there is no memory. [`try_go`] returns these as errors. While the
+/// runtime shuts down, the call ends the caller, which is cancelled already. In a destructor that
+/// runs because of the shutdown, it spawns a goroutine that is cancelled before it begins.
 ///
 /// # Examples
 /// ```
@@ -104,12 +104,12 @@ where
     }
 }
 
-/// Runs `f` on a new goroutine, or says why it cannot.
+/// Runs `f` on a new goroutine, or returns why it cannot.
 ///
 /// # Errors
 /// Outside a runtime, while the runtime shuts down, or if there is no memory. The closure is
-/// dropped. In a destructor that runs because the runtime shuts down the goroutine is spawned, and cancelled
-/// before it begins.
+/// dropped. In a destructor that runs because of the shutdown, the goroutine is spawned, and
+/// cancelled before it begins.
 ///
 /// # Examples
 /// ```
@@ -125,7 +125,7 @@ where
     builder::spawn_here(f, std::panic::Location::caller(), None)
 }
 
-/// Lets every other goroutine that is ready run first.
+/// Lets every other runnable goroutine run first.
 ///
 /// On a plain thread it yields to other threads.
 ///
@@ -161,10 +161,10 @@ pub fn num_goroutines() -> usize {
     current::enter().map_or(0, |rt| life::n_live(rt.sched()) as usize)
 }
 
-/// Every goroutine of this runtime as text, in the form of Go's dumps: number, what it does or
-/// waits for, who made it where. Empty on a plain thread.
+/// Every goroutine of this runtime as text, in the form of Go's dumps: its number, what it does or
+/// waits for, which goroutine spawned it and where. Empty on a plain thread.
 ///
-/// The goroutines run on meanwhile, so the list is of slightly different moments.
+/// The goroutines continue to run meanwhile, so the entries are of slightly different moments.
 ///
 /// # Examples
 /// ```
@@ -177,10 +177,11 @@ pub fn dump_goroutines() -> String {
     current::with_sched(Sched::dump).unwrap_or_default()
 }
 
-/// How many goroutines of this runtime do what, by the place where they were spawned: the largest group
-/// first. Empty on a plain thread.
+/// The goroutines of this runtime, counted by spawn site and state, the largest group first. Empty
+/// on a plain thread.
 ///
-/// A leak is a group that grows. As for [`dump_goroutines`], the goroutines run on meanwhile.
+/// A leak is a group that grows. As for [`dump_goroutines`], the goroutines continue to run
+/// meanwhile.
 ///
 /// # Examples
 /// ```
@@ -209,8 +210,9 @@ pub fn current_id() -> Option<GoroutineId> {
 
 /// Whether the calling goroutine was cancelled, or its runtime shuts down. False on a plain thread.
 ///
-/// Its next park ends it, so most goroutines need not ask. One that computes for long and does not park can,
-/// and so can every goroutine of a program that is built with `panic = "abort"`, where nothing is unwound.
+/// The next park of a cancelled goroutine ends it, so most goroutines need not call this. It is for
+/// a goroutine that computes for long and does not park, and for every goroutine of a program that
+/// is built with `panic = "abort"`, where nothing is unwound.
 ///
 /// # Examples
 /// ```
@@ -236,12 +238,13 @@ pub fn is_cancelled() -> bool {
 
 /// Ends the calling goroutine here: its stack is unwound and its destructors run.
 ///
-/// Code in between cannot keep it alive: catching the unwinding and dropping what was caught goes
-/// on with it. Whoever joins it gets [`JoinError::is_exited`].
+/// Code on the stack cannot keep it alive: if it catches the unwinding, dropping the caught payload
+/// resumes it. A caller that joins the goroutine gets an error for which [`JoinError::is_exited`]
+/// is true.
 ///
 /// # Panics
-/// On a plain thread, and while the goroutine is panicking already. A program that is built with
-/// `panic = "abort"` cannot unwind: there the process ends with a message and exit code 2.
+/// On a plain thread, and while the goroutine is panicking. A program that is built with `panic =
+/// "abort"` cannot unwind: there the process ends with a message and exit code 2.
 ///
 /// # Examples
 /// ```
@@ -260,6 +263,9 @@ pub fn exit_current() -> ! {
         current::goroutine().is_some(),
         "heist::exit_current: not on a goroutine; on a plain thread return from its main function"
     );
-    assert!(!std::thread::panicking(), "heist::exit_current: the goroutine is panicking");
+    assert!(
+        !std::thread::panicking(),
+        "heist::exit_current: the goroutine is panicking and ends anyway"
+    );
     cancel::unwind(cancel::Why::Exited)
 }

@@ -1,18 +1,18 @@
-//! Keeping a goroutine from being stopped by force.
+//! Keeping a goroutine from being preempted by a signal.
 
 use crate::current;
 use crate::gmp::G;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Keeps the calling goroutine from being stopped by force while the guard lives.
+/// Keeps the calling goroutine from being preempted by a signal while the guard lives.
 ///
-/// A goroutine that computes for longer than its time without a call into heist is stopped by a
-/// signal, wherever it is, while others use its processor. Rust code cannot tell; most C code
-/// cannot either. Some can: code that holds a spinlock which other goroutines wait for, that
-/// measures time, that talks to a device, or that mistakes `EINTR` for a failure. Take a guard
-/// around it, and keep it short: until it is dropped the goroutine gives its processor back only if
-/// it calls heist or blocks.
+/// A goroutine that computes for longer than its slice without a call into heist is preempted by a
+/// signal, wherever it is, while others use its processor. Rust code does not notice; most C code
+/// does not either. Some code does: code that holds a spinlock which other goroutines wait for,
+/// that measures time, that talks to a device, or that treats `EINTR` as a failure. Take a guard
+/// around such code, and keep it for a short time: until it is dropped, the goroutine gives up its
+/// processor only if it calls heist or blocks.
 ///
 /// Guards nest. The goroutine may still park and move to another thread; the guard is about
 /// signals, [`lock_os_thread`](crate::lock_os_thread) is about threads. On a plain thread it does
@@ -32,25 +32,26 @@ use std::marker::PhantomData;
 /// ```
 ///
 /// # Panics
-/// If a goroutine holds more than 127 of them.
+/// If a goroutine holds more than 127 guards.
 pub fn no_preempt() -> NoPreempt {
     let held = current::goroutine().map(|gp| {
-        assert!(gp.forbid_force(), "heist::no_preempt: too many guards are held");
+        assert!(gp.forbid_force(), "heist::no_preempt: more than 127 guards are held; drop them when the critical code ends");
         (gp, number_of(gp))
     });
     NoPreempt { held, _not_send: PhantomData }
 }
 
-/// The number of the calling goroutine's runtime, and its own there.
+/// The number of the calling goroutine's runtime, and the goroutine's number in it.
 fn number_of(gp: &G) -> (u64, u64) {
     // SAFETY: the calling goroutine's runtime outlives it.
     (unsafe { &*gp.sched.get() }.life.number(), gp.id.get())
 }
 
-/// Keeps its goroutine from being stopped by force; see [`no_preempt`].
-#[must_use = "the goroutine can be stopped again when the guard is dropped"]
+/// Keeps its goroutine from being preempted by a signal; see [`no_preempt`].
+#[must_use = "the goroutine can be preempted again when the guard is dropped"]
 pub struct NoPreempt {
-    /// Which goroutine: a guard in a thread-local may outlive it, and its record be another's.
+    /// Which goroutine took the guard: a guard in a thread-local may outlive it, and another
+    /// goroutine may have its record by then.
     held: Option<(&'static G, (u64, u64))>,
     _not_send: PhantomData<*mut ()>,
 }

@@ -8,18 +8,18 @@ use std::marker::PhantomData;
 
 /// Keeps the calling goroutine on its OS thread while the guard lives.
 ///
-/// The goroutine may park, yield and be stopped as before, and always comes back to this thread, on
-/// which nothing else runs meanwhile. So it may hold thread-locals, guards and handles that belong
-/// to the thread across calls into heist. It is what libraries with a state per thread need: OpenGL,
-/// GUI toolkits, `setns`, `unshare`.
+/// The goroutine may park, yield and be preempted as before, and always continues on this thread.
+/// No other goroutine runs there meanwhile. So it may hold thread-locals, guards and handles that
+/// belong to the thread across calls into heist. Libraries with a state per thread need this:
+/// OpenGL, GUI toolkits, `setns`, `unshare`.
 ///
-/// Locks nest: the goroutine is free again when the last guard is dropped. A goroutine that ends
-/// while it is locked, because a guard was forgotten or it was spawned by
-/// [`Builder::os_thread`](super::Builder::os_thread), takes its thread with it: nobody else gets a
-/// thread whose state it may have changed.
+/// Locks nest: the goroutine is unlocked when the last guard is dropped. If a goroutine ends while
+/// it is locked, because a guard was forgotten or because it was spawned by
+/// [`Builder::os_thread`](super::Builder::os_thread), its thread ends too: no other goroutine gets
+/// a thread whose state may have been changed.
 ///
-/// Every wait of a locked goroutine costs two thread switches more than that of another. On a plain
-/// thread the guard does nothing.
+/// Every wait of a locked goroutine costs two thread switches more than that of an unlocked one. On
+/// a plain thread the guard does nothing.
 ///
 /// # Examples
 /// ```
@@ -43,10 +43,11 @@ pub fn lock_os_thread() -> OsThreadGuard {
 }
 
 /// Keeps its goroutine on its OS thread; see [`lock_os_thread`].
-#[must_use = "the goroutine is free again when the guard is dropped"]
+#[must_use = "the goroutine is unlocked when the guard is dropped"]
 #[doc(alias = "UnlockOSThread")]
 pub struct OsThreadGuard {
-    /// Which goroutine, and by which lock: a guard in a thread-local may outlive it.
+    /// Which goroutine took the guard, and the number of its lock: a guard in a thread-local may
+    /// outlive the goroutine.
     locked: Option<(&'static G, u64)>,
     id: u64,
     _not_send: PhantomData<*mut ()>,
@@ -55,8 +56,8 @@ pub struct OsThreadGuard {
 impl Drop for OsThreadGuard {
     fn drop(&mut self) {
         let Some((gp, number)) = self.locked else { return };
-        // Not even a goroutine that ended locked leaves its thread to another; but the guard may be
-        // dropped by a destructor of that thread.
+        // A goroutine that ended while it was locked leaves its thread to no other goroutine, but a
+        // destructor of that thread may drop the guard.
         if let Some(rt) = current::enter()
             && std::ptr::eq(rt.goroutine(), gp)
             && bound::is_locked(rt.m(), number)

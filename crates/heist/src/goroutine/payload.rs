@@ -10,8 +10,8 @@ const fn fits<T>() -> bool {
     size_of::<T>() <= INLINE_BYTES && align_of::<T>() <= INLINE_ALIGN
 }
 
-/// A value ready to be written into a record: itself, or a box around it. Made in user code,
-/// because boxing allocates; written in the runtime.
+/// A value ready to be written into a record: the value itself, or a box that holds it. It is made
+/// in user code, because boxing allocates, and written in the runtime.
 pub(super) enum Staged<T> {
     Inline(ManuallyDrop<T>),
     Boxed(*mut T),
@@ -89,7 +89,7 @@ impl<F: FnOnce() -> T, T> Code<F, T> {
     }
 
     unsafe fn drop_result(gp: &G) {
-        // SAFETY: called once, after `run`, if nobody takes the result.
+        // SAFETY: called once, after `run`, if the result is not taken.
         drop(unsafe { take::<T>(gp) });
     }
 }

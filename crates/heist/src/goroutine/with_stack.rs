@@ -8,18 +8,20 @@ use crate::sched::stacks::overflow;
 use crate::sys::thread::AltStack;
 use std::panic::resume_unwind;
 
-/// Runs `f` on a stack of at least `bytes`, up to 1 GiB, and comes back.
+/// Runs `f` on a stack of at least `bytes`, up to 1 GiB, and returns its result.
 ///
-/// For what recurses deeper than other code of the same goroutine: parsers, serialisers, SQL expressions, drops of
-/// long lists, debug builds. If there is that much room on the current stack, `f` runs there. Otherwise it runs on
-/// a larger one, of twice as much or more, in the same goroutine and on the same thread: ids, thread-locals, panics
-/// and cancellation are as if it had been called. It works on plain threads too.
+/// For code that recurses deeper than other code of the same goroutine: parsers, serialisers, SQL
+/// expressions, drops of long lists, debug builds. If the current stack has that much room, `f`
+/// runs there. Otherwise it runs on a larger stack, of twice as much or more, in the same goroutine
+/// and on the same thread: ids, thread-locals, panics and cancellation are as in a plain call. It
+/// works on plain threads too.
 ///
-/// A goroutine that parks in `f` stays on its thread, as by [`lock_os_thread`](crate::lock_os_thread): every such
-/// wait costs two thread switches more.
+/// A goroutine that parks in `f` stays on its thread, as by
+/// [`lock_os_thread`](crate::lock_os_thread): every such wait costs two additional thread switches.
 ///
 /// # Panics
-/// If `f` does, with the same payload; if `bytes` is more than 1 GiB; if there is no memory for the stack.
+/// If `f` panics, with the same payload; if `bytes` is more than 1 GiB; if there is no memory for
+/// the stack.
 ///
 /// # Examples
 /// ```
@@ -31,9 +33,9 @@ use std::panic::resume_unwind;
 ///         _ => 0,
 ///     }
 /// }
-/// // Grows as it goes: each call looks whether there is room.
+/// // Grows step by step: each call checks whether there is room.
 /// assert_eq!(depth(&[b'('; 50_000]), 50_000);
-/// // Or once, around the whole.
+/// // Or once, around the whole recursion.
 /// fn count(n: u64) -> u64 {
 ///     if n == 0 { 0 } else { 1 + count(n - 1) }
 /// }
@@ -47,12 +49,14 @@ pub fn with_stack<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
     }
     assert!(
         bytes <= stack::MAX_BYTES,
-        "heist::with_stack: {bytes} bytes are more than the most, {}",
+        "heist::with_stack: {bytes} bytes are more than the maximum, {}",
         stack::MAX_BYTES
     );
     match on_larger_stack(bytes, f) {
         Ok(result) => result,
-        Err(_) => panic!("heist::with_stack: no memory for a stack of {bytes} bytes"),
+        Err(_) => panic!(
+            "heist::with_stack: no memory for a stack of {bytes} bytes; ask for less or raise the memory limit"
+        ),
     }
 }
 
@@ -75,7 +79,7 @@ fn has_room(bytes: usize) -> bool {
 fn on_larger_stack<R, F: FnOnce() -> R>(bytes: usize, f: F) -> Result<R, F> {
     let owner = current::goroutine();
     let room = extra::room(owner);
-    // A plain thread has no M, which has a signal stack that is large enough.
+    // A plain thread needs one: it has no M, whose signal stack would be large enough.
     let _alt_stack = (owner.is_none() && room.is_none()).then(|| {
         overflow::install();
         AltStack::install()
@@ -88,21 +92,22 @@ fn on_larger_stack<R, F: FnOnce() -> R>(bytes: usize, f: F) -> Result<R, F> {
     Ok(result.unwrap_or_else(|payload| resume_unwind(payload)))
 }
 
-/// Never inlined: the caller would have the frame of `f` in its own, and need the room for it on the smaller stack.
+/// Never inlined: otherwise the caller's frame would include that of `f` and need the room for it
+/// on the smaller stack.
 #[inline(never)]
 fn in_place<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The least that is worth a move.
+/// The smallest size that is worth a switch to another stack.
 const LEAST_BYTES: usize = 1 << 20;
 
-/// A stack that goes back to its pool.
+/// A stack that is returned to its pool when it is dropped.
 struct Taken(Option<Stack>);
 
 impl Taken {
-    /// One with more than twice as much, if possible: so a recursion that asks at every level moves now and then
-    /// only. What is not touched costs nothing.
+    /// Takes a stack of more than twice the size, if possible, so that a recursion that calls this
+    /// at every level switches stacks rarely. Pages that are not touched cost nothing.
     fn new(bytes: usize) -> Self {
         let class = Class::for_bytes((2 * bytes).clamp(LEAST_BYTES, stack::MAX_BYTES));
         let _rt = current::enter();

@@ -10,7 +10,7 @@ use std::fmt::Write;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Histogram {
-    /// What was measured.
+    /// The description of the metric.
     pub description: Description,
     counts: Box<[u64; N_BUCKETS + 2]>,
     sum_ns: u64,
@@ -71,7 +71,10 @@ impl Histogram {
     /// ```
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<f64> {
-        assert!((0.0..=1.0).contains(&share), "a share is between 0 and 1");
+        assert!(
+            (0.0..=1.0).contains(&share),
+            "Histogram::quantile: the share must be between 0 and 1"
+        );
         let wanted = (self.count() as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;
         let edges = Self::edges();

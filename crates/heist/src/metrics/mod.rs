@@ -1,4 +1,4 @@
-//! What the scheduler counts, as a typed list and as Prometheus text.
+//! The metrics of the scheduler, as a typed list and as Prometheus text.
 //!
 //! [`Metrics`] is one reading of all of them.
 //!
@@ -56,7 +56,7 @@ impl Kind {
     }
 }
 
-/// What a metric is.
+/// The description of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
@@ -64,12 +64,12 @@ pub struct Description {
     pub name: &'static str,
     /// Whether it can fall.
     pub kind: Kind,
-    /// What it means.
+    /// Its meaning.
     pub help: &'static str,
 }
 
 impl Description {
-    /// What follows the colon in the name.
+    /// Its unit: the part of the name after the colon.
     #[must_use]
     pub fn unit(&self) -> &'static str {
         self.name.rsplit_once(':').map_or("", |(_, unit)| unit)
@@ -80,7 +80,7 @@ impl Description {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metric {
-    /// What it is.
+    /// Its description.
     pub description: Description,
     /// Its value.
     pub value: u64,

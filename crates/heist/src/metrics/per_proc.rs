@@ -1,4 +1,4 @@
-//! What each processor did: how much it ran, and how much of that it stole.
+//! The counters of each processor: how much it ran, and how much of that it stole.
 
 use crate::sched::Sched;
 

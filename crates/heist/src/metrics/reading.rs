@@ -1,4 +1,4 @@
-//! What the rows of the table read from, collected once for all of them.
+//! The sources of the rows of the table, collected once for all of them.
 
 use super::cpu::CpuTime;
 use super::locks::LockWaits;

@@ -27,7 +27,7 @@ impl Counter {
     /// holder of the P calls this.
     #[inline]
     pub(crate) fn bump_last(&self) {
-        // ORDERING: Release pairs with the fence of `Sched::n_live`.
+        // ORDERING: Release pairs with the fence of `n_live` in `sched::life::shutdown`.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 

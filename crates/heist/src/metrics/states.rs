@@ -19,7 +19,7 @@ impl States {
             match (m.word.stamp().place(), m.has_p()) {
                 (Place::Blocked, _) | (Place::User, false) => not_in_go += 1,
                 (Place::User | Place::Runtime, true) => running += 1,
-                // Its thread waits with it, in a queue.
+                // The goroutine is frozen: its thread waits with it, in a queue.
                 (Place::Runtime, false) => {}
             }
         }

@@ -106,7 +106,7 @@ const ROWS: &[Row] = &[
     counter("/heist/blocking/unannounced:events", |r| r.totals.unannounced,
         "Blocking calls that were not announced and were detected."),
 
-    // What the process has to do without.
+    // The features that the system refuses to the process.
     counter("/heist/degraded/goroutines:goroutines", |_| Lack::Goroutine.count(),
         "Goroutines of the process that ended before they ran, because there was no memory for \
          their stacks."),

@@ -1,11 +1,11 @@
-//! What the public types have in common, written once.
+//! Macros for the methods that the public types have in common.
 
-/// What every type with a `source` has.
+/// The methods and traits of every type with a `source`.
 macro_rules! descriptor {
     ($type:ident) => {
         impl $type {
-            /// Closes it while others may use it: their operations fail, and so does every later
-            /// one. Dropping it closes it as well.
+            /// Closes it, even while other goroutines use it: their operations fail, and so does
+            /// every later one. Dropping it closes it as well.
             ///
             /// # Errors
             /// If it is closed already.
@@ -29,8 +29,8 @@ macro_rules! descriptor {
 
         impl std::os::fd::AsFd for $type {
             fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-                // SAFETY: the number stays this descriptor's until the value is dropped, closed or
-                // not.
+                // SAFETY: the number belongs to this descriptor until the value is dropped, closed
+                // or not.
                 unsafe { std::os::fd::BorrowedFd::borrow_raw(self.source.fd()) }
             }
         }
@@ -41,9 +41,9 @@ macro_rules! descriptor {
 macro_rules! read_limits {
     ($type:ident) => {
         impl $type {
-            /// The moment after which reads fail; None: they wait as long as it takes.
+            /// Sets the moment after which reads fail. With None they wait without a limit.
             ///
-            /// A read that waits looks at the new deadline at once.
+            /// A read that is waiting observes the new deadline at once.
             ///
             /// # Errors
             /// If it is closed.
@@ -55,11 +55,12 @@ macro_rules! read_limits {
                 self.source.set_deadline(&[heist_core::fd_lock::Way::Read], deadline)
             }
 
-            /// How long one read may wait; None: as long as it takes. Reads that have begun are not
-            /// affected.
+            /// Sets how long one read may wait. With None it waits without a limit. Reads that have
+            /// begun are not affected.
             ///
-            /// One that takes longer fails with [`TimedOut`](std::io::ErrorKind::TimedOut) (std's, on this
-            /// system, with `WouldBlock`). What is there is read even if the time is over.
+            /// A read that takes longer fails with [`TimedOut`](std::io::ErrorKind::TimedOut); on
+            /// this system std uses `WouldBlock` instead. Data that is there is read even if the
+            /// time is over.
             ///
             /// # Errors
             /// If the timeout is zero.
@@ -70,10 +71,10 @@ macro_rules! read_limits {
                 self.source.set_timeout(heist_core::fd_lock::Way::Read, timeout)
             }
 
-            /// How long one read may take.
+            /// How long one read may wait.
             ///
             /// # Errors
-            /// None; for the sake of std's signature.
+            /// None. The signature is std's.
             pub fn read_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
                 Ok(self.source.timeout(heist_core::fd_lock::Way::Read))
             }
@@ -85,9 +86,10 @@ macro_rules! read_limits {
 macro_rules! write_limits {
     ($type:ident) => {
         impl $type {
-            /// The moment after which writes fail; None: they wait as long as it takes.
+            /// Sets the moment after which writes fail. With None they wait without a limit.
             ///
-            /// A write that waits looks at the new deadline at once. It may have written a part.
+            /// A write that is waiting observes the new deadline at once. It may have written a
+            /// part.
             ///
             /// # Errors
             /// If it is closed.
@@ -99,11 +101,11 @@ macro_rules! write_limits {
                 self.source.set_deadline(&[heist_core::fd_lock::Way::Write], deadline)
             }
 
-            /// How long one write may wait; None: as long as it takes. Writes that have begun are
-            /// not affected.
+            /// Sets how long one write may wait. With None it waits without a limit. Writes that
+            /// have begun are not affected.
             ///
-            /// One that takes longer fails with [`TimedOut`](std::io::ErrorKind::TimedOut) (std's, on this
-            /// system, with `WouldBlock`).
+            /// A write that takes longer fails with [`TimedOut`](std::io::ErrorKind::TimedOut); on
+            /// this system std uses `WouldBlock` instead.
             ///
             /// # Errors
             /// If the timeout is zero.
@@ -114,10 +116,10 @@ macro_rules! write_limits {
                 self.source.set_timeout(heist_core::fd_lock::Way::Write, timeout)
             }
 
-            /// How long one write may take.
+            /// How long one write may wait.
             ///
             /// # Errors
-            /// None; for the sake of std's signature.
+            /// None. The signature is std's.
             pub fn write_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
                 Ok(self.source.timeout(heist_core::fd_lock::Way::Write))
             }
@@ -132,7 +134,8 @@ macro_rules! both_limits {
         $crate::net::write_limits!($type);
 
         impl $type {
-            /// The moment after which reads and writes fail; None: they wait as long as it takes.
+            /// Sets the moment after which reads and writes fail. With None they wait without a
+            /// limit.
             ///
             /// # Errors
             /// If it is closed.
@@ -154,8 +157,8 @@ macro_rules! std_socket {
         impl $type {
             /// Takes over a socket of std, with its timeouts.
             ///
-            /// It is put into non-blocking mode, and with it every other handle of the same socket, as those
-            /// that `try_clone` makes.
+            /// It is put into non-blocking mode. That affects every other handle of the same
+            /// socket, such as those that `try_clone` makes.
             ///
             /// # Errors
             /// If it cannot be put into non-blocking mode.
@@ -166,10 +169,11 @@ macro_rules! std_socket {
                 Ok(Self { source })
             }
 
-            /// Makes it a socket of std, in blocking mode, with its timeouts. Deadlines are left behind.
+            /// Converts it to a socket of std, in blocking mode, with its timeouts. Deadlines are
+            /// not kept.
             ///
-            /// The mode is one of the socket: other handles of it, made by `try_clone`, must not be used as
-            /// ours any more.
+            /// The mode belongs to the socket: its other handles, made by `try_clone`, must not be
+            /// used as sockets of this crate any more, because they would block their threads.
             ///
             /// # Errors
             /// If it is closed, or cannot be put into blocking mode.
@@ -182,11 +186,12 @@ macro_rules! std_socket {
                 Ok(inner)
             }
 
-            /// A second handle of the same socket, with the timeouts of this one and no deadlines; both can be
-            /// changed by themselves.
+            /// A second handle of the same socket, with the timeouts of this one and no deadlines.
+            /// Each handle's timeouts and deadlines can be changed independently.
             ///
             /// # Errors
-            /// If it is closed, or there is no descriptor left. An `Arc` or a reference needs none.
+            /// If it is closed, or there is no descriptor left. An `Arc` or a reference needs no
+            /// descriptor.
             pub fn try_clone(&self) -> std::io::Result<Self> {
                 use heist_core::fd_lock::Way;
                 let clone = self.source.with(<$std>::try_clone)?;
@@ -274,7 +279,7 @@ macro_rules! writes {
                 })
             }
 
-            /// Does nothing: what was written is with the system.
+            /// Does nothing: the system has everything that was written.
             fn flush(&mut self) -> std::io::Result<()> {
                 Ok(())
             }
@@ -290,7 +295,7 @@ macro_rules! writes {
                 (&*self).write_vectored(bufs)
             }
 
-            /// Does nothing: what was written is with the system.
+            /// Does nothing: the system has everything that was written.
             fn flush(&mut self) -> std::io::Result<()> {
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! The errors that are ours and not the system's.
+//! The errors of heist's own, in contrast to those of the system.
 
 use std::error::Error;
 use std::fmt;
@@ -26,19 +26,19 @@ impl fmt::Display for Timeout {
 
 impl Error for Timeout {}
 
-/// Somebody called `close`.
+/// The error of a descriptor on which `close` was called.
 #[cold]
 pub(crate) fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, Closed)
 }
 
-/// A deadline is over.
+/// The error of an operation whose time is over.
 #[cold]
 pub(crate) fn timeout() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, Timeout)
 }
 
-/// A destructor wants to wait for I/O while its goroutine is being cancelled.
+/// The error of a destructor that would wait for I/O while its goroutine is being cancelled.
 #[cold]
 pub(crate) fn cancelled() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the goroutine is being cancelled")
@@ -59,7 +59,8 @@ pub(crate) fn cancelled() -> io::Error {
 #[must_use]
 #[doc(alias = "ErrClosed")]
 pub fn is_closed(error: &io::Error) -> bool {
-    // Whoever passes it on may have wrapped it. An `io::Error` does not name what it holds as its source.
+    // The error may have been wrapped on its way. An `io::Error` does not return its inner error as
+    // its source.
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
         if error.is::<Closed>() {

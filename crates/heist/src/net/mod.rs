@@ -1,7 +1,7 @@
 //! Sockets and pipes in blocking style: a goroutine per connection, as fast as an event loop.
 //!
-//! The types have the names and methods of std's. A call that would block parks its goroutine, and the
-//! thread goes on with others. On a plain thread the call blocks the thread.
+//! The types have the names and methods of std's. A call that would block parks its goroutine, and
+//! the thread runs others. On a plain thread the call blocks the thread.
 //!
 //! ```
 //! use heist::net::{TcpListener, TcpStream};
@@ -41,25 +41,26 @@
 //! # Deadlines
 //! Beside std's timeouts, which bound each operation by itself, there are Go's deadlines: a moment
 //! after which every operation fails with [`TimedOut`](std::io::ErrorKind::TimedOut), whether data
-//! is there or not, until the deadline is moved. Moving it into the past wakes whoever waits.
+//! is there or not, until the deadline is changed. A deadline in the past wakes every waiter.
 //!
 //! # Sharing
 //! Reading and writing work on shared references, so a stream in an `Arc` can be read by one
 //! goroutine and written by another. Several readers take turns, and so do several writers.
 //!
 //! # Closing
-//! Dropping closes. `close` does it while others use the descriptor: they fail, now and later, with
-//! an error that [`is_closed`] knows. The number of the descriptor is not given to another before
-//! the value is dropped.
+//! Dropping closes. `close` closes while other goroutines use the descriptor: their operations
+//! fail, now and later, with an error for which [`is_closed`] is true. The number of the descriptor
+//! is not reused before the value is dropped.
 //!
 //! # Runtimes
-//! A descriptor belongs to the runtime of the goroutine that first waits for it, until that has ended. A
-//! goroutine of another runtime may use it; its waits block a thread there, and cannot be cancelled.
+//! A descriptor belongs to the runtime of the goroutine that first waits for it, until that runtime
+//! has ended. A goroutine of another runtime may use it; its waits block a thread of its runtime,
+//! and cannot be cancelled.
 //!
 //! # Cancelling
-//! A goroutine that is cancelled while it waits unwinds. Destructors on the way, as that of a `BufWriter`,
-//! may write; where they would wait they fail instead, because the other end may never come and nobody
-//! could cancel them again.
+//! A goroutine that is cancelled while it waits unwinds. Destructors that run meanwhile, such as
+//! that of a `BufWriter`, may write. Where they would wait, they fail instead: the other end may
+//! never become ready, and the wait could not be cancelled again.
 
 mod descriptor;
 mod error;
@@ -100,10 +101,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net as unix;
 use std::time::Duration;
 
-/// The addresses of a host. Asking for them may block; the other goroutines go on meanwhile.
+/// The addresses of a host. The lookup may block; other goroutines run meanwhile.
 ///
 /// # Errors
-/// If the name is not known, or nobody can be asked.
+/// If the name is not known, or no name server can be reached.
 ///
 /// # Examples
 /// ```
@@ -116,7 +117,8 @@ pub fn lookup_host(host: impl ToSocketAddrs) -> io::Result<impl Iterator<Item = 
     blocking::blocking(|| host.to_socket_addrs())
 }
 
-/// Calls `f` with one address after the other until one works, and how many are left with this one.
+/// Calls `f` with one address after the other until one works. The number is how many addresses are
+/// left, including this one.
 fn each_address<T>(
     host: impl ToSocketAddrs,
     mut f: impl FnMut(SocketAddr, u32) -> io::Result<T>,
@@ -143,10 +145,10 @@ fn unix_address(address: &unix::SocketAddr) -> io::Result<SockAddr> {
     }
 }
 
-/// Waiting for what no event tells of: longer and longer, but not for long.
-struct Rest(Duration);
+/// Pauses between retries where no event is delivered: each is longer than the last, up to a limit.
+struct Backoff(Duration);
 
-impl Rest {
+impl Backoff {
     const LONGEST: Duration = Duration::from_millis(5);
 
     const fn new() -> Self {

@@ -40,7 +40,7 @@ super::read_limits!(PipeReader);
 super::reads!(PipeReader);
 
 impl PipeReader {
-    /// Takes over a pipe of somebody else.
+    /// Takes over a pipe of std.
     ///
     /// # Errors
     /// If it cannot be put into non-blocking mode.
@@ -48,7 +48,7 @@ impl PipeReader {
         Ok(Self { source: Source::new(reader, Ends::Unseen)? })
     }
 
-    /// Makes it one of std, in blocking mode.
+    /// Converts it to a pipe of std, in blocking mode.
     ///
     /// # Errors
     /// If it is closed, or cannot be put into blocking mode.
@@ -56,12 +56,13 @@ impl PipeReader {
         self.source.into_inner()
     }
 
-    /// A second handle of the same end, with the timeout of this one and no deadline; both can be
-    /// changed by themselves. When one of them becomes std's, the other must not be used any more: it
-    /// would block its thread.
+    /// A second handle of the same end, with the timeout of this one and no deadline. Each handle's
+    /// timeout and deadline can be changed independently. When one of them is converted to std's
+    /// type, the other must not be used any more: it would block its thread.
     ///
     /// # Errors
-    /// If it is closed, or there is no descriptor left. An `Arc` or a reference needs none.
+    /// If it is closed, or there is no descriptor left. An `Arc` or a reference needs no
+    /// descriptor.
     pub fn try_clone(&self) -> io::Result<Self> {
         let clone = self.source.with(io::PipeReader::try_clone)?;
         let source = Source::nonblocking(clone, Ends::Unseen)?;
@@ -86,8 +87,7 @@ impl TryFrom<PipeReader> for io::PipeReader {
     }
 }
 
-/// A program may read the rest of a pipe, in blocking mode. One that is closed becomes
-/// [`Stdio::null`].
+/// Lets a program read the rest of a pipe, in blocking mode. A closed pipe becomes [`Stdio::null`].
 impl From<PipeReader> for Stdio {
     fn from(reader: PipeReader) -> Self {
         reader.into_std().map_or_else(|_| Self::null(), Self::from)
@@ -96,7 +96,7 @@ impl From<PipeReader> for Stdio {
 
 /// The end of a pipe that is written.
 ///
-/// Writing when nobody can read any more fails with [`io::ErrorKind::BrokenPipe`].
+/// Writing after the last reader is closed fails with [`io::ErrorKind::BrokenPipe`].
 pub struct PipeWriter {
     source: Source<io::PipeWriter>,
 }
@@ -106,7 +106,7 @@ super::write_limits!(PipeWriter);
 super::writes!(PipeWriter);
 
 impl PipeWriter {
-    /// Takes over a pipe of somebody else.
+    /// Takes over a pipe of std.
     ///
     /// # Errors
     /// If it cannot be put into non-blocking mode.
@@ -114,7 +114,7 @@ impl PipeWriter {
         Ok(Self { source: Source::new(writer, Ends::Unseen)? })
     }
 
-    /// Makes it one of std, in blocking mode.
+    /// Converts it to a pipe of std, in blocking mode.
     ///
     /// # Errors
     /// If it is closed, or cannot be put into blocking mode.
@@ -122,12 +122,13 @@ impl PipeWriter {
         self.source.into_inner()
     }
 
-    /// A second handle of the same end, with the timeout of this one and no deadline; both can be
-    /// changed by themselves. When one of them becomes std's, the other must not be used any more: it
-    /// would block its thread.
+    /// A second handle of the same end, with the timeout of this one and no deadline. Each handle's
+    /// timeout and deadline can be changed independently. When one of them is converted to std's
+    /// type, the other must not be used any more: it would block its thread.
     ///
     /// # Errors
-    /// If it is closed, or there is no descriptor left. An `Arc` or a reference needs none.
+    /// If it is closed, or there is no descriptor left. An `Arc` or a reference needs no
+    /// descriptor.
     pub fn try_clone(&self) -> io::Result<Self> {
         let clone = self.source.with(io::PipeWriter::try_clone)?;
         let source = Source::nonblocking(clone, Ends::Unseen)?;
@@ -152,7 +153,7 @@ impl TryFrom<PipeWriter> for io::PipeWriter {
     }
 }
 
-/// A program may write to a pipe, in blocking mode. One that is closed becomes [`Stdio::null`].
+/// Lets a program write to a pipe, in blocking mode. A closed pipe becomes [`Stdio::null`].
 impl From<PipeWriter> for Stdio {
     fn from(writer: PipeWriter) -> Self {
         writer.into_std().map_or_else(|_| Self::null(), Self::from)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Makes a descriptor of any kind one that goroutines can wait for: a terminal, a device, an
 /// eventfd, a socket of another library.
 ///
-/// It is put into non-blocking mode, and with it every descriptor of the same open file, be it in
+/// It is put into non-blocking mode. That affects every descriptor of the same open file, even in
 /// another process.
 ///
 /// # Examples
@@ -34,9 +34,10 @@ pub struct PollFd<T> {
 impl<T: AsFd> PollFd<T> {
     /// Takes over a descriptor.
     ///
-    /// Goroutines wait for a descriptor by one value only: if it is that of another `PollFd` too, or of
-    /// a socket of this crate, and goroutines have waited there, the first wait here fails with
-    /// [`io::ErrorKind::AlreadyExists`]. Duplicate the descriptor, or share the `PollFd`.
+    /// Goroutines can wait for a descriptor through one value only. If another `PollFd` or a socket
+    /// of this crate has the same descriptor, and goroutines have waited there, the first wait here
+    /// fails with [`io::ErrorKind::AlreadyExists`]. Duplicate the descriptor, or share the
+    /// `PollFd`.
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] for plain files and folders: they are always ready, and there
@@ -45,19 +46,20 @@ impl<T: AsFd> PollFd<T> {
     where
         T: AsRawFd,
     {
-        // Two traits may tell of two descriptors: the one that is borrowed is the one that counts.
+        // The two traits may name different descriptors. That is refused, because only the borrowed
+        // one is known to be open.
         if inner.as_fd().as_raw_fd() != inner.as_raw_fd() {
-            let text = "AsFd and AsRawFd name different descriptors";
+            let text = "AsFd and AsRawFd name different descriptors; they must agree";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         if fd::is_plain_file(inner.as_raw_fd())? {
-            let text = "a plain file cannot be waited for";
+            let text = "a plain file cannot be waited for; use heist::blocking";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         Self::pollable(inner)
     }
 
-    /// Gives it back, in blocking mode.
+    /// Returns the inner value, in blocking mode.
     ///
     /// # Errors
     /// If it is closed, or cannot be put into blocking mode.
@@ -77,30 +79,34 @@ impl<T: AsRawFd> PollFd<T> {
 }
 
 impl<T> PollFd<T> {
-    /// What was taken over. It must not be closed through this, nor put into blocking mode, and what
-    /// may block belongs into [`read_with`](Self::read_with) and [`write_with`](Self::write_with).
+    /// The inner value. It must not be closed through this reference, nor put into blocking mode.
+    /// Do operations that may block in [`read_with`](Self::read_with) and
+    /// [`write_with`](Self::write_with).
     #[must_use]
     pub fn get_ref(&self) -> &T {
         self.source.get_ref()
     }
 
-    /// Reads by `op`, as soon and as often as it does not answer [`io::ErrorKind::WouldBlock`].
+    /// Reads with `op`: calls it, waits until the descriptor is readable, and repeats, until `op`
+    /// does not return [`io::ErrorKind::WouldBlock`].
     ///
     /// # Errors
-    /// What `op` answers; if it is closed or the deadline is over.
+    /// The error that `op` returns; also if it is closed or the deadline is over.
     pub fn read_with<R>(&self, op: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
         self.source.read(op)
     }
 
-    /// Writes by `op`, as soon and as often as it does not answer [`io::ErrorKind::WouldBlock`].
+    /// Writes with `op`: calls it, waits until the descriptor is writable, and repeats, until `op`
+    /// does not return [`io::ErrorKind::WouldBlock`].
     ///
     /// # Errors
-    /// What `op` answers; if it is closed or the deadline is over.
+    /// The error that `op` returns; also if it is closed or the deadline is over.
     pub fn write_with<R>(&self, op: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
         self.source.write(op)
     }
 
-    /// Waits until there is something to read, the end, or an error. Somebody else may take it first.
+    /// Waits until there is data to read, the end of the stream, or an error. Another reader may
+    /// take it first.
     ///
     /// # Errors
     /// If it is closed or the deadline is over.
@@ -108,7 +114,7 @@ impl<T> PollFd<T> {
         self.source.wait_ready(Way::Read)
     }
 
-    /// Waits until there is room to write, or an error. Somebody else may use it first.
+    /// Waits until there is room to write, or an error. Another writer may use it first.
     ///
     /// # Errors
     /// If it is closed or the deadline is over.
@@ -116,8 +122,8 @@ impl<T> PollFd<T> {
         self.source.wait_ready(Way::Write)
     }
 
-    /// Closes it while others may use it: their operations fail, and so does every later one. The descriptor
-    /// itself, of which `T` may have a share only, is left to `T`.
+    /// Closes it, even while other goroutines use it: their operations fail, and so does every
+    /// later one. The descriptor itself is left to `T`, which may share it with others.
     ///
     /// # Errors
     /// If it is closed already.
@@ -125,7 +131,7 @@ impl<T> PollFd<T> {
         self.source.close()
     }
 
-    /// The moment after which reads fail; None: they wait as long as it takes.
+    /// Sets the moment after which reads fail. With None they wait without a limit.
     ///
     /// # Errors
     /// If it is closed.
@@ -133,7 +139,7 @@ impl<T> PollFd<T> {
         self.source.set_deadline(&[Way::Read], deadline)
     }
 
-    /// The moment after which writes fail; None: they wait as long as it takes.
+    /// Sets the moment after which writes fail. With None they wait without a limit.
     ///
     /// # Errors
     /// If it is closed.
@@ -141,7 +147,7 @@ impl<T> PollFd<T> {
         self.source.set_deadline(&[Way::Write], deadline)
     }
 
-    /// The moment after which reads and writes fail; None: they wait as long as it takes.
+    /// Sets the moment after which reads and writes fail. With None they wait without a limit.
     ///
     /// # Errors
     /// If it is closed.
@@ -149,7 +155,7 @@ impl<T> PollFd<T> {
         self.source.set_deadline(&[Way::Read, Way::Write], deadline)
     }
 
-    /// How long one read may take; None: as long as it takes.
+    /// Sets how long one read may wait. With None it waits without a limit.
     ///
     /// # Errors
     /// If the timeout is zero.
@@ -157,7 +163,7 @@ impl<T> PollFd<T> {
         self.source.set_timeout(Way::Read, timeout)
     }
 
-    /// How long one write may take; None: as long as it takes.
+    /// Sets how long one write may wait. With None it waits without a limit.
     ///
     /// # Errors
     /// If the timeout is zero.
@@ -165,18 +171,18 @@ impl<T> PollFd<T> {
         self.source.set_timeout(Way::Write, timeout)
     }
 
-    /// How long one read may take.
+    /// How long one read may wait.
     ///
     /// # Errors
-    /// None; for the sake of std's signature.
+    /// None. The signature is std's.
     pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
         Ok(self.source.timeout(Way::Read))
     }
 
-    /// How long one write may take.
+    /// How long one write may wait.
     ///
     /// # Errors
-    /// None; for the sake of std's signature.
+    /// None. The signature is std's.
     pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
         Ok(self.source.timeout(Way::Write))
     }
@@ -262,7 +268,7 @@ impl<T> AsRawFd for PollFd<T> {
 
 impl<T> AsFd for PollFd<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the number stays this descriptor's until the value is dropped, closed or not.
+        // SAFETY: the number belongs to this descriptor until the value is dropped, closed or not.
         unsafe { BorrowedFd::borrow_raw(self.source.fd()) }
     }
 }

@@ -1,6 +1,6 @@
-//! The queue for a direction of a descriptor that somebody else uses.
+//! The queue for a direction of a descriptor that is in use.
 //!
-//! The protocol is `heist_core::fd_lock`; this adds the waiting. First come, first served.
+//! The protocol is `heist_core::fd_lock`; this file adds the waiting, in first-in, first-out order.
 
 use super::error;
 use crate::current::{self, InRuntime};
@@ -12,10 +12,11 @@ use heist_core::lock_rank::Rank;
 use std::io;
 use std::ptr::null_mut;
 
-/// What the lock of a descriptor's queues protects.
+/// The data that the lock of a descriptor's queues protects.
 pub(super) struct Queues {
     waiting: [WaitQueue; 2],
-    /// Rung for a thread that waits for the descriptor itself; made when a thread first does.
+    /// Rung for a thread that waits for the descriptor itself. A bell is made when a thread first
+    /// waits.
     bells: [Option<Bell>; 2],
 }
 
@@ -42,7 +43,7 @@ impl Queues {
     }
 }
 
-/// Waits until the direction is the caller's, at the latest until `until_ns`.
+/// Waits until the caller holds the direction, at the latest until `until_ns`.
 #[cold]
 pub(super) fn lock(
     fd_lock: &FdLock,
@@ -66,7 +67,7 @@ pub(super) fn lock(
         guard,
         terms,
         null_mut(),
-        // SAFETY: the entry stays on the stack of `wait_in` until it is taken out.
+        // SAFETY: the entry stays on the stack of `wait_in` until it is removed.
         |queues, entry| unsafe { queues.waiting[way as usize].push(entry) },
         // SAFETY: it was queued here.
         |queues, entry| unsafe { queues.waiting[way as usize].remove(entry) },
@@ -84,8 +85,8 @@ pub(super) fn lock(
     }
 }
 
-/// A turn that was got inside the runtime. To leave that may unwind, if the stack has run out in there; then the
-/// turn is the next one's.
+/// A direction that was taken inside the runtime. Leaving the runtime may unwind, if the stack
+/// overflowed inside; then the direction is passed on to the next waiter.
 struct Turn<'a> {
     fd_lock: &'a FdLock,
     queues: &'a Lock<Queues>,
@@ -94,7 +95,8 @@ struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // If it was the last use of a closed descriptor, that stays until its value is dropped.
+        // If this was the last use of a closed descriptor, the descriptor stays open until its
+        // value is dropped.
         if self.fd_lock.unlock(self.way) == Unlocked::Queued {
             let _ = pass_on(self.fd_lock, self.queues, self.way);
         }
@@ -110,7 +112,7 @@ pub(super) fn done(taken: Taken) -> io::Result<()> {
     }
 }
 
-/// Gives a direction that is queued for to the first that still wants it.
+/// Passes a direction on to the first waiter in its queue that has not given up.
 #[cold]
 pub(super) fn pass_on(fd_lock: &FdLock, queues: &Lock<Queues>, way: Way) -> Unlocked {
     let rt = current::enter();
@@ -125,7 +127,7 @@ pub(super) fn pass_on(fd_lock: &FdLock, queues: &Lock<Queues>, way: Way) -> Unlo
     Unlocked::Done
 }
 
-/// The descriptor is closed: wakes all that queue for it, with an error.
+/// Wakes every waiter in the queues of a closed descriptor, with an error.
 pub(super) fn refuse_all(queues: &Lock<Queues>, rt: Option<&InRuntime>) {
     for way in [Way::Read, Way::Write] {
         let waiting = queues.lock().waiting[way as usize].claim_all();

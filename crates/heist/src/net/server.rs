@@ -1,4 +1,4 @@
-//! Serving connections until told to stop, and stopping without dropping what runs.
+//! Serving connections until shutdown, and a shutdown that lets connections finish.
 
 use super::watch::Watch;
 use super::{TcpListener, TcpStream, is_closed};
@@ -17,12 +17,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long accepting rests when there is no descriptor left: from the first to the last, doubling.
-const REST: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+/// How long the accept loop pauses when there is no descriptor left, or after an error of a new
+/// connection: the first pause and the longest; each is twice the last.
+const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// Accepts connections, runs a goroutine for each, and stops gracefully.
 ///
-/// Clones stand for the same server.
+/// Clones are the same server.
 ///
 /// # Examples
 /// ```
@@ -40,7 +41,7 @@ const REST: (Duration, Duration) = (Duration::from_millis(5), Duration::from_sec
 ///     let server = server.clone();
 ///     heist::go(move || {
 ///         server.serve(listener, |mut stream, _| {
-///             // A connection that breaks ends its goroutine.
+///             // A broken connection ends its goroutine.
 ///             let _ = stream.write_all(b"hello");
 ///         })
 ///     })
@@ -65,10 +66,10 @@ pub struct Server {
 struct Shared {
     state: Mutex<State>,
     connections: WaitGroup,
-    /// Most connections that are served at the same time.
+    /// The maximum number of connections that are served at the same time.
     max_connections: AtomicUsize,
     n_refused: AtomicU64,
-    /// Until shutdown begins.
+    /// Cancelled when shutdown begins.
     running: Context,
     stop: Canceller,
 }
@@ -79,9 +80,9 @@ struct State {
     handles: HashMap<u64, Connection>,
     n_accepted: u64,
     is_closing: bool,
-    /// The grace is over.
+    /// The grace period is over.
     is_cancelling: bool,
-    /// Whether it was said that there are no descriptors left.
+    /// Whether the lack of descriptors was reported.
     has_warned: bool,
 }
 
@@ -89,12 +90,12 @@ struct State {
 struct Connection {
     /// None while it is being spawned.
     handle: Option<JoinHandle<()>>,
-    /// Its stream. None if goroutines can be unwound: then it is not needed.
+    /// Its stream. None if goroutines can be unwound, because then it is not needed.
     stream: Option<Arc<Watch>>,
 }
 
 impl Connection {
-    /// Ends it. A goroutine that cannot be unwound ends when it finds that its connection has.
+    /// Ends it. A goroutine that cannot be unwound ends when it sees the end of its connection.
     fn cancel(&self) {
         if let Some(handle) = &self.handle {
             handle.cancel();
@@ -131,9 +132,9 @@ impl Server {
         }
     }
 
-    /// The same server, which serves at most `n` connections at the same time, of all its listeners
-    /// together. One that comes while there are as many is accepted, closed and counted
-    /// ([`refused`](Self::refused)). Without a limit unless told otherwise.
+    /// The same server with a limit: it serves at most `n` connections at the same time, from all
+    /// its listeners together. A connection above the limit is accepted, closed and counted
+    /// ([`refused`](Self::refused)). By default there is no limit.
     ///
     /// # Examples
     /// ```
@@ -148,15 +149,15 @@ impl Server {
         self
     }
 
-    /// Serves until [`shutdown`](Self::shutdown): calls `handle` for each connection, on a
-    /// goroutine of its own. Several listeners may be served at once, each by a call of this.
+    /// Serves until [`shutdown`](Self::shutdown): calls `handle` for each connection, on its own
+    /// goroutine. Several listeners may be served at once, each by its own call.
     ///
-    /// If there are no descriptors left, it says so once on standard error, rests, and tries again:
-    /// the connections that wait are served when others end. A connection for which there is no memory, or
-    /// that is one too many ([`max_connections`](Self::max_connections)), is closed and counted
-    /// ([`refused`](Self::refused)).
+    /// If there are no descriptors left, it reports that once on standard error, pauses, and tries
+    /// again: waiting connections are served when others end. A connection for which there is no
+    /// memory, or that is above the limit ([`max_connections`](Self::max_connections)), is closed
+    /// and counted ([`refused`](Self::refused)).
     ///
-    /// When it returns, for whatever reason, the listener is closed.
+    /// When it returns, for any reason, the listener is closed.
     ///
     /// # Errors
     /// If accepting fails for another reason.
@@ -178,18 +179,18 @@ impl Server {
             state.listeners.push(Arc::clone(&listener));
         }
         let _listening = Listening { shared: &self.shared, listener: &listener };
-        let mut rest = REST.0;
+        let mut pause = ACCEPT_PAUSE.0;
         loop {
             match listener.accept() {
                 Ok((stream, address)) => {
-                    rest = REST.0;
+                    pause = ACCEPT_PAUSE.0;
                     self.start(stream, address, Arc::clone(&handle));
                 }
                 Err(error) if is_closed(&error) => return Ok(()),
                 Err(error) if fd::is_exhaustion(&error) || fd::is_of_the_network(&error) => {
                     self.warn_once(&error);
-                    time::sleep(rest);
-                    rest = (rest * 2).min(REST.1);
+                    time::sleep(pause);
+                    pause = (pause * 2).min(ACCEPT_PAUSE.1);
                 }
                 Err(error) => return Err(error),
             }
@@ -203,7 +204,7 @@ impl Server {
         let id = {
             let mut state = self.shared.state();
             if state.is_closing {
-                return; // It came in the last moment, like those that were not accepted any more.
+                return; // It came too late, like those that were not accepted any more.
             }
             if state.handles.len() >= self.shared.max_connections.load(Ordering::Relaxed) {
                 return self.refuse();
@@ -212,12 +213,13 @@ impl Server {
             let id = state.n_accepted;
             let watch = (!CAN_UNWIND).then(|| stream.watch());
             state.handles.insert(id, Connection { handle: None, stream: watch });
-            // With the lock: who shuts down waits for what was let in before.
+            // With the lock: a shutdown waits for the connections that were admitted before it.
             self.shared.connections.add(1);
             id
         };
         let ended = Ended { shared: Arc::clone(&self.shared), id };
-        // Without the lock: if it cannot be spawned, what it owns is dropped, and takes itself out.
+        // Without the lock: if the goroutine cannot be spawned, the closure is dropped, and its
+        // `Ended` removes the connection.
         let spawned = goroutine::try_go(move || {
             let _ended = ended;
             handle(stream, address);
@@ -225,14 +227,14 @@ impl Server {
         let handle = match spawned {
             Ok(handle) => handle,
             Err(SpawnError::NoMemory) => return self.refuse(),
-            // The runtime ends, and this with it.
+            // The runtime is ending, and so does this goroutine.
             Err(_) => return,
         };
         let mut state = self.shared.state();
         if state.is_cancelling {
             handle.cancel();
         }
-        // It may have ended already.
+        // The connection may have ended already.
         if let Some(connection) = state.handles.get_mut(&id) {
             connection.handle = Some(handle);
         }
@@ -258,17 +260,18 @@ impl Server {
         self.shared.state().handles.len()
     }
 
-    /// Connections that were closed unserved: for lack of memory, or because there were as many as
-    /// [`max_connections`](Self::max_connections) allows.
+    /// Connections that were closed unserved: for lack of memory, or because of the limit
+    /// [`max_connections`](Self::max_connections).
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.shared.n_refused.load(Ordering::Relaxed)
     }
 
-    /// A context that is done when [`shutdown`](Self::shutdown) begins. A handler that keeps a connection
-    /// alive looks at it before it waits for the next request, and ends connections on which nothing is
-    /// asked, as by a deadline in the past set by [`after_func`](Context::after_func): else `shutdown` waits
-    /// for them until the grace is over.
+    /// A context that is done when [`shutdown`](Self::shutdown) begins. A handler that keeps a
+    /// connection alive checks it before it waits for the next request. It should end idle
+    /// connections, for example with a deadline in the past that
+    /// [`after_func`](Context::after_func) sets; otherwise `shutdown` waits for them until the
+    /// grace period is over.
     ///
     /// # Examples
     /// ```
@@ -288,12 +291,13 @@ impl Server {
         self.shared.running.clone()
     }
 
-    /// Stops accepting, and waits until all connections have ended. What has not ended after
-    /// `grace` is cancelled: it unwinds at its next wait, and is waited for. Destructors that would wait for
-    /// the network on the way, as that of a `BufWriter`, fail instead.
+    /// Stops accepting, and waits until all connections have ended. A connection that has not ended
+    /// after `grace` is cancelled: its goroutine unwinds at its next wait, and `shutdown` waits for
+    /// that. Destructors that would wait for the network meanwhile, such as that of a `BufWriter`,
+    /// fail instead.
     ///
-    /// With `panic = "abort"` nothing can be unwound: then its connection is shut down, so that
-    /// what waits for it finds its end.
+    /// With `panic = "abort"` nothing can be unwound. Then the connection is shut down, so that a
+    /// goroutine that waits for it sees its end.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -305,7 +309,7 @@ impl Server {
             std::mem::take(&mut state.listeners)
         };
         for listener in listeners {
-            // Somebody else may have closed it.
+            // It may have been closed already.
             let _ = listener.close();
         }
         self.shared.stop.cancel();
@@ -326,8 +330,9 @@ impl Server {
 }
 
 impl Shared {
-    /// Held for a moment only. Ours, because to spawn or to cancel while it is held may give way to others.
-    /// Nobody is cancelled while it waits for it: it is about to count somebody off.
+    /// Held for a short time only. It is a mutex of heist, because spawning or cancelling while it
+    /// is held may yield to other goroutines. A goroutine cannot be cancelled while it waits for
+    /// it, because it may be about to count a connection off.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock_shielded()
     }
@@ -345,7 +350,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Closes a listener when nobody serves it any more, however that ended.
+/// Closes a listener when its `serve` ends, in whatever way.
 struct Listening<'a> {
     shared: &'a Shared,
     listener: &'a Arc<TcpListener>,
@@ -354,12 +359,12 @@ struct Listening<'a> {
 impl Drop for Listening<'_> {
     fn drop(&mut self) {
         self.shared.state().listeners.retain(|other| !Arc::ptr_eq(other, self.listener));
-        // Who shuts down closes it too.
+        // A shutdown closes it too.
         let _ = self.listener.close();
     }
 }
 
-/// Takes a connection out of the table, however it ended.
+/// Removes a connection from the table, however it ended.
 struct Ended {
     shared: Arc<Shared>,
     id: u64,
@@ -367,7 +372,7 @@ struct Ended {
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // Whatever happens here.
+        // Counted off even if this function unwinds.
         let _done = Done(&self.shared.connections);
         let handle = self.shared.state().handles.remove(&self.id);
         drop(handle);

@@ -1,8 +1,8 @@
-//! `Source`: a descriptor of ours with the type that knows how to use it.
+//! `Source`: a descriptor together with the type that operates on it.
 //!
-//! An operation is tried first and waits only if it must. What was left after the last try is
-//! remembered: an operation that found less than it asked for has seen the end, so the next one
-//! waits without trying, and a request costs one read and one write.
+//! An operation is tried first and waits only if it must. The result of the last try is remembered:
+//! an operation that found less than it asked for has drained the descriptor, so the next one waits
+//! without trying, and a request costs one read and one write.
 
 use super::state::{State, is_over};
 use super::watch::Watch;
@@ -14,21 +14,21 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Whether an operation that found less than it asked for has seen the end.
+/// Whether an operation that found less than it asked for has drained the descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// It has: the kernel gives what is there.
+    /// It has: the kernel returns everything that is there.
     Seen,
-    /// It need not have.
+    /// It may not have.
     Unseen,
 }
 
-/// The most bytes that the kernel moves in one call.
+/// The maximum number of bytes that the kernel moves in one call.
 const TRANSFER_MAX: usize = 0x7fff_f000;
-/// The most slices that std passes on in one call.
+/// The maximum number of slices that std passes to the kernel in one call.
 const SLICES_MAX: usize = 1024;
 
-/// How many bytes a call with these slices moves at the most.
+/// The maximum number of bytes that a call with these slices moves.
 pub(super) fn offered(lens: impl Iterator<Item = usize>) -> usize {
     lens.take(SLICES_MAX).fold(0, usize::saturating_add)
 }
@@ -38,18 +38,18 @@ pub(super) struct Source<T> {
     state: State,
     ends: Ends,
     closing: Closing,
-    /// What may shut it down, if anything may.
+    /// Lets another goroutine shut it down; None if none may.
     watch: Option<Arc<Watch>>,
-    /// None on the way to the end.
+    /// None while it is being dropped or converted.
     inner: Option<T>,
 }
 
-/// What becomes of the descriptor when it is closed before its value is dropped.
+/// How the descriptor is closed before its value is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Closing {
-    /// What it stood for is closed.
+    /// The open file behind it is closed.
     Retires,
-    /// It may be another's: it stays as it is.
+    /// Other code may share it: it is left unchanged.
     LeavesAlone,
 }
 
@@ -66,14 +66,14 @@ impl<T: AsRawFd> Source<T> {
         Ok(Self { state, ends, closing: Closing::Retires, watch: None, inner: Some(inner) })
     }
 
-    /// Takes over a descriptor of which the value may have a share only.
+    /// Takes over a descriptor that other code may share.
     pub(super) fn shared(inner: T) -> io::Result<Self> {
         let mut source = Self::new(inner, Ends::Unseen)?;
         source.closing = Closing::LeavesAlone;
         Ok(source)
     }
 
-    /// Gives the descriptor back, in blocking mode.
+    /// Returns the inner value, in blocking mode.
     pub(super) fn into_inner(mut self) -> io::Result<T> {
         if !self.state.close() {
             return Err(super::error::closed());
@@ -88,32 +88,32 @@ impl<T: AsRawFd> Source<T> {
 }
 
 impl<T> Source<T> {
-    /// Lets somebody else shut it down.
+    /// Lets another goroutine shut it down.
     pub(super) fn watch(&mut self) -> Arc<Watch> {
         let socket = self.state.fd;
         Arc::clone(self.watch.get_or_insert_with(|| Arc::new(Watch::new(socket))))
     }
 
-    /// The descriptor is about to be closed, or to be another's.
+    /// Ends the watch: the descriptor is about to be closed or given away.
     fn end_watch(&mut self) {
         if let Some(watch) = self.watch.take() {
             watch.forget();
         }
     }
 
-    /// Reads by `op`, which is repeated until it does not answer `WouldBlock`.
+    /// Reads with `op`, which is repeated until it does not return `WouldBlock`.
     #[inline]
     pub(super) fn read<R>(&self, op: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
         self.operate(Way::Read, op, |_| false)
     }
 
-    /// Writes by `op`, likewise.
+    /// Writes with `op`, which is repeated until it does not return `WouldBlock`.
     #[inline]
     pub(super) fn write<R>(&self, op: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
         self.operate(Way::Write, op, |_| false)
     }
 
-    /// Reads or writes at most `len` bytes by `op`, which answers how many.
+    /// Reads or writes at most `len` bytes with `op`, which returns how many.
     #[inline]
     pub(super) fn transfer(
         &self,
@@ -122,11 +122,12 @@ impl<T> Source<T> {
         op: impl FnMut(&T) -> io::Result<usize>,
     ) -> io::Result<usize> {
         if len == 0 {
-            // There is nothing to wait for; only one that is closed says so.
+            // There is nothing to wait for; this fails only if the descriptor is closed.
             return self.with(|_| Ok(0));
         }
         let len = len.min(TRANSFER_MAX);
-        // The end of the stream is not the end of what is there: it stays.
+        // The end of the stream, a read of 0 bytes, does not drain the descriptor: it can be read
+        // again.
         self.operate(way, op, |&n| self.ends == Ends::Seen && 0 < n && n < len)
     }
 
@@ -137,7 +138,7 @@ impl<T> Source<T> {
         mut op: impl FnMut(&T) -> io::Result<R>,
         saw_the_end: impl Fn(&R) -> bool,
     ) -> io::Result<R> {
-        // The wait for the direction, which somebody else may use, counts.
+        // The time waiting for the direction, which another operation may hold, counts.
         let end = self.state.end_of_operation(way);
         self.state.lock(way, end)?;
         let used = Used { source: self, way: Some(way) };
@@ -147,7 +148,7 @@ impl<T> Source<T> {
         loop {
             let look = half.look();
             let deadline = state.check(way, look)?;
-            // What is there is taken even if the time is over: who was late was the scheduler.
+            // Data that is there is taken even if the time is over: the delay was the scheduler's.
             if (in_vain || !look.is_ready()) && is_over(end) {
                 return Err(super::error::timeout());
             }
@@ -175,7 +176,7 @@ impl<T> Source<T> {
         }
     }
 
-    /// Moves no bytes by `op`: as in std, there is nothing to wait for.
+    /// Calls `op` with an empty buffer. As in std, there is nothing to wait for.
     pub(super) fn transfer_none(
         &self,
         op: impl FnOnce(&T) -> io::Result<usize>,
@@ -188,18 +189,18 @@ impl<T> Source<T> {
 
     /// Waits until a direction is ready.
     pub(super) fn wait_ready(&self, way: Way) -> io::Result<()> {
-        // What is remembered may be used up; the kernel knows.
+        // The remembered readiness may be out of date; the kernel is asked.
         self.operate(way, |_| self.state.is_ready(way), |()| false)
     }
 
-    /// What was seen of a direction is over, unless something came since. For an operation that
-    /// did not find its end by itself.
+    /// Forgets that a direction was ready, unless an event came since. For an operation that cannot
+    /// tell by itself that the descriptor is drained.
     pub(super) fn forget_ready(&self, way: Way) {
         let half = self.state.half(way);
         half.drained(half.look());
     }
 
-    /// Uses the descriptor for something that neither reads nor writes.
+    /// Uses the descriptor for an operation that neither reads nor writes.
     pub(super) fn with<R>(&self, op: impl FnOnce(&T) -> io::Result<R>) -> io::Result<R> {
         self.state.acquire()?;
         let used = Used { source: self, way: None };
@@ -238,13 +239,14 @@ impl<T> Source<T> {
         self.state.timeout(way)
     }
 
-    /// The number of the descriptor, which means nothing once it is closed.
+    /// The number of the descriptor, which is meaningless once it is closed.
     pub(super) const fn fd(&self) -> std::os::fd::RawFd {
         self.state.fd
     }
 
-    /// The last use after [`Source::close`] has ended. The number of the descriptor stays taken
-    /// until this is dropped, because somebody may have borrowed it.
+    /// Closes the open file, after the last use of a closed descriptor has ended. The number of the
+    /// descriptor stays in use until this value is dropped, because other code may have borrowed
+    /// it.
     fn retire(&self) {
         self.state.detach();
         if self.closing == Closing::Retires {
@@ -252,7 +254,7 @@ impl<T> Source<T> {
         }
     }
 
-    /// What knows how to use the descriptor.
+    /// The inner value.
     pub(super) fn get_ref(&self) -> &T {
         match &self.inner {
             Some(inner) => inner,
@@ -281,7 +283,7 @@ impl<T: fmt::Debug> fmt::Debug for Source<T> {
     }
 }
 
-/// A use of the descriptor, which cannot go away meanwhile.
+/// A use of the descriptor, which is not closed meanwhile.
 struct Used<'a, T> {
     source: &'a Source<T>,
     way: Option<Way>,

@@ -1,16 +1,17 @@
-//! What a descriptor of ours has beside its number: its lock, its deadlines, its poller.
+//! The state of a descriptor: its lock, its deadlines and its poller.
 //!
-//! # Whose poller
+//! # Which poller
 //! A descriptor is registered when a goroutine first has to wait for it, with the poller of that
-//! goroutine's runtime, for as long as that lives: a connection that is served without waiting costs no
-//! registration, and a listener made before the runtime starts works like any other. When the runtime has
-//! ended, the next goroutine that waits takes the descriptor along to its own.
+//! goroutine's runtime, for as long as the runtime lives. So a connection that is served without
+//! waiting costs no registration, and a listener made before the runtime starts works like any
+//! other. When the runtime has ended, the next goroutine that waits registers the descriptor with
+//! its own runtime.
 //!
-//! `home` changes under the lock of the queues only, and from a poller whose runtime has ended. So who has no
-//! goroutine waiting there looks at it under that lock; and who has claimed a goroutine that waits there may
-//! look at it until that one goes on.
+//! `home` changes only under the lock of the queues, and only from a poller whose runtime has
+//! ended. So a thread reads it under that lock, or after it has claimed a goroutine that waits
+//! there and before that goroutine continues.
 //!
-//! Who waits otherwise (a plain thread, or a goroutine of another runtime) waits in the kernel, for
+//! Any other waiter (a plain thread, or a goroutine of another runtime) waits in the kernel, for
 //! the descriptor and for a bell that is rung when a deadline changes or the descriptor is closed.
 
 use super::error;
@@ -36,8 +37,8 @@ use std::time::{Duration, Instant};
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
-/// How long a thread rests that is told of an error again and again.
-const ERROR_REST: Duration = Duration::from_millis(1);
+/// How long a thread pauses if the kernel reports the same error repeatedly.
+const ERROR_PAUSE: Duration = Duration::from_millis(1);
 
 /// The state of a descriptor.
 pub(super) struct State {
@@ -45,22 +46,22 @@ pub(super) struct State {
     pub(super) fd: RawFd,
     lock: FdLock,
     queues: Lock<Queues>,
-    /// The poller it is registered with: null, or a share of an `Arc`.
+    /// The poller it is registered with: null, or a reference from an `Arc`.
     home: AtomicPtr<Shared>,
-    /// When each direction fails, by `clock::now_ns`.
+    /// When each direction fails, in the time of `clock::now_ns`.
     deadlines_ns: [AtomicU64; 2],
     /// How long one operation in each direction may take.
     timeouts_ns: [AtomicU64; 2],
 }
 
-// SAFETY: what is not Sync by itself is behind `queues`.
+// SAFETY: everything that is not Sync by itself is behind the lock `queues`.
 unsafe impl Sync for State {}
 // SAFETY: as above.
 unsafe impl Send for State {}
 
 impl State {
     pub(super) fn new(fd: RawFd) -> io::Result<Self> {
-        // The pool's lock is one of the runtime's.
+        // The lock of the pool is a lock of the runtime.
         let rt = current::enter();
         let desc = Desc::take();
         drop(rt);
@@ -82,7 +83,8 @@ impl State {
         }
     }
 
-    /// Begins a use in one direction. [`State::unlock`] ends it. Waits for its turn until `until_ns`.
+    /// Begins a use in one direction. [`State::unlock`] ends it. Waits for the direction until
+    /// `until_ns`.
     #[inline]
     pub(super) fn lock(&self, way: Way, until_ns: u64) -> io::Result<()> {
         match self.lock.lock(way) {
@@ -109,7 +111,8 @@ impl State {
         self.lock.release()
     }
 
-    /// Closes it: whoever uses it, or queues for it, fails. Begins a use; false if it is closed.
+    /// Closes it: every operation that uses it, or queues for it, fails. Begins a use. False if it
+    /// is closed already.
     pub(super) fn close(&self) -> bool {
         if !self.lock.close() {
             return false;
@@ -126,23 +129,23 @@ impl State {
         true
     }
 
-    /// Forgets the poller. For the last user.
+    /// Detaches it from the poller. For the last user.
     pub(super) fn detach(&self) {
         let home = self.home.swap(null_mut(), Ordering::Relaxed);
         if !home.is_null() {
-            // SAFETY: the share that `attach` put here.
+            // SAFETY: the reference that `attach` stored here.
             let home = unsafe { Arc::from_raw(home.cast_const()) };
             home.deregister(self.fd);
         }
     }
 
-    /// Gives the record back. The descriptor is closed or belongs to somebody else.
+    /// Returns the record to its pool. The descriptor is closed or was given away.
     pub(super) fn give_back(&self) {
         let _rt = current::enter();
         self.desc.give();
     }
 
-    /// Whether it has a poller: only then do edges come.
+    /// Whether it has a poller: only then are there events.
     #[inline]
     pub(super) fn is_attached(&self) -> bool {
         !self.home.load(Ordering::Relaxed).is_null()
@@ -157,8 +160,8 @@ impl State {
         }
     }
 
-    /// Fails if the descriptor is closed or its deadline is over, and answers when that is. `look` was
-    /// taken before.
+    /// Fails if the descriptor is closed or its deadline is over; otherwise returns the deadline.
+    /// `look` was taken before.
     #[inline]
     pub(super) fn check(&self, way: Way, look: Look) -> io::Result<u64> {
         if look.is_closed() {
@@ -171,13 +174,13 @@ impl State {
         Ok(deadline)
     }
 
-    /// The caller uses the descriptor.
+    /// Sets the deadline of directions. The caller has begun a use of the descriptor.
     pub(super) fn set_deadline(&self, ways: &[Way], deadline: Option<Instant>) {
         let at = deadline.map_or(NEVER, deadline_at);
         for &way in ways {
             self.deadlines_ns[way as usize].store(at, Ordering::Relaxed);
             let rt = current::enter();
-            // The poke orders: who looks after it sees the deadline.
+            // The poke orders memory: an operation that looks after it sees the deadline.
             let home = self.wake(rt.as_ref(), self.half(way).poke().map(Waiter::from));
             self.queues.lock().ring(way);
             drop(rt);
@@ -202,19 +205,20 @@ impl State {
         }
     }
 
-    /// Waits until the direction is worth a try, somebody poked it, or `until` is over. May return
-    /// early: the caller, which holds the direction, looks again.
+    /// Waits until an operation in the direction may succeed, the direction is poked, or `until` is
+    /// over. May return early: the caller, which holds the direction, checks again.
     pub(super) fn wait(&self, way: Way, look: Look, until: u64) -> io::Result<()> {
         let Some(rt) = wait::park_point(current::enter()) else {
             return self.wait_as_thread(way, look, until);
         };
         if wait::is_cancelled_but_spared(&rt) {
-            // A destructor on the way out, a buffer that is flushed: it must not wait for the other end,
-            // which may never come, and nobody could cancel it again.
+            // A destructor of a cancelled goroutine, such as a buffer that is flushed, must not
+            // wait for the other end: it may never become ready, and the wait could not be
+            // cancelled again.
             drop(rt);
             return Err(error::cancelled());
         }
-        // What is no longer needed is freed when the runtime was left, at the end of this function.
+        // Freed at the end of this function, outside the runtime.
         let mut former = None;
         match self.attach(&rt, &mut former) {
             Ok(Some(home)) => {
@@ -232,24 +236,27 @@ impl State {
         }
     }
 
-    /// Registers the descriptor, if it is not, or not any more. None: it belongs to another runtime. The
-    /// share of a poller that it belonged to is left in `former`.
+    /// Registers the descriptor, unless it is registered with a poller that lives. None if it
+    /// belongs to another runtime. The reference to the poller that it belonged to is moved to
+    /// `former`.
     fn attach(
         &self,
         rt: &InRuntime,
         former: &mut Option<Arc<Shared>>,
     ) -> io::Result<Option<&Shared>> {
         let here = rt.sched().outside.poller().shared();
-        // ORDERING: Acquire pairs with the store below: who sees a poller sees it registered.
+        // ORDERING: Acquire pairs with the store below: a thread that sees the poller sees the
+        // descriptor registered.
         let mut home = self.home.load(Ordering::Acquire);
         if !std::ptr::eq(home, Arc::as_ptr(here)) {
             let guard = self.queues.lock();
             home = self.home.load(Ordering::Relaxed);
-            // SAFETY: null, or a share of this descriptor, which is taken away under the lock only.
+            // SAFETY: null, or a reference that this descriptor owns, which is removed only under
+            // the lock.
             if unsafe { home.as_ref() }.is_none_or(Shared::has_ended) {
                 here.register(self.fd, self.desc)?;
                 if !home.is_null() {
-                    // SAFETY: as above; it is taken away here.
+                    // SAFETY: as above; it is removed here.
                     let old = unsafe { Arc::from_raw(home.cast_const()) };
                     old.deregister(self.fd);
                     *former = Some(old);
@@ -260,14 +267,16 @@ impl State {
             }
             drop(guard);
         }
-        // SAFETY: the poller of the calling goroutine's runtime, which does not end before it.
+        // SAFETY: it is the poller of the calling goroutine's runtime, which outlives the
+        // goroutine.
         Ok(std::ptr::eq(home, Arc::as_ptr(here)).then(|| unsafe { &*home }))
     }
 
     fn wait_as_thread(&self, way: Way, look: Look, until: u64) -> io::Result<()> {
         let bell = self.queues.lock().bell(way)?.fd();
         poll::silence(bell);
-        // Whoever changed something before the bell was silenced changed the word before that.
+        // A thread that changed something before the bell was silenced had changed the word before
+        // that.
         if self.half(way).look() != look {
             return Ok(());
         }
@@ -277,15 +286,16 @@ impl State {
             Polled::HungUp => Edge::Eager,
             Polled::Broken => {
                 if look.is_eager() {
-                    // It was said before, and the operation found nothing: an error that it does not take
-                    // away, of which the kernel would tell for ever.
-                    poll::rest(bell, ERROR_REST);
+                    // The kernel reported this before, and the operation found nothing: it is an
+                    // error that the operation does not clear, and that the kernel would report
+                    // forever.
+                    poll::pause(bell, ERROR_PAUSE);
                 }
                 Edge::Eager
             }
             Polled::Again => return Ok(()),
         };
-        // Nobody waits there: this thread holds the direction.
+        // No goroutine waits there: this thread holds the direction.
         let _ = self.half(way).event(edge);
         Ok(())
     }
@@ -298,14 +308,14 @@ impl State {
         }
     }
 
-    /// Wakes the waiter that was handed out of a direction. Answers a share of the poller where it waited,
-    /// to be given back outside the runtime.
+    /// Wakes the waiter that was taken out of a direction. Returns a reference to the poller where
+    /// it waited, to be dropped outside the runtime.
     fn wake(&self, rt: Option<&InRuntime>, waiter: Option<Waiter>) -> Option<Arc<Shared>> {
         let waiter = waiter.filter(Waiter::claim)?;
         // ORDERING: Acquire: see `attach`.
         let home = self.home.load(Ordering::Acquire).cast_const();
-        // SAFETY: it waits there until it is made ready below, so the poller's runtime lives, and the share of
-        // the descriptor is not taken away before.
+        // SAFETY: the goroutine waits there until it is made runnable below, so the poller's
+        // runtime lives, and the descriptor's reference is not removed before that.
         let home = unsafe {
             Arc::increment_strong_count(home);
             Arc::from_raw(home)

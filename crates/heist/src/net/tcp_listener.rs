@@ -1,4 +1,4 @@
-//! Waiting for TCP connections.
+//! A listener for TCP connections.
 
 use super::TcpStream;
 use super::source::{Ends, Source};
@@ -8,7 +8,7 @@ use std::io;
 use std::net::{self, SocketAddr, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 
-/// Connections that wait to be accepted. The system may allow fewer.
+/// The maximum number of connections that wait to be accepted. The system may allow fewer.
 const BACKLOG: i32 = 4096;
 
 /// A socket that waits for TCP connections, as [`std::net::TcpListener`].
@@ -35,16 +35,16 @@ super::descriptor!(TcpListener);
 super::read_limits!(TcpListener);
 
 impl TcpListener {
-    /// Listens at the first address of `host` that can be had. Port 0 is any that is free.
+    /// Listens at the first address of `host` that is available. Port 0 means any free port.
     ///
     /// # Errors
-    /// The last address's error, if there is none.
+    /// The error of the last address, if no address is available.
     #[doc(alias = "Listen")]
     pub fn bind(host: impl ToSocketAddrs) -> io::Result<Self> {
         super::each_address(host, |address, _| {
             let kind = Type::STREAM.nonblocking().cloexec();
             let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
-            // As std does: a server that starts again finds its port.
+            // As in std: a server that restarts can bind its port again.
             socket.set_reuse_address(true)?;
             socket.bind(&address.into())?;
             socket.listen(BACKLOG)?;
@@ -55,12 +55,12 @@ impl TcpListener {
     /// Waits for a connection.
     ///
     /// # Errors
-    /// If the listener is closed or its deadline is over, and what the system says. "Too many
-    /// open files" may pass; a [`Server`](super::Server) waits for that.
+    /// If the listener is closed or its deadline is over, or if the system returns an error. "Too
+    /// many open files" may be temporary; a [`Server`](super::Server) waits until it is over.
     #[doc(alias = "Accept")]
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let accept = |inner: &net::TcpListener| match fd::accept(inner.as_raw_fd()) {
-            // It came and went.
+            // The peer ended the connection before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
                 Err(io::ErrorKind::Interrupted.into())
             }
@@ -71,7 +71,7 @@ impl TcpListener {
         Ok((TcpStream::accepted(stream)?, address))
     }
 
-    /// The connections, without end.
+    /// The connections, one after the other, until the listener is closed.
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
     }
@@ -84,7 +84,7 @@ impl TcpListener {
         Ok(Self { source: Source::new(listener, Ends::Unseen)? })
     }
 
-    /// Makes it a listener of std, in blocking mode.
+    /// Converts it to a listener of std, in blocking mode.
     ///
     /// # Errors
     /// If it is closed, or cannot be put into blocking mode.
@@ -92,7 +92,7 @@ impl TcpListener {
         self.source.into_inner()
     }
 
-    /// A second handle of the same listener, with a deadline of its own.
+    /// A second handle of the same listener, with its own deadline.
     ///
     /// # Errors
     /// If it is closed, or there is no descriptor left.
@@ -113,7 +113,7 @@ impl TcpListener {
     /// The time to live of the packets of its connections.
     ///
     /// # Errors
-    /// If it is closed, or the number is not one the system takes.
+    /// If it is closed, or the system refuses the number.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.source.with(|inner| inner.set_ttl(ttl))
     }
@@ -126,7 +126,7 @@ impl TcpListener {
         self.source.with(net::TcpListener::ttl)
     }
 
-    /// Takes the error that is pending, if there is one.
+    /// Takes the pending error, if there is one.
     ///
     /// # Errors
     /// If it is closed.

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The least time for which one of several addresses is tried, if there is so much.
+/// The minimum time for which one of several addresses is tried, if that much time is left.
 const LEAST_PART: Duration = Duration::from_secs(2);
 
 /// A TCP connection, as [`std::net::TcpStream`].
@@ -43,16 +43,17 @@ impl TcpStream {
     /// Connects to the first address of `host` that answers.
     ///
     /// # Errors
-    /// The last address's error, if none does.
+    /// The error of the last address, if none answers.
     #[doc(alias = "Dial")]
     pub fn connect(host: impl ToSocketAddrs) -> io::Result<Self> {
         super::each_address(host, |address, _| Self::connect_to(&address, None))
     }
 
-    /// Connects to an address, within a time.
+    /// Connects to an address, within `timeout`.
     ///
     /// # Errors
-    /// If that fails, or takes longer ([`io::ErrorKind::TimedOut`]), or `timeout` is zero.
+    /// If the connection fails, or takes longer ([`io::ErrorKind::TimedOut`]), or `timeout` is
+    /// zero.
     ///
     /// # Examples
     /// ```no_run
@@ -67,16 +68,16 @@ impl TcpStream {
             let text = "cannot set a 0 duration timeout";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        // What is too far away to be a moment is never.
+        // A moment that cannot be represented means no deadline.
         Self::connect_to(address, Instant::now().checked_add(timeout))
     }
 
-    /// Connects to the first address of `host` that answers, before a moment. Each address gets its part of
-    /// the time, but not less than two seconds of what is left. To ask for the addresses of a name takes as
-    /// long as it takes.
+    /// Connects to the first address of `host` that answers before `deadline`. Each address gets an
+    /// equal part of the remaining time, but at least two seconds of it. The lookup of a name is
+    /// not bounded by the deadline.
     ///
     /// # Errors
-    /// If that fails, or takes longer ([`io::ErrorKind::TimedOut`]).
+    /// If the connection fails, or takes longer ([`io::ErrorKind::TimedOut`]).
     #[doc(alias = "DialContext")]
     pub fn connect_deadline(host: impl ToSocketAddrs, deadline: Instant) -> io::Result<Self> {
         super::each_address(host, |address, n_left| {
@@ -86,7 +87,7 @@ impl TcpStream {
         })
     }
 
-    /// Lets somebody else shut it down.
+    /// Lets another goroutine shut it down.
     pub(super) fn watch(&mut self) -> Arc<Watch> {
         self.source.watch()
     }
@@ -103,11 +104,11 @@ impl TcpStream {
         match began {
             Ok(()) => {}
             Err(error) if fd::is_in_progress(&error) => {
-                // There is nothing to try before the next event.
+                // No try can succeed before the next event.
                 stream.source.forget_ready(Way::Write);
                 stream.source.write(|inner| match inner.take_error()? {
                     Some(error) => Err(error),
-                    // Events may come early; it is connected when it has a peer.
+                    // Events may come early; the socket is connected when it has a peer.
                     None => match inner.peer_addr() {
                         Err(error) if error.kind() == io::ErrorKind::NotConnected => {
                             Err(io::ErrorKind::WouldBlock.into())
@@ -116,7 +117,7 @@ impl TcpStream {
                     },
                 })?;
             }
-            // An interrupted connect goes on by itself.
+            // An interrupted connect continues by itself.
             Err(error) => return Err(error),
         }
         if deadline.is_some() {
@@ -130,7 +131,7 @@ impl TcpStream {
         Ok(Self { source: Source::nonblocking(stream.into(), Ends::Seen)? })
     }
 
-    /// Reads without taking away.
+    /// Reads without removing the data.
     ///
     /// # Errors
     /// As for a read.
@@ -141,7 +142,7 @@ impl TcpStream {
         self.source.read(|inner| inner.peek(buf))
     }
 
-    /// Ends one direction or both. Whoever waits there is woken.
+    /// Shuts down one direction or both. Goroutines that wait there are woken.
     ///
     /// # Errors
     /// If it is closed, or was never connected.
@@ -182,10 +183,12 @@ impl TcpStream {
         self.source.with(net::TcpStream::nodelay)
     }
 
-    /// Asks the other end for a sign of life after so long a silence, in whole seconds, rounded up; None: never.
+    /// Sets how long the connection may be silent before keepalive probes are sent, in whole
+    /// seconds, rounded up. With None there are no probes.
     ///
     /// # Errors
-    /// If it is closed, or the time is zero or longer than the system takes; then nothing has changed.
+    /// If it is closed, or the time is zero or longer than the system allows; then nothing has
+    /// changed.
     #[doc(alias("SetKeepAlive", "SetKeepAlivePeriod"))]
     pub fn set_keepalive(&self, silence: Option<Duration>) -> io::Result<()> {
         self.source.with(|inner| match silence {
@@ -196,14 +199,15 @@ impl TcpStream {
                 let time = whole_seconds(time);
                 let keepalive = TcpKeepalive::new().with_time(time).with_interval(time);
                 socket.set_tcp_keepalive(&keepalive).inspect_err(|_| {
-                    // It is switched on before the time is looked at.
+                    // The call enables keepalive before it checks the time, so an error must undo
+                    // that.
                     let _ = socket.set_keepalive(before);
                 })
             }
         })
     }
 
-    /// After how long a silence the other end is asked for a sign of life.
+    /// How long the connection may be silent before keepalive probes are sent.
     ///
     /// # Errors
     /// If it is closed.
@@ -214,8 +218,8 @@ impl TcpStream {
         })
     }
 
-    /// How long closing waits until everything is delivered, in whole seconds, rounded up; None: it does not
-    /// wait. Zero breaks the connection off.
+    /// Sets how long closing waits until everything is delivered, in whole seconds, rounded up.
+    /// With None it does not wait. With zero it resets the connection.
     ///
     /// # Errors
     /// If it is closed.
@@ -234,7 +238,7 @@ impl TcpStream {
     /// The time to live of its packets.
     ///
     /// # Errors
-    /// If it is closed, or the number is not one the system takes.
+    /// If it is closed, or the system refuses the number.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.source.with(|inner| inner.set_ttl(ttl))
     }
@@ -247,7 +251,7 @@ impl TcpStream {
         self.source.with(net::TcpStream::ttl)
     }
 
-    /// Takes the error that is pending, if there is one.
+    /// Takes the pending error, if there is one.
     ///
     /// # Errors
     /// If it is closed.
@@ -256,7 +260,7 @@ impl TcpStream {
     }
 }
 
-/// What the system counts in seconds, rounded up: cut off, half a second would be none.
+/// A time in whole seconds, rounded up: rounded down, half a second would be none.
 fn whole_seconds(time: Duration) -> Duration {
     Duration::from_secs(time.as_secs().saturating_add(u64::from(time.subsec_nanos() != 0)))
 }

@@ -1,4 +1,4 @@
-//! Datagrams.
+//! UDP sockets.
 
 use super::source::{Ends, Source};
 use std::io;
@@ -28,25 +28,25 @@ super::both_limits!(UdpSocket);
 super::std_socket!(UdpSocket, net::UdpSocket, Ends::Unseen);
 
 impl UdpSocket {
-    /// A socket at the first address of `host` that can be had. Port 0 is any that is free.
+    /// A socket at the first address of `host` that is available. Port 0 means any free port.
     ///
     /// # Errors
-    /// The last address's error, if there is none.
+    /// The error of the last address, if none is usable.
     #[doc(alias = "ListenPacket")]
     pub fn bind(host: impl ToSocketAddrs) -> io::Result<Self> {
         super::each_address(host, |address, _| Self::from_std(net::UdpSocket::bind(address)?))
     }
 
-    /// Waits for a datagram. What does not fit into `buf` is lost.
+    /// Waits for a datagram. The part that does not fit into `buf` is lost.
     ///
     /// # Errors
-    /// If it is closed, the deadline is over, or the system says so.
+    /// If it is closed, the deadline is over, or the system returns an error.
     #[doc(alias = "ReadFrom")]
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.source.read(|inner| inner.recv_from(buf))
     }
 
-    /// Waits for a datagram and leaves it there.
+    /// Waits for a datagram and leaves it in the queue.
     ///
     /// # Errors
     /// As [`recv_from`](Self::recv_from).
@@ -57,7 +57,7 @@ impl UdpSocket {
     /// Sends a datagram to the first address of `host`.
     ///
     /// # Errors
-    /// If it is closed, the deadline is over, or the system says so.
+    /// If it is closed, the deadline is over, or the system returns an error.
     #[doc(alias = "WriteTo")]
     pub fn send_to(&self, buf: &[u8], host: impl ToSocketAddrs) -> io::Result<usize> {
         let Some(address) = super::lookup_host(host)?.next() else {
@@ -67,15 +67,16 @@ impl UdpSocket {
         self.source.write(|inner| inner.send_to(buf, address))
     }
 
-    /// From now on it talks to the first address of `host` that works, and to no other.
+    /// Connects the socket to the first address of `host` that works: it then exchanges datagrams
+    /// with that address only.
     ///
     /// # Errors
-    /// The last address's error, if there is none.
+    /// The error of the last address, if none is usable.
     pub fn connect(&self, host: impl ToSocketAddrs) -> io::Result<()> {
         super::each_address(host, |address, _| self.source.with(|inner| inner.connect(address)))
     }
 
-    /// Waits for a datagram of the one it is connected to.
+    /// Waits for a datagram from the address it is connected to.
     ///
     /// # Errors
     /// As [`recv_from`](Self::recv_from).
@@ -83,7 +84,7 @@ impl UdpSocket {
         self.source.read(|inner| inner.recv(buf))
     }
 
-    /// The same, and leaves it there.
+    /// Waits for a datagram from the address it is connected to, and leaves it in the queue.
     ///
     /// # Errors
     /// As [`recv_from`](Self::recv_from).
@@ -91,10 +92,10 @@ impl UdpSocket {
         self.source.read(|inner| inner.peek(buf))
     }
 
-    /// Sends a datagram to the one it is connected to.
+    /// Sends a datagram to the address it is connected to.
     ///
     /// # Errors
-    /// If it is not connected, closed, the deadline is over, or the system says so.
+    /// If it is not connected or closed, the deadline is over, or the system returns an error.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         self.source.write(|inner| inner.send(buf))
     }
@@ -115,7 +116,7 @@ impl UdpSocket {
         self.source.with(net::UdpSocket::peer_addr)
     }
 
-    /// Whether it may send to everybody in a network.
+    /// Whether it may send to broadcast addresses.
     ///
     /// # Errors
     /// If it is closed.
@@ -123,7 +124,7 @@ impl UdpSocket {
         self.source.with(|inner| inner.set_broadcast(broadcast))
     }
 
-    /// Whether it may send to everybody in a network.
+    /// Whether it may send to broadcast addresses.
     ///
     /// # Errors
     /// If it is closed.
@@ -134,7 +135,7 @@ impl UdpSocket {
     /// The time to live of its packets.
     ///
     /// # Errors
-    /// If it is closed, or the number is not one the system takes.
+    /// If it is closed, or the system refuses the number.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.source.with(|inner| inner.set_ttl(ttl))
     }
@@ -147,50 +148,50 @@ impl UdpSocket {
         self.source.with(net::UdpSocket::ttl)
     }
 
-    /// Whether what it sends to a group comes back to this machine, by IPv4.
+    /// Whether IPv4 datagrams that it sends to a group are delivered to this machine too.
     ///
     /// # Errors
-    /// If it is closed, or the system says so.
+    /// If it is closed, or the system returns an error.
     pub fn set_multicast_loop_v4(&self, comes_back: bool) -> io::Result<()> {
         self.source.with(|inner| inner.set_multicast_loop_v4(comes_back))
     }
 
-    /// Whether what it sends to a group comes back to this machine, by IPv4.
+    /// Whether IPv4 datagrams that it sends to a group are delivered to this machine too.
     ///
     /// # Errors
-    /// If it is closed, or the system says so.
+    /// If it is closed, or the system returns an error.
     pub fn multicast_loop_v4(&self) -> io::Result<bool> {
         self.source.with(net::UdpSocket::multicast_loop_v4)
     }
 
-    /// Whether what it sends to a group comes back to this machine, by IPv6.
+    /// Whether IPv6 datagrams that it sends to a group are delivered to this machine too.
     ///
     /// # Errors
-    /// If it is closed, or the system says so.
+    /// If it is closed, or the system returns an error.
     pub fn set_multicast_loop_v6(&self, comes_back: bool) -> io::Result<()> {
         self.source.with(|inner| inner.set_multicast_loop_v6(comes_back))
     }
 
-    /// Whether what it sends to a group comes back to this machine, by IPv6.
+    /// Whether IPv6 datagrams that it sends to a group are delivered to this machine too.
     ///
     /// # Errors
-    /// If it is closed, or the system says so.
+    /// If it is closed, or the system returns an error.
     pub fn multicast_loop_v6(&self) -> io::Result<bool> {
         self.source.with(net::UdpSocket::multicast_loop_v6)
     }
 
-    /// How far packets to a group go, by IPv4: 1 is this network.
+    /// The time to live of IPv4 datagrams to a group: 1 is the local network.
     ///
     /// # Errors
-    /// If it is closed, or the system says so.
+    /// If it is closed, or the system returns an error.
     pub fn set_multicast_ttl_v4(&self, ttl: u32) -> io::Result<()> {
         self.source.with(|inner| inner.set_multicast_ttl_v4(ttl))
     }
 
-    /// How far packets to a group go, by IPv4: 1 is this network.
+    /// The time to live of IPv4 datagrams to a group: 1 is the local network.
     ///
     /// # Errors
-    /// If it is closed, or the system says so.
+    /// If it is closed, or the system returns an error.
     pub fn multicast_ttl_v4(&self) -> io::Result<u32> {
         self.source.with(net::UdpSocket::multicast_ttl_v4)
     }
@@ -198,7 +199,7 @@ impl UdpSocket {
     /// Joins a group at an interface.
     ///
     /// # Errors
-    /// If it is closed, or the system says so.
+    /// If it is closed, or the system returns an error.
     pub fn join_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
         self.source.with(|inner| inner.join_multicast_v4(group, interface))
     }
@@ -206,7 +207,7 @@ impl UdpSocket {
     /// Leaves a group at an interface.
     ///
     /// # Errors
-    /// If it is closed, or the system says so.
+    /// If it is closed, or the system returns an error.
     pub fn leave_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
         self.source.with(|inner| inner.leave_multicast_v4(group, interface))
     }
@@ -214,7 +215,7 @@ impl UdpSocket {
     /// Joins a group at an interface.
     ///
     /// # Errors
-    /// If it is closed, or the system says so.
+    /// If it is closed, or the system returns an error.
     pub fn join_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.source.with(|inner| inner.join_multicast_v6(group, interface))
     }
@@ -222,12 +223,12 @@ impl UdpSocket {
     /// Leaves a group at an interface.
     ///
     /// # Errors
-    /// If it is closed, or the system says so.
+    /// If it is closed, or the system returns an error.
     pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.source.with(|inner| inner.leave_multicast_v6(group, interface))
     }
 
-    /// Takes the error that is pending, if there is one.
+    /// Takes the pending error, if there is one.
     ///
     /// # Errors
     /// If it is closed.

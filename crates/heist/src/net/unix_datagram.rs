@@ -1,4 +1,4 @@
-//! Datagrams within the machine.
+//! Unix sockets for datagrams.
 
 use super::source::{Ends, Source};
 use std::io;
@@ -28,10 +28,10 @@ super::both_limits!(UnixDatagram);
 super::std_socket!(UnixDatagram, net::UnixDatagram, Ends::Unseen);
 
 impl UnixDatagram {
-    /// A socket at a path, where nothing must be.
+    /// A socket at a path, which must not exist.
     ///
     /// # Errors
-    /// If something is there, or the system says so.
+    /// If the path exists, or the system returns an error.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::from_std(net::UnixDatagram::bind(path)?)
     }
@@ -39,7 +39,7 @@ impl UnixDatagram {
     /// A socket at an address, which may be an abstract one.
     ///
     /// # Errors
-    /// If somebody has it, or the system says so.
+    /// If the address is in use, or the system returns an error.
     pub fn bind_addr(address: &SocketAddr) -> io::Result<Self> {
         Self::from_std(net::UnixDatagram::bind_addr(address)?)
     }
@@ -61,31 +61,31 @@ impl UnixDatagram {
         Ok((Self::from_std(a)?, Self::from_std(b)?))
     }
 
-    /// From now on it sends to who is at a path.
+    /// Connects the socket to the one at `path`, to which it then sends.
     ///
     /// # Errors
-    /// If nobody is, or the system says so.
+    /// If there is no socket, or the system returns an error.
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.source.with(|inner| inner.connect(path))
     }
 
-    /// From now on it sends to who is at an address, which may be an abstract one.
+    /// Connects the socket to the one at `address`, which may be an abstract one.
     ///
     /// # Errors
-    /// If nobody is, or the system says so.
+    /// If there is no socket, or the system returns an error.
     pub fn connect_addr(&self, address: &SocketAddr) -> io::Result<()> {
         self.source.with(|inner| inner.connect_addr(address))
     }
 
-    /// Waits for a datagram. What does not fit into `buf` is lost.
+    /// Waits for a datagram. The part that does not fit into `buf` is lost.
     ///
     /// # Errors
-    /// If it is closed, the deadline is over, or the system says so.
+    /// If it is closed, the deadline is over, or the system returns an error.
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.source.read(|inner| inner.recv(buf))
     }
 
-    /// The same, with the sender's address.
+    /// As [`recv`](Self::recv), with the sender's address.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -93,15 +93,15 @@ impl UnixDatagram {
         self.source.read(|inner| inner.recv_from(buf))
     }
 
-    /// Sends a datagram to the one it is connected to.
+    /// Sends a datagram to the socket it is connected to.
     ///
     /// # Errors
-    /// If it is not connected, closed, the deadline is over, or the system says so.
+    /// If it is not connected or closed, the deadline is over, or the system returns an error.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         self.source.write(|inner| inner.send(buf))
     }
 
-    /// Sends a datagram to who is at a path.
+    /// Sends a datagram to the socket at `path`.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -114,19 +114,19 @@ impl UnixDatagram {
     /// # Errors
     /// As [`send`](Self::send).
     pub fn send_to_addr(&self, buf: &[u8], address: &SocketAddr) -> io::Result<usize> {
-        let mut rest = super::Rest::new();
+        let mut backoff = super::Backoff::new();
         self.source.write(|inner| match inner.send_to_addr(buf, address) {
-            // The receiver's queue is full. Events tell of this socket's own room only, of which there is
-            // enough, so it is tried again as after an interruption.
+            // The receiver's queue is full. Events report only this socket's own room, of which
+            // there is enough, so the send is tried again as after an interruption.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                rest.sleep();
+                backoff.sleep();
                 Err(io::ErrorKind::Interrupted.into())
             }
             other => other,
         })
     }
 
-    /// Ends one direction or both.
+    /// Shuts down one direction or both.
     ///
     /// # Errors
     /// If it is closed or not connected.
@@ -134,7 +134,7 @@ impl UnixDatagram {
         self.source.with(|inner| inner.shutdown(how))
     }
 
-    /// Takes the error that is pending, if there is one.
+    /// Takes the pending error, if there is one.
     ///
     /// # Errors
     /// If it is closed.

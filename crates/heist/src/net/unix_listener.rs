@@ -1,4 +1,4 @@
-//! Waiting for connections of the same machine.
+//! A listener for connections within the machine.
 
 use super::UnixStream;
 use super::source::{Ends, Source};
@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 
-/// A socket that waits for connections of the same machine, as [`std::os::unix::net::UnixListener`].
+/// A socket that waits for connections within the machine, as [`std::os::unix::net::UnixListener`].
 ///
 /// Several goroutines may accept; they take turns. The read deadline bounds accepting.
 pub struct UnixListener {
@@ -19,10 +19,10 @@ super::descriptor!(UnixListener);
 super::read_limits!(UnixListener);
 
 impl UnixListener {
-    /// Listens at a path, where nothing must be. Closing leaves the path behind.
+    /// Listens at a path, which must not exist. Closing does not remove the path.
     ///
     /// # Errors
-    /// If something is there, or the system says so.
+    /// If the path exists, or the system returns an error.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::from_std(net::UnixListener::bind(path)?)
     }
@@ -30,7 +30,7 @@ impl UnixListener {
     /// Listens at an address, which may be an abstract one.
     ///
     /// # Errors
-    /// If somebody has it, or the system says so.
+    /// If the address is in use, or the system returns an error.
     ///
     /// # Examples
     /// ```
@@ -56,15 +56,15 @@ impl UnixListener {
     /// Waits for a connection.
     ///
     /// # Errors
-    /// If the listener is closed or its deadline is over, and what the system says.
+    /// If the listener is closed or its deadline is over, or if the system returns an error.
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         let (stream, address) = self.source.read(|inner| fd::accept(inner.as_raw_fd()))?;
-        // Who connects has no address, mostly.
+        // The connecting socket usually has no address.
         let address = address.as_unix().map_or_else(|| SocketAddr::from_pathname(""), Ok)?;
         Ok((UnixStream::accepted(stream)?, address))
     }
 
-    /// The connections, without end.
+    /// The connections, one after the other, until the listener is closed.
     pub fn incoming(&self) -> UnixIncoming<'_> {
         UnixIncoming { listener: self }
     }
@@ -77,7 +77,7 @@ impl UnixListener {
         Ok(Self { source: Source::new(listener, Ends::Unseen)? })
     }
 
-    /// Makes it a listener of std, in blocking mode.
+    /// Converts it to a listener of std, in blocking mode.
     ///
     /// # Errors
     /// If it is closed, or cannot be put into blocking mode.
@@ -85,7 +85,7 @@ impl UnixListener {
         self.source.into_inner()
     }
 
-    /// A second handle of the same listener, with a deadline of its own.
+    /// A second handle of the same listener, with its own deadline.
     ///
     /// # Errors
     /// If it is closed, or there is no descriptor left.
@@ -94,7 +94,7 @@ impl UnixListener {
         Ok(Self { source: Source::nonblocking(clone, Ends::Unseen)? })
     }
 
-    /// Takes the error that is pending, if there is one.
+    /// Takes the pending error, if there is one.
     ///
     /// # Errors
     /// If it is closed.

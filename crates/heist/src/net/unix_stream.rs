@@ -35,27 +35,27 @@ super::writes!(UnixStream);
 super::std_socket!(UnixStream, net::UnixStream, Ends::Unseen);
 
 impl UnixStream {
-    /// Connects to who listens at a path. If too many wait there, this waits too.
+    /// Connects to the listener at `path`. If its queue is full, this waits.
     ///
     /// # Errors
-    /// If nobody does, or the system says so.
+    /// If there is no listener, or the system returns an error.
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
-        // By way of std's address, which knows what a path must not be.
+        // Through std's address, which checks the path.
         Self::connect_addr(&SocketAddr::from_pathname(path)?)
     }
 
-    /// Connects to who listens at an address, which may be an abstract one.
+    /// Connects to the listener at `address`, which may be an abstract one.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
     pub fn connect_addr(address: &SocketAddr) -> io::Result<Self> {
         let address = super::unix_address(address)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
-        let mut rest = super::Rest::new();
+        let mut backoff = super::Backoff::new();
         loop {
             match socket.connect(&address) {
-                // The listener's queue is full. No event tells when it is not.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => rest.sleep(),
+                // The listener's queue is full. No event reports when that changes.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => backoff.sleep(),
                 other => break other?,
             }
         }
@@ -73,13 +73,13 @@ impl UnixStream {
 
     /// Takes over a connection that is in non-blocking mode.
     ///
-    /// A read may end early at a descriptor that was sent along, so less than was asked for does
-    /// not mean that nothing is left.
+    /// A read may end early at a descriptor that was sent with the data, so a short read does not
+    /// mean that nothing is left.
     pub(super) fn accepted(stream: OwnedFd) -> io::Result<Self> {
         Ok(Self { source: Source::nonblocking(stream.into(), Ends::Unseen)? })
     }
 
-    /// Ends one direction or both. Whoever waits there is woken.
+    /// Shuts down one direction or both. Goroutines that wait there are woken.
     ///
     /// # Errors
     /// If it is closed.
@@ -103,7 +103,7 @@ impl UnixStream {
         self.source.with(net::UnixStream::local_addr)
     }
 
-    /// Takes the error that is pending, if there is one.
+    /// Takes the pending error, if there is one.
     ///
     /// # Errors
     /// If it is closed.

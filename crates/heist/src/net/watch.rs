@@ -1,7 +1,7 @@
-//! `Watch`: a way to shut a connection down that somebody else owns.
+//! `Watch`: a way to shut down a connection that another goroutine owns.
 //!
-//! The owner takes its descriptor's number out before it closes the descriptor, under the same lock
-//! under which the number is used: so the number is never another's.
+//! The owner removes the descriptor's number before it closes the descriptor, under the same lock
+//! under which the number is used. So the number never names another descriptor.
 
 use crate::sync::Mutex;
 use crate::sys::fd;
@@ -15,13 +15,13 @@ impl Watch {
         Self(Mutex::new(Some(socket)))
     }
 
-    /// The owner closes the socket, or gives it away.
+    /// Removes the number. For the owner, before it closes the socket or gives it away.
     pub(super) fn forget(&self) {
         *self.0.lock_shielded() = None;
     }
 
-    /// Shuts both directions down, if the socket is there: who waits for it goes on, and finds its
-    /// end.
+    /// Shuts down both directions, if the socket is there: a goroutine that waits for it continues,
+    /// and sees its end.
     pub(super) fn shut_down(&self) {
         if let Some(socket) = *self.0.lock_shielded() {
             fd::shut_down(socket);

@@ -1,9 +1,9 @@
-//! `Desc`: what the poller knows of a descriptor.
+//! `Desc`: the poller's record of a descriptor.
 //!
 //! A record that is never unmapped, because an event that was taken from the kernel before the
-//! descriptor was closed may be delivered after that. The event names the record and the use it
-//! meant; one for an earlier use is dropped. The words of the record say which use it is, so that a use
-//! cannot end between that look and the delivery.
+//! descriptor was closed may be delivered after that. The event names the record and the use that
+//! it is for; an event for an earlier use is dropped. The words of the record contain the number of
+//! the use, so that a use cannot end between the check and the delivery.
 
 use crate::gmp::G;
 use crate::sys::lock::Lock;
@@ -24,17 +24,16 @@ pub(crate) struct Desc {
     pub(crate) read: Half,
     pub(crate) write: Half,
     link: Link<Desc>,
-    /// Counts the uses of the record.
+    /// The number of the current use of the record.
     tag: AtomicU32,
 }
 
-// SAFETY: `link` belongs to the free list, and while the record is in use to nobody; the rest is
-// atomic.
+// SAFETY: only the free list uses `link`, and not while the record is in use; the rest is atomic.
 unsafe impl Sync for Desc {}
 // SAFETY: as above.
 unsafe impl Send for Desc {}
 
-// SAFETY: `link` is used by the free list alone.
+// SAFETY: only the free list uses `link`.
 unsafe impl Linked for Desc {
     fn link(&self) -> &Link<Self> {
         &self.link
@@ -65,14 +64,14 @@ impl Desc {
         Ok(desc)
     }
 
-    /// Gives the record back. Whoever waited must have left.
+    /// Returns the record to the free list. No goroutine waits on it any more.
     pub(crate) fn give(&'static self) {
         if self.read.close().is_some() || self.write.close().is_some() {
-            heist_core::throw!("Desc::give: somebody waits");
+            heist_core::throw!("Desc::give: a goroutine still waits");
         }
         // ORDERING: Release pairs with `Token::desc`; see there.
         self.tag.fetch_add(1, Ordering::Release);
-        // SAFETY: in use until now, so in no list.
+        // SAFETY: it was in use until now, so it is in no list.
         unsafe { FREE.lock().push_front(NonNull::from(self)) };
     }
 }
@@ -88,7 +87,7 @@ fn carve(free: &mut List<Desc>) -> io::Result<()> {
             link: Link::new(),
             tag: AtomicU32::new(0),
         };
-        // SAFETY: as above, and nobody has seen it.
+        // SAFETY: as above, and no other thread has seen it.
         unsafe {
             record.write(desc);
             free.push_back(record);
@@ -97,7 +96,7 @@ fn carve(free: &mut List<Desc>) -> io::Result<()> {
     Ok(())
 }
 
-/// What comes back with an event: a record and which use of it is meant.
+/// The data that an event carries: a record, and which use of it is meant.
 ///
 /// An address has 48 bits, of which a record's lowest 7 are zero; the tag takes the other 23.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +132,7 @@ impl Token {
         self.0 as u32 & TAG_MASK
     }
 
-    /// Fetches the record.
+    /// Prefetches the record.
     pub(crate) fn prefetch(self) {
         memory::prefetch_for_write(self.address().cast());
     }

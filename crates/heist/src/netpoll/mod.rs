@@ -1,4 +1,4 @@
-//! Waiting for the world: which descriptors became ready, and whose turn that makes it.
+//! Polling: which descriptors became ready, and which goroutines that wakes.
 //!
 //! This layer finds goroutines and hands them back. It does not schedule; docs/design/netpoll.md
 //! describes the protocol.

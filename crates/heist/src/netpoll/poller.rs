@@ -1,25 +1,26 @@
-//! `Poller`: the one place of a runtime that waits for descriptors.
+//! `Poller`: waits for the descriptors of a runtime.
 //!
-//! One thread polls at a time; that is the scheduler's gate, and it is checked. What it finds it
-//! claims, as every waker does, and hands back as a list of runnable goroutines. Nothing here
-//! allocates, needs a P, or makes a goroutine run.
+//! One thread polls at a time. The scheduler's gate ensures that, and it is checked here. The
+//! poller claims the goroutines that it finds, as every waker does, and returns them as a list of
+//! runnable goroutines. Nothing here allocates, needs a P, or makes a goroutine run.
 //!
 //! # Time
-//! The kernel's poll counts milliseconds. Our timers count microseconds, so the end of a wait is
-//! set in a timer descriptor that is polled with the others. It is set only if it is not set to
-//! that moment already.
+//! The kernel's poll counts milliseconds. Timers count microseconds, so the end of a wait is set in
+//! a timer descriptor that is polled with the others. It is set only if it is not set to that
+//! moment already.
 //!
 //! # Breaking a poll
-//! [`Poller::wake`] makes the poll that is blocked, or else the next one, return. Many wakes until
-//! then are one write: the flag says that one is on its way. The poller takes the flag back when it
-//! has seen the event, and only then does its caller look for what the waker wanted to tell: a
-//! waker that found the flag set came before that, so the caller sees it.
+//! [`Poller::wake`] makes the poll that is blocked, or else the next one, return. All wakes until
+//! then need one write: the flag says that one is pending. The poller clears the flag when it has
+//! seen the event, and only then does its caller look for what the waker changed. A waker that
+//! found the flag set came before that, so the caller sees its change.
 //!
 //! # Counting waiters
 //! `waiters` is how many goroutines are parked on descriptors. A goroutine counts itself before it
-//! can be found. Who claims it takes it off: the poller by the number it returns, which its caller
-//! subtracts when the goroutines are in a queue, so that the count is zero only when nobody waits
-//! and nobody is on the way; the goroutine itself if a timer or a canceller woke it.
+//! can be found. Its claimer removes it from the count. If the poller claims it, the goroutine is
+//! part of the number that `poll` returns, which the caller subtracts when the goroutines are in a
+//! queue. So the count is zero only when no goroutine waits and none is between the poller and a
+//! queue. If a timer or a canceller claims it, the goroutine subtracts itself.
 //!
 //! GO: netpoll.go, netpoll_epoll.go.
 
@@ -57,15 +58,15 @@ pub(crate) enum Wait {
 /// The poller of a runtime.
 pub(crate) struct Poller {
     turn: UnsafeCell<Turn>,
-    /// Whether somebody polls: the caller's gate, checked.
+    /// Whether a thread polls: checks the scheduler's gate.
     polling: AtomicU32,
     shared: Arc<Shared>,
     waker: Waker,
-    /// Whether a wake-up is on its way.
+    /// Whether a wake-up is pending.
     waking: AtomicU32,
 }
 
-/// What belongs to who polls.
+/// The data of the thread that polls.
 struct Turn {
     poll: Poll,
     events: Events,
@@ -74,7 +75,7 @@ struct Turn {
     armed_ns: Option<u64>,
 }
 
-/// What descriptors need of their poller, for as long as they live.
+/// The part of a poller that descriptors need, for as long as they live.
 #[derive(Debug)]
 pub(crate) struct Shared {
     registry: Registry,
@@ -108,7 +109,7 @@ impl Poller {
         })
     }
 
-    /// What descriptors keep of it.
+    /// The part that descriptors keep a reference to.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -119,27 +120,27 @@ impl Poller {
         self.shared.waiters.load(Ordering::Relaxed)
     }
 
-    /// Takes `n` off the count of waiters: they are in a queue now.
+    /// Subtracts `n` from the count of waiters: they are in a queue now.
     #[inline]
     #[doc(alias = "netpollAdjustWaiters")]
     pub(crate) fn waiters_gone(&self, n: u32) {
         self.shared.waiters_gone(n);
     }
 
-    /// Waits for events, at most for `wait`, and appends to `ready` the goroutines whose turn it
-    /// is, claimed and in no queue. Answers how many that makes less of `waiters`: see
+    /// Waits for events, at most for `wait`, and appends to `ready` the goroutines that they wake,
+    /// claimed and in no queue. Returns the number to subtract from `waiters`; see
     /// [`Poller::waiters_gone`]. May return early with nothing.
     ///
     /// # Safety
-    /// Nobody else polls.
+    /// No other thread polls.
     #[doc(alias = "netpoll")]
     #[must_use]
     pub(crate) unsafe fn poll(&self, wait: Wait, ready: &mut List<G>) -> u32 {
-        // ORDERING: Acquire pairs with the release at the end: one thread's turn after another's.
+        // ORDERING: Acquire pairs with the Release at the end: one thread polls after the other.
         if self.polling.swap(1, Ordering::Acquire) != 0 {
             heist_core::throw!("Poller::poll: two threads poll");
         }
-        // SAFETY: by the caller's promise, and checked above, this thread has the turn.
+        // SAFETY: by the caller's promise, checked above, no other thread polls.
         let turn = unsafe { &mut *self.turn.get() };
         let timeout = match wait {
             Wait::No => Some(Duration::ZERO),
@@ -172,8 +173,8 @@ impl Poller {
     /// Makes the poll that is blocked, or the next one, return. From any thread.
     #[doc(alias = "netpollBreak")]
     pub(crate) fn wake(&self) {
-        // ORDERING: AcqRel pairs with `take_wake_up`: what the caller wrote before this is seen by
-        // whoever polled, after it polled.
+        // ORDERING: AcqRel pairs with `take_wake_up`: the thread that polls sees, after the poll,
+        // everything the caller wrote before this.
         if self.waking.swap(1, Ordering::AcqRel) == 0
             && let Err(error) = self.waker.wake()
         {
@@ -197,22 +198,23 @@ impl Turn {
 }
 
 impl Shared {
-    /// Registers a descriptor, once and for both directions. `desc` hears of every edge until
+    /// Registers a descriptor, once and for both directions. `desc` gets every event until
     /// [`Shared::deregister`].
     pub(crate) fn register(&self, fd: RawFd, desc: &'static Desc) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE | Interest::PRIORITY;
         self.registry.register(&mut SourceFd(&fd), Token::of(desc).into(), interest)
     }
 
-    /// The poller forgets the descriptor. An event that was taken already may still come.
+    /// Removes the descriptor from the poller. An event that was taken from the kernel before may
+    /// still be delivered.
     pub(crate) fn deregister(&self, fd: RawFd) {
-        // It was registered; the kernel has no other reason to refuse.
+        // It was registered, so the kernel has no reason to refuse.
         let _ = self.registry.deregister(&mut SourceFd(&fd));
     }
 
-    /// Nobody polls any more, and nobody waits.
+    /// Notes that the runtime has ended: no thread polls any more, and no goroutine waits.
     pub(crate) fn end(&self) {
-        // ORDERING: Release pairs with `has_ended`: what the last goroutine did comes before.
+        // ORDERING: Release pairs with `has_ended`: everything the last goroutine did comes before.
         self.has_ended.store(true, Ordering::Release);
     }
 
@@ -222,30 +224,31 @@ impl Shared {
         self.has_ended.load(Ordering::Acquire)
     }
 
-    /// A goroutine is about to wait for a descriptor.
+    /// Counts a goroutine that is about to wait for a descriptor.
     #[inline]
     pub(crate) fn waiter_came(&self) {
         self.waiters.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many wait no more.
+    /// Subtracts `n` from the count of waiters.
     #[inline]
     pub(crate) fn waiters_gone(&self, n: u32) {
         if n != 0 && self.waiters.fetch_sub(n, Ordering::Relaxed) < n {
-            heist_core::throw!("Poller: fewer than no waiters");
+            heist_core::throw!("Poller::waiters_gone: the count of waiters is below zero");
         }
     }
 }
 
-/// Fetches what a batch of events is about, and who waits for it: all together, and not one after the
-/// other, since each is written by a read-modify-write that waits for its line.
+/// Prefetches the records of a batch of events and the goroutines that wait on them. All together,
+/// not one after the other, because each is written by a read-modify-write that waits for its cache
+/// line.
 fn fetch(events: &Events) {
     let tokens = || events.iter().map(|event| Token::from(event.token()));
     tokens().for_each(Token::prefetch);
     tokens().filter_map(Token::desc).for_each(|desc| G::prefetch(desc.read.waiter_hint(), 2));
 }
 
-/// Tells a descriptor of an event. Answers how many goroutines it put into `ready`.
+/// Delivers an event to its descriptor. Returns how many goroutines it put into `ready`.
 fn dispatch(token: Token, event: &Event, ready: &mut List<G>) -> u32 {
     let Some(desc) = token.desc() else { return 0 };
     let tag = token.tag();
@@ -267,12 +270,12 @@ const fn edge(eager: bool) -> Edge {
 
 fn claim(waiter: Option<(NonNull<G>, heist_core::status::Ticket)>, ready: &mut List<G>) -> u32 {
     let Some((gp, ticket)) = waiter else { return 0 };
-    // SAFETY: records are never unmapped. A goroutine that was woken otherwise is in no wait, or in
-    // another: then the ticket does not fit.
+    // SAFETY: records are never unmapped. A goroutine that another waker woke does not wait, or is
+    // in another wait: then the ticket does not match.
     if !unsafe { gp.as_ref() }.status.claim(ticket) {
         return 0;
     }
-    // SAFETY: just claimed, so it is valid, in no queue and ours to move.
+    // SAFETY: just claimed, so it is valid, in no queue and owned by this thread.
     unsafe { ready.push_back(gp) };
     1
 }

@@ -1,4 +1,4 @@
-//! The poller by itself, with goroutines that are only records.
+//! Tests of the poller alone, with goroutines that are only records.
 
 use super::desc::{Desc, Token};
 use super::poller::{Poller, Wait};
@@ -54,14 +54,14 @@ fn pair() -> (UnixStream, UnixStream) {
     (near, far)
 }
 
-/// NP-30, IN-23: an event hands back the goroutine that waits, once, and the count follows.
+/// NP-30, IN-23: an event returns the goroutine that waits, once, and the count is updated.
 #[test]
-fn an_event_hands_back_the_waiter() {
+fn an_event_returns_its_waiter_once() {
     let poller = Poller::new().expect("a poller");
     let (near, mut far) = pair();
     let desc = Desc::take().expect("a record");
     poller.shared().register(near.as_raw_fd(), desc).expect("registers");
-    // The registration reports that it can be written.
+    // The registration itself reports that the socket is writable.
     assert_eq!(poll(&poller, Wait::Forever), (vec![], 0));
     let gp = running();
     assert!(park_on_read(&poller, desc, gp));
@@ -77,9 +77,9 @@ fn an_event_hands_back_the_waiter() {
     desc.give();
 }
 
-/// NP-30: what became ready before the goroutine parks is not lost.
+/// NP-30: readiness from before the goroutine parks is not lost.
 #[test]
-fn ready_before_parking_is_consumed() {
+fn readiness_before_parking_is_not_lost() {
     let poller = Poller::new().expect("a poller");
     let (mut near, mut far) = pair();
     let desc = Desc::take().expect("a record");
@@ -97,9 +97,9 @@ fn ready_before_parking_is_consumed() {
     desc.give();
 }
 
-/// A peer that hung up leaves the direction eager: its end of file brings no second edge.
+/// A peer that hung up makes the direction eager: its end of file causes no second event.
 #[test]
-fn hanging_up_makes_it_eager() {
+fn a_hang_up_makes_the_direction_eager() {
     let poller = Poller::new().expect("a poller");
     let (near, mut far) = pair();
     let desc = Desc::take().expect("a record");
@@ -127,8 +127,8 @@ fn stale_events_are_dropped() {
     assert!(Token::TIMER.desc().is_none() && Token::WAKER.desc().is_none());
 }
 
-/// NP-31: an event that the kernel still holds when its record serves another descriptor does not
-/// reach that one.
+/// NP-31: an event that the kernel still holds when its record is used for another descriptor is
+/// not delivered to that one.
 #[test]
 fn stale_events_do_not_reach_the_next_use() {
     let poller = Poller::new().expect("a poller");
@@ -137,7 +137,7 @@ fn stale_events_do_not_reach_the_next_use() {
     poller.shared().register(near.as_raw_fd(), first).expect("registers");
     let _ = poll(&poller, Wait::Forever);
     far.write_all(b"x").expect("writes");
-    // Given back without being deregistered: as if the event had been taken before the close.
+    // Returned without being deregistered: as if the event had been taken before the close.
     first.give();
     let mut others = Vec::new();
     let second = loop {
@@ -159,15 +159,15 @@ fn stale_events_do_not_reach_the_next_use() {
     others.into_iter().for_each(Desc::give);
 }
 
-/// Nor if the use ends after the event was found to be of it, and before it is delivered: who waits in
-/// the next use may be a goroutine of another runtime.
+/// The same holds if the use ends after the event was matched to it and before it is delivered. The
+/// waiter of the next use may be a goroutine of another runtime.
 #[test]
-fn an_event_that_is_late_finds_nobody() {
+fn a_late_event_wakes_no_goroutine() {
     let poller = Poller::new().expect("a poller");
     let desc = Desc::take().expect("a record");
     let token = Token::of(desc);
     let found = token.desc().expect("it is of this use");
-    // As `give` and `take` do; another test could be faster with those.
+    // As `give` and `take` do. Calling those would let another test take the record in between.
     assert!(desc.read.close().is_none());
     desc.read.open(token.tag() + 1);
     let gp = running();
@@ -180,9 +180,10 @@ fn an_event_that_is_late_finds_nobody() {
     desc.give();
 }
 
-/// NP-31: an edge is told once, however long what it told of stays there, and again when more comes.
+/// NP-31: an edge is reported once, however long the data stays unread, and again when more data
+/// comes.
 #[test]
-fn events_are_edges() {
+fn events_are_edge_triggered() {
     let poller = Poller::new().expect("a poller");
     let (near, mut far) = pair();
     let desc = Desc::take().expect("a record");
@@ -191,8 +192,8 @@ fn events_are_edges() {
     for _ in 0..3 {
         let gp = running();
         assert!(park_on_read(&poller, desc, gp));
-        assert_eq!(poll(&poller, Wait::No), (vec![], 0), "what is there was told of already");
-        // Nobody reads it.
+        assert_eq!(poll(&poller, Wait::No), (vec![], 0), "data was reported twice");
+        // The data is not read.
         far.write_all(b"x").expect("writes");
         assert_eq!(poll(&poller, Wait::Forever), (vec![std::ptr::from_ref(gp)], 1));
     }
@@ -202,7 +203,7 @@ fn events_are_edges() {
 
 /// NP-31: a call takes 128 events at most; the others come with the next.
 #[test]
-fn events_come_in_batches() {
+fn one_poll_takes_at_most_128_events() {
     let poller = Poller::new().expect("a poller");
     let wires: Vec<_> = (0..200)
         .map(|_| {
@@ -212,7 +213,7 @@ fn events_come_in_batches() {
             (near, far, desc)
         })
         .collect();
-    // The registrations are events as well.
+    // The registrations cause events as well.
     for _ in 0..wires.len().div_ceil(128) {
         assert_eq!(poll(&poller, Wait::No), (vec![], 0));
     }
@@ -243,7 +244,7 @@ fn events_come_in_batches() {
 /// NP-31: a signal ends a wait early, with nothing found.
 #[test]
 fn a_signal_ends_a_wait_early() {
-    // It brings the handler: without one the kernel drops the signal.
+    // The runtime installs the handler: without one the kernel drops the signal.
     // SAFETY: no goroutine is started.
     let rt = unsafe { crate::Runtime::builder().procs(1).build() }.expect("the runtime starts");
     let poller = Poller::new().expect("a poller");
@@ -252,13 +253,13 @@ fn a_signal_ends_a_wait_early() {
     let began = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            tell_tid.send(thread::id()).expect("somebody listens");
+            tell_tid.send(thread::id()).expect("the test receives");
             assert_eq!(poll(&poller, Wait::UntilNs(now_ns() + 3600 * 1_000_000_000)), (vec![], 0));
             ended.store(true, Ordering::Relaxed);
         });
         let tid = tid.recv().expect("the thread starts");
         while !ended.load(Ordering::Relaxed) {
-            assert!(began.elapsed() < Duration::from_secs(60), "it does not wake up");
+            assert!(began.elapsed() < Duration::from_secs(60), "the poll does not wake up");
             thread::interrupt(tid);
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -266,7 +267,7 @@ fn a_signal_ends_a_wait_early() {
     drop(rt);
 }
 
-/// NP-31: the longest wait is none that overflows into an end.
+/// NP-31: the longest wait does not overflow and end at once.
 #[test]
 fn the_longest_wait_does_not_overflow() {
     let poller = Poller::new().expect("a poller");
@@ -284,9 +285,9 @@ fn the_longest_wait_does_not_overflow() {
     }
 }
 
-/// NP-24, NP-25: a poll that is blocked returns when broken, by many at once.
+/// NP-24, NP-25: a blocked poll returns when many threads wake it at once.
 #[test]
-fn a_blocked_poll_is_broken() {
+fn a_blocked_poll_returns_when_woken() {
     let poller = Poller::new().expect("a poller");
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -303,7 +304,7 @@ fn a_blocked_poll_is_broken() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    // What is left of them is one wake-up at most.
+    // At most one wake-up is left over.
     let _ = poll(&poller, Wait::No);
     let began = Instant::now();
     let _ = poll(&poller, Wait::UntilNs(now_ns() + 20_000_000));
@@ -324,14 +325,14 @@ fn a_wait_ends_in_time() {
         })
         .min();
     assert!(best < Some(500_000), "{best:?} ns late at best");
-    // A moment that is over ends it at once, twice the same one as well.
+    // A moment in the past ends the wait at once, also when the same one is used twice.
     let past = now_ns() - 1;
     for _ in 0..3 {
         let _ = poll(&poller, Wait::UntilNs(past));
     }
 }
 
-/// A waker that lost against another leaves no trace but a try that is worth it.
+/// A waker whose claim fails leaves the goroutine alone; it only marks the direction as ready.
 #[test]
 fn a_claimed_goroutine_is_left_alone() {
     let poller = Poller::new().expect("a poller");
@@ -355,7 +356,7 @@ fn a_claimed_goroutine_is_left_alone() {
     desc.give();
 }
 
-/// Where both sides of the pair of fences are full ones.
+/// A heavy fence: in these tests both sides of the pair are full fences.
 fn full_fence() {
     heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
 }

@@ -140,7 +140,7 @@ impl Command {
     }
 
     /// Starts the program and waits for its end. If the caller is cancelled meanwhile, the program
-    /// runs on, and the runtime reaps it when it has ended.
+    /// continues to run, and the runtime reaps it when it has ended.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -249,7 +249,7 @@ impl Child {
 
     /// Waits until the program has ended. Its standard input is closed first.
     ///
-    /// A goroutine that waits can be cancelled; the program runs on.
+    /// A goroutine that waits can be cancelled; the program continues to run.
     ///
     /// # Errors
     /// If the system returns one.
@@ -281,7 +281,8 @@ impl Child {
     }
 
     /// Waits until the program has ended and collects what it wrote into its pipes. If the caller
-    /// is cancelled meanwhile, the program runs on, and the runtime reaps it when it has ended.
+    /// is cancelled meanwhile, the program continues to run, and the runtime reaps it when it has
+    /// ended.
     ///
     /// # Errors
     /// If the system returns one.

@@ -1,6 +1,6 @@
 //! Programs without a waiter: one thread reaps each of them when it has ended.
 //!
-//! A goroutine that waits for a program may be cancelled. If it was the only one that could wait,
+//! A goroutine that waits for a program may be cancelled. If no other goroutine could wait for it,
 //! as in [`Command::status`](super::Command::status), the program is an orphan: if its exit status
 //! is not read, the system keeps its entry for as long as this process lives. The thread exists
 //! while there are orphans.
@@ -17,9 +17,9 @@ use std::time::Duration;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 struct Orphans {
-    /// Those that the thread has not taken over yet.
+    /// The orphans that the thread has not taken over yet.
     new: Vec<Child>,
-    /// Rung when there is a new one. None while there is no thread.
+    /// Rung when there is a new orphan. None while there is no thread.
     bell: Option<Arc<Bell>>,
 }
 

@@ -111,7 +111,7 @@ impl Handle {
         }
     }
 
-    /// What the scheduler has counted so far.
+    /// The metrics of the scheduler so far.
     ///
     /// # Examples
     /// ```
@@ -155,7 +155,7 @@ impl Handle {
         self.sched.census()
     }
 
-    /// What each processor has done so far.
+    /// The counters of each processor so far.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! Waiting for each other.
+//! A barrier, at which goroutines and threads wait for each other.
 
 use crate::sys::lock::Lock;
 use crate::wait::{self, Ended, Terms, WaitQueue, WaitReason, Wake};
@@ -6,7 +6,8 @@ use heist_core::lock_rank::Rank;
 use std::fmt;
 use std::ptr::null_mut;
 
-/// Lets a number of goroutines and threads wait until all of them have come. Then it begins anew.
+/// Lets a number of goroutines and threads wait until all of them have arrived. Then the barrier
+/// can be used again.
 ///
 /// # Examples
 /// ```
@@ -32,23 +33,24 @@ pub struct Barrier {
     came: Lock<Came>,
 }
 
-/// Those who have come and wait. A cancelled one that has not unwound yet has come, too.
+/// The goroutines and threads that have arrived and wait. A cancelled goroutine that has not
+/// unwound yet counts too.
 struct Came {
     waiters: WaitQueue,
     n: usize,
 }
 
 impl Barrier {
-    /// A barrier for `n`. With 0 or 1 nobody waits.
+    /// A barrier for `n` goroutines or threads. With 0 or 1, `wait` returns at once.
     #[must_use]
     pub const fn new(n: usize) -> Self {
         let came = Came { waiters: WaitQueue::new(), n: 0 };
         Self { n, came: Lock::new(Rank::WaitQueue, came) }
     }
 
-    /// Waits until as many have come as the barrier is for.
+    /// Waits until the number of arrivals is the one that the barrier was made for.
     ///
-    /// A goroutine that is cancelled while it waits takes its coming back.
+    /// A goroutine that is cancelled while it waits no longer counts as arrived.
     ///
     /// # Examples
     /// ```
@@ -70,14 +72,14 @@ impl Barrier {
             all.wake_in_order(|waiter| waiter.wake(Ended::Done, rt.as_ref()));
             return BarrierWaitResult(true);
         }
-        // There is no deadline, so it ended because all have come.
+        // There is no deadline, so the wait ended because all have arrived.
         let _ = wait::wait_in(
             rt,
             came,
             terms,
             null_mut(),
             |came, entry| {
-                // SAFETY: the entry stays on the stack of `wait_in` until it is taken out.
+                // SAFETY: the entry stays on the stack of `wait_in` until it is removed.
                 unsafe { came.waiters.push(entry) };
                 came.n += 1;
             },
@@ -102,7 +104,7 @@ impl fmt::Debug for Barrier {
 pub struct BarrierWaitResult(bool);
 
 impl BarrierWaitResult {
-    /// True for one of those who met: the last to come.
+    /// True for one caller of each round: the last to arrive.
     #[must_use]
     pub const fn is_leader(&self) -> bool {
         self.0

@@ -1,22 +1,23 @@
 //! Waiting until a condition may hold.
 //!
 //! # The protocol
-//! A waiter that comes, still with the mutex, takes the lock of the queue and counts itself. Then it
-//! releases the mutex, goes to the end of the queue and parks; the lock is released when it can be
-//! woken. A notifier wakes the first of the queue. So a notification that comes after the mutex was
-//! released waits for the lock, finds the waiter, and goes to the one that came first.
+//! A new waiter, which still holds the mutex, takes the lock of the queue and counts itself. Then
+//! it releases the mutex, goes to the end of the queue and parks; the lock is released when the
+//! waiter can be woken. A notifier wakes the first waiter in the queue. So a notification that
+//! comes after the mutex was released waits for the lock, finds the waiter, and goes to the waiter
+//! that has waited longest.
 //!
-//! A waiter that gives up takes itself out of the queue. One that was served and cannot take the
-//! mutex again, because it was cancelled, serves the next in its place.
+//! A waiter that gives up removes itself from the queue. A waiter that was notified and cannot take
+//! the mutex again, because it was cancelled, notifies the next one in its place.
 //!
 //! The count of waiters is read without the lock: a notifier that changed the condition under the
-//! mutex sees every waiter that had found it not to hold. The model `loom_condvar` runs the protocol,
-//! with the lock released and taken again between drawing a place in the queue and parking, which
-//! allows more.
+//! mutex sees every waiter that had found it not to hold. The model `loom_condvar` runs the
+//! protocol, with the lock released and taken again between drawing a place in the queue and
+//! parking, which allows more interleavings.
 //!
-//! The lock has a rank of its own, because to release the mutex may take the lock of its queue.
+//! The lock has its own rank, because releasing the mutex may take the lock of the mutex's queue.
 //!
-//! GO: sema.go notifyList. There tickets are numbers, because a waiter gets into the list only after
+//! GO: sema.go notifyList. There tickets are numbers, because a waiter enters the list only after
 //! it released the mutex, and a notifier searches the list for the number.
 
 use super::mutex::MutexGuard;
@@ -30,12 +31,12 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Lets whoever holds a [`Mutex`](super::Mutex) wait until somebody else says that things have
+/// Lets the holder of a [`Mutex`](super::Mutex) wait until it is notified that a condition may have
 /// changed.
 ///
-/// Waiters are served in the order in which they came. There are no spurious wake-ups, but another
-/// goroutine may have come first and changed things again, so check the condition in a loop, or let
-/// [`wait_while`](Self::wait_while) do it.
+/// Waiters are notified in the order in which they began to wait. There are no spurious wake-ups,
+/// but another goroutine may have taken the mutex first and changed the condition again, so check
+/// the condition in a loop, or let [`wait_while`](Self::wait_while) do it.
 ///
 /// A condition variable may be used with several mutexes, though that is rarely wise.
 ///
@@ -63,12 +64,12 @@ use std::time::{Duration, Instant};
 #[doc(alias = "Cond")]
 pub struct Condvar {
     waiters: Lock<WaitQueue>,
-    /// How many are in the queue, or about to be. Written under the lock.
+    /// How many waiters are in the queue, or about to be. Written under the lock.
     n_waiting: AtomicU32,
 }
 
 impl Condvar {
-    /// Nobody waits.
+    /// A condition variable without waiters.
     #[must_use]
     pub const fn new() -> Self {
         Self { waiters: Lock::new(Rank::Condvar, WaitQueue::new()), n_waiting: AtomicU32::new(0) }
@@ -98,7 +99,7 @@ impl Condvar {
         self.wait_for(guard, Terms::new(WaitReason::Cond)).0
     }
 
-    /// Waits while `condition` holds. It is asked with the mutex held.
+    /// Waits while `condition` holds. It is called with the mutex held.
     pub fn wait_while<'a, T: ?Sized>(
         &self,
         mut guard: MutexGuard<'a, T>,
@@ -110,7 +111,7 @@ impl Condvar {
         guard
     }
 
-    /// As [`wait`](Self::wait), at most so long.
+    /// As [`wait`](Self::wait), for at most `timeout`.
     ///
     /// # Examples
     /// ```
@@ -128,8 +129,8 @@ impl Condvar {
         self.wait_for(guard, Terms::new(WaitReason::Cond).until(deadline_after(timeout)))
     }
 
-    /// As [`wait_while`](Self::wait_while), at most so long. If it timed out the condition may still
-    /// hold.
+    /// As [`wait_while`](Self::wait_while), for at most `timeout`. If it timed out, the condition
+    /// may still hold.
     pub fn wait_timeout_while<'a, T: ?Sized>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -139,7 +140,7 @@ impl Condvar {
         self.wait_while_until_ns(guard, deadline_after(timeout), condition)
     }
 
-    /// As [`wait`](Self::wait), at most until then.
+    /// As [`wait`](Self::wait), at most until `deadline`.
     ///
     /// # Examples
     /// ```
@@ -158,8 +159,8 @@ impl Condvar {
         self.wait_for(guard, Terms::new(WaitReason::Cond).until(deadline_at(deadline)))
     }
 
-    /// As [`wait_while`](Self::wait_while), at most until then. If it timed out the condition may still
-    /// hold.
+    /// As [`wait_while`](Self::wait_while), at most until `deadline`. If it timed out, the
+    /// condition may still hold.
     ///
     /// # Examples
     /// ```
@@ -207,7 +208,8 @@ impl Condvar {
         let rt = terms.enter();
         let mutex = guard.into_mutex();
         let waiters = self.waiters.lock();
-        // Before the mutex is released: who changes the condition sees the count.
+        // Before the mutex is released: a thread that then changes the condition under the mutex
+        // sees the count.
         self.count(1);
         mutex.raw.unlock_within(rt.as_ref());
         let (rt, ended) = wait::wait_in(
@@ -215,7 +217,7 @@ impl Condvar {
             waiters,
             terms,
             null_mut(),
-            // SAFETY: the entry stays on the stack of `wait_in` until it is taken out.
+            // SAFETY: the entry stays on the stack of `wait_in` until it is removed.
             |waiters, entry| unsafe { waiters.push(entry) },
             |waiters, entry| {
                 // SAFETY: it was queued here.
@@ -230,13 +232,13 @@ impl Condvar {
         (guard, WaitTimeoutResult(ended == Ended::TimedOut))
     }
 
-    /// So many more wait. The lock is held.
+    /// Changes the number of waiters by `more`. The caller holds the lock.
     fn count(&self, more: i32) {
         let n = self.n_waiting.load(Ordering::Relaxed).wrapping_add_signed(more);
         self.n_waiting.store(n, Ordering::Relaxed);
     }
 
-    /// Wakes the waiter that came first, if there is one.
+    /// Wakes the waiter that has waited longest, if there is one.
     #[inline]
     #[doc(alias = "Signal")]
     pub fn notify_one(&self) {
@@ -245,7 +247,7 @@ impl Condvar {
         }
     }
 
-    /// Wakes everybody who waits.
+    /// Wakes every waiter.
     ///
     /// # Examples
     /// ```
@@ -276,7 +278,7 @@ impl Condvar {
             && let Some(first) = waiters.take_first()
         {
             self.count(-1);
-            // One that is giving up by itself is not served.
+            // A waiter that is giving up by itself is not notified.
             if let Some(waiter) = first {
                 served.push(waiter);
             }
@@ -286,7 +288,7 @@ impl Condvar {
     }
 }
 
-/// Serves the next waiter if the one that was served unwinds before it has the mutex.
+/// Notifies the next waiter if the one that was notified unwinds before it has the mutex.
 struct PassOn<'a> {
     condvar: Option<&'a Condvar>,
 }
@@ -317,7 +319,7 @@ impl fmt::Debug for Condvar {
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether it was.
+    /// Whether the wait timed out.
     #[must_use]
     pub const fn timed_out(self) -> bool {
         self.0

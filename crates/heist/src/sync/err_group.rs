@@ -44,18 +44,18 @@ struct Inner<E> {
     failed: Mutex<Option<E>>,
     panicked: AtomicBool,
     context: Option<OfContext<E>>,
-    /// As many permits as goroutines may run at a time; None without a limit.
+    /// A semaphore with one permit for each goroutine that may run at a time; None without a limit.
     slots: Mutex<Option<Arc<Semaphore>>>,
 }
 
-/// What belongs to the context of a group.
+/// The context of a group, and how an error becomes its cause.
 struct OfContext<E> {
     canceller: Canceller,
-    /// What an error looks like as a cause.
+    /// Makes the cause of the cancellation from an error.
     cause_of: fn(&E) -> Cause,
 }
 
-// As for a `Mutex`.
+// As for `Mutex`.
 impl<E> UnwindSafe for ErrGroup<E> {}
 impl<E> RefUnwindSafe for ErrGroup<E> {}
 
@@ -66,11 +66,12 @@ impl<E: Send + 'static> ErrGroup<E> {
         Self::build(None)
     }
 
-    /// A group, and a context below `parent` that is cancelled by the first error, whose text becomes its
-    /// cause, by a panic, or when [`wait`](Self::wait) returns.
+    /// A group, and a context below `parent` that is cancelled by the first error, whose text
+    /// becomes its cause, by a panic, or when [`wait`](Self::wait) returns.
     ///
-    /// The error itself is given to who waits. [`with_context_cause`](Self::with_context_cause) gives it to
-    /// both, if it can be cloned.
+    /// [`wait`](Self::wait) returns the error itself.
+    /// [`with_context_cause`](Self::with_context_cause) makes it the cause as well, if it can be
+    /// cloned.
     ///
     /// # Examples
     /// ```
@@ -117,10 +118,11 @@ impl<E: Send + 'static> ErrGroup<E> {
         (Self::build(Some(OfContext { canceller, cause_of })), context)
     }
 
-    /// The same group with at most `n` goroutines at a time. The limit holds for its clones as well.
+    /// The same group with at most `n` goroutines at a time. The limit holds for its clones as
+    /// well.
     ///
     /// # Panics
-    /// If goroutines of the group run.
+    /// If goroutines of the group are running.
     ///
     /// # Examples
     /// ```
@@ -139,7 +141,7 @@ impl<E: Send + 'static> ErrGroup<E> {
     #[must_use]
     #[doc(alias = "SetLimit")]
     pub fn limit(self, n: usize) -> Self {
-        // A group that runs has promised another limit to those that run.
+        // The goroutines that run were started under another limit.
         assert!(!self.inner.running.is_awaited(), "errgroup: limit of a group that is in use");
         *self.inner.slots.lock_shielded() = Some(Arc::new(Semaphore::new(n)));
         self
@@ -156,7 +158,7 @@ impl<E: Send + 'static> ErrGroup<E> {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Runs `f` on a new goroutine. If there is a limit, waits until it is allowed.
+    /// Runs `f` on a new goroutine. If there is a limit, waits until the limit allows it.
     ///
     /// # Panics
     /// As [`go`](crate::go), and if the limit is zero.
@@ -223,10 +225,10 @@ impl<E: Send + 'static> ErrGroup<E> {
     /// Waits until all goroutines have ended, and returns the first error, once.
     ///
     /// # Errors
-    /// The first error that one of them returned.
+    /// The first error that one of the goroutines returned.
     ///
     /// # Panics
-    /// If one of them panicked.
+    /// If one of the goroutines panicked.
     ///
     /// # Examples
     /// ```

@@ -3,15 +3,15 @@
 //! Everything here can be used by goroutines, by plain threads, and by both at once: a goroutine
 //! that has to wait parks, a plain thread sleeps. Nothing is poisoned by a panic.
 //!
-//! | for | there is |
+//! | to | use |
 //! |---|---|
-//! | one at a time | [`Mutex`], [`RwLock`] |
-//! | so many at a time | [`Semaphore`] |
-//! | until something is true | [`Condvar`] |
-//! | until all have ended | [`WaitGroup`], [`ErrGroup`], also [`scope`](crate::scope()) |
-//! | until all have come | [`Barrier`] |
-//! | once | [`Once`], [`OnceLock`], [`LazyLock`], [`once_fn`], [`once_value`] |
-//! | values to be used again | [`Pool`] |
+//! | exclude each other | [`Mutex`], [`RwLock`] |
+//! | limit how many use something | [`Semaphore`] |
+//! | wait for a condition | [`Condvar`] |
+//! | wait until all have ended | [`WaitGroup`], [`ErrGroup`], also [`scope`](crate::scope()) |
+//! | wait until all have arrived | [`Barrier`] |
+//! | do something once | [`Once`], [`OnceLock`], [`LazyLock`], [`once_fn`], [`once_value`] |
+//! | reuse values | [`Pool`] |
 //!
 //! # Examples
 //! ```

@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 /// Gives one goroutine or thread at a time the use of a value.
 ///
-/// A goroutine that has to wait parks; a plain thread sleeps. Taking a mutex that is free and
-/// releasing one that nobody waits for is one atomic instruction each.
+/// A goroutine that has to wait parks; a plain thread sleeps. Taking a free mutex takes one atomic
+/// instruction, and so does releasing one without waiters.
 ///
 /// # Fairness
-/// As in Go. Whoever waits is served in the order of coming, but a newcomer that runs already may
-/// overtake, which is what makes a contended mutex fast. A waiter that has waited for more than a
-/// millisecond ends that: the mutex is then handed from one to the next in order, until the queue is
-/// empty or nobody in it has waited long.
+/// As in Go. Waiters get the mutex in the order in which they began to wait, but a newcomer that is
+/// running may overtake them, which makes a contended mutex fast. When a waiter has waited for more
+/// than a millisecond, overtaking stops: the mutex is then handed from each holder to the next
+/// waiter in order, until the queue is empty or its first waiter has waited for less than that.
 ///
 /// # Panics and cancellation
-/// A mutex is **not poisoned**: a panic, or a cancelled goroutine, that unwinds past a guard releases
-/// the mutex, and the next holder finds the value as it was left. A goroutine that is cancelled while
-/// it waits unwinds without the mutex.
+/// A mutex is **not poisoned**: a panic, or a cancelled goroutine, that unwinds past a guard
+/// releases the mutex, and the next holder finds the value as it was left. A goroutine that is
+/// cancelled while it waits unwinds without the mutex.
 ///
 /// # Examples
 /// ```
@@ -46,14 +46,15 @@ pub struct Mutex<T: ?Sized> {
     data: UnsafeCell<T>,
 }
 
-// SAFETY: the mutex gives the data to one at a time.
+// SAFETY: the mutex gives the data to one holder at a time.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
-// SAFETY: as for the data.
+// SAFETY: the mutex owns the data, so it can be sent where the data can.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
 
-// What a panic left half changed can be seen here, as the documentation says, and std's bounds are meant to
-// make whoever catches a panic think of that. A goroutine's panic is caught in any case, without asking, and
-// the others go on with the value; so a bound would warn of nothing, and only forbid what is sound.
+// A value that a panic left half changed can be seen here, as the documentation says. std's bounds
+// are meant to remind code that catches a panic of that. But a goroutine's panic is always caught,
+// and the other goroutines continue to use the value. So a bound would warn of nothing, and would
+// only forbid sound code.
 impl<T: ?Sized> UnwindSafe for Mutex<T> {}
 impl<T: ?Sized> RefUnwindSafe for Mutex<T> {}
 
@@ -79,7 +80,7 @@ impl<T> Mutex<T> {
 impl<T: ?Sized> Mutex<T> {
     /// Waits until the mutex is free and takes it. Dropping the guard releases it.
     ///
-    /// Whoever has the mutex already and asks again waits for ever.
+    /// A holder that calls this again waits forever.
     ///
     /// # Examples
     /// ```
@@ -94,7 +95,7 @@ impl<T: ?Sized> Mutex<T> {
         MutexGuard::new(self)
     }
 
-    /// Takes the mutex if it is free, and if it is not being handed to somebody who waits.
+    /// Takes the mutex if it is free and is not being handed to a waiter.
     ///
     /// # Examples
     /// ```
@@ -111,7 +112,7 @@ impl<T: ?Sized> Mutex<T> {
         self.raw.try_lock().then(|| MutexGuard::new(self))
     }
 
-    /// Waits for the mutex, at most so long.
+    /// Waits for the mutex, for at most `timeout`.
     ///
     /// # Examples
     /// ```
@@ -125,7 +126,7 @@ impl<T: ?Sized> Mutex<T> {
         self.lock_until_ns(deadline_after(timeout))
     }
 
-    /// Waits for the mutex, at most until then.
+    /// Waits for the mutex, at most until `deadline`.
     ///
     /// # Examples
     /// ```
@@ -143,13 +144,13 @@ impl<T: ?Sized> Mutex<T> {
         (locked == Locked::Yes).then(|| MutexGuard::new(self))
     }
 
-    /// Takes it where the caller must not be unwound.
+    /// Takes the mutex where the caller must not be unwound.
     pub(crate) fn lock_shielded(&self) -> MutexGuard<'_, T> {
         self.raw.lock_shielded(WaitReason::Mutex);
         MutexGuard::new(self)
     }
 
-    /// The value, without locking: nobody else can have the mutex.
+    /// The value, without locking: `&mut self` excludes every other holder.
     ///
     /// # Examples
     /// ```
@@ -162,7 +163,7 @@ impl<T: ?Sized> Mutex<T> {
         self.data.get_mut()
     }
 
-    /// Whether somebody has the mutex at this moment.
+    /// Whether the mutex is held at this moment.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.raw.is_locked()
@@ -194,23 +195,23 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 
 /// The right to use the value of a [`Mutex`]. Dropping it releases the mutex.
 ///
-/// It may be held while its goroutine waits for something, and may be sent to another thread,
-/// unlike std's: a goroutine moves between threads, and the mutex does not care who releases it.
+/// It may be held while its goroutine waits for something. Unlike std's guard it may be sent to
+/// another thread: a goroutine moves between threads, and any thread may release the mutex.
 #[must_use = "if the guard is not kept, the mutex is released at once"]
 pub struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
-    /// It is used as the reference that it hands out.
+    /// The guard has the variance and the auto traits of the reference that it hands out.
     _data: PhantomData<&'a mut T>,
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// For whoever has the mutex.
+    /// The guard of a mutex that the caller holds.
     #[inline]
     pub(super) const fn new(mutex: &'a Mutex<T>) -> Self {
         Self { mutex, _data: PhantomData }
     }
 
-    /// The mutex it is of, which stays locked.
+    /// The mutex of this guard, which stays locked.
     pub(super) const fn into_mutex(self) -> &'a Mutex<T> {
         let mutex = self.mutex;
         std::mem::forget(self);

@@ -1,8 +1,8 @@
 //! Doing something once.
 //!
 //! # Ordering
-//! `done` is set with Release after the body has run, and read with Acquire: who sees it sees what
-//! the body did.
+//! `done` is set with Release after the body has run, and read with Acquire: a thread that sees it
+//! set sees everything that the body did.
 //!
 //! GO: sync/once.go.
 
@@ -11,12 +11,12 @@ use crate::wait::WaitReason;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs a closure once, whoever comes first. The others wait until it has returned.
+/// Runs the closure of the first caller. The other callers wait until it has returned.
 ///
-/// As in Go, and unlike std's, a body that panics or whose goroutine is cancelled **counts as done**:
-/// it does not run again, and nobody else panics.
+/// As in Go, and unlike std's, a body that panics or whose goroutine is cancelled **counts as
+/// done**: it does not run again, and the other callers do not panic.
 ///
-/// A body that calls the same `Once` again waits for ever.
+/// A body that calls the same `Once` again waits forever.
 ///
 /// # Examples
 /// ```
@@ -35,7 +35,7 @@ pub struct Once {
 }
 
 impl Once {
-    /// Nothing has been done.
+    /// A `Once` for which no body has run.
     #[must_use]
     pub const fn new() -> Self {
         Self { done: AtomicBool::new(false), mutex: RawMutex::new() }
@@ -67,7 +67,7 @@ impl Once {
     }
 }
 
-/// Whoever leaves, however, the body has been run.
+/// Marks the body as run when it is dropped, however the body ended.
 struct Done<'a>(&'a Once);
 
 impl Drop for Done<'_> {

@@ -7,11 +7,12 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 
-/// A function that runs `f` when it is called for the first time. Whoever calls it meanwhile waits until `f`
-/// has returned.
+/// A function that runs `f` when it is called for the first time. Other callers wait meanwhile
+/// until `f` has returned.
 ///
-/// If `f` panics, so does every call, with the same message. If the goroutine that runs `f` is cancelled or
-/// exits, `f` counts as run, and later calls panic. Making one allocates nothing, nor does a call.
+/// If `f` panics, so does every call, with the same message. If the goroutine that runs `f` is
+/// cancelled or exits, `f` counts as run, and later calls panic. Neither making the function nor
+/// calling it allocates.
 ///
 /// # Examples
 /// ```
@@ -34,8 +35,9 @@ where
     move || *once.call()
 }
 
-/// A function that makes its value when it is called for the first time, and then returns a clone of it each
-/// time. For several values, return a tuple. For the rest see [`once_fn`].
+/// A function that makes its value when it is called for the first time, and then returns a clone
+/// of it each time. For several values, return a tuple. Panics and cancellation are as for
+/// [`once_fn`].
 ///
 /// # Examples
 /// ```
@@ -64,7 +66,7 @@ struct OnceFn<T, F> {
     done: OnceLock<Result<T, Failure>>,
 }
 
-// SAFETY: `f` is taken by the one who fills the lock.
+// SAFETY: only the caller that fills the lock takes `f`.
 unsafe impl<T: Send + Sync, F: Send> Sync for OnceFn<T, F> {}
 
 impl<T, F: FnOnce() -> T> OnceFn<T, F> {
@@ -83,7 +85,7 @@ impl<T, F: FnOnce() -> T> OnceFn<T, F> {
             })
         });
         if let Some(payload) = payload {
-            // The first call fails as `f` did, whatever that was.
+            // The first call fails in the same way as `f`.
             resume_unwind(payload);
         }
         match done {
@@ -93,11 +95,11 @@ impl<T, F: FnOnce() -> T> OnceFn<T, F> {
     }
 }
 
-/// What can be said again about a function that did not return.
+/// How later calls report a function that did not return.
 enum Failure {
     Literal(&'static str),
     Text(String),
-    /// A panic with something else, a cancelled goroutine, or one that exited.
+    /// A panic whose payload is not text, or a goroutine that was cancelled or exited.
     Other,
 }
 

@@ -1,8 +1,8 @@
-//! Values that are made once, when they are needed first.
+//! Values that are made once, at their first use.
 //!
 //! # Ordering
-//! `full` is set with Release after the value is written, and read with Acquire: who sees it sees
-//! the value.
+//! `full` is set with Release after the value is written, and read with Acquire: a thread that sees
+//! it set sees the value.
 
 use super::raw_mutex::RawMutex;
 use crate::wait::WaitReason;
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A value that is written once.
 ///
-/// Whoever asks while another makes the value waits for it, as a goroutine or as a plain thread. If
-/// making it panics, or its goroutine is cancelled, the next one tries.
+/// A goroutine or thread that asks for the value while another makes it waits for it. If making it
+/// panics, or the goroutine that makes it is cancelled, the next caller tries.
 ///
 /// # Examples
 /// ```
@@ -35,14 +35,14 @@ pub struct OnceLock<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: the value is written once, under the mutex, maybe dropped elsewhere, and only shared
-// afterwards.
+// SAFETY: the value is written once, under the mutex, and only shared afterwards. It may be dropped
+// on another thread.
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
-// SAFETY: as for the value.
+// SAFETY: the lock owns the value, so it can be sent where the value can.
 unsafe impl<T: Send> Send for OnceLock<T> {}
 
-// A value is there or it is not: a panic while it is made leaves none. So it is as safe as the value is,
-// whole or by reference.
+// There is a value or there is none: a panic while it is made leaves none. So the lock is as
+// unwind-safe as the value, owned or by reference.
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
 impl<T: UnwindSafe + RefUnwindSafe> RefUnwindSafe for OnceLock<T> {}
 
@@ -57,22 +57,22 @@ impl<T> OnceLock<T> {
         }
     }
 
-    /// The value, if it is there. Does not wait.
+    /// The value, if there is one. Does not wait.
     #[inline]
     #[must_use]
     pub fn get(&self) -> Option<&T> {
-        // SAFETY: it is full, so the value is there and does not change.
+        // SAFETY: `full` is set, so the value is there and does not change.
         self.full.load(Ordering::Acquire).then(|| unsafe { (*self.value.get()).assume_init_ref() })
     }
 
-    /// The value, if it is there.
+    /// The value, if there is one.
     #[must_use]
     pub fn get_mut(&mut self) -> Option<&mut T> {
-        // SAFETY: it is full, so the value is there, and it is borrowed mutably.
+        // SAFETY: `full` is set, so the value is there, and it is borrowed mutably.
         (*self.full.get_mut()).then(|| unsafe { self.value.get_mut().assume_init_mut() })
     }
 
-    /// The value, which `make` makes if there is none yet.
+    /// The value. If there is none yet, `make` makes it.
     #[inline]
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         match self.get() {
@@ -87,11 +87,12 @@ impl<T> OnceLock<T> {
         let _unlock = Unlock(&self.mutex);
         if !self.full.load(Ordering::Relaxed) {
             let value = make();
-            // SAFETY: nobody reads it before it is full, and only the holder of the mutex writes.
+            // SAFETY: the value is not read before `full` is set, and only the holder of the mutex
+            // writes.
             unsafe { (*self.value.get()).write(value) };
             self.full.store(true, Ordering::Release);
         }
-        // SAFETY: it is full.
+        // SAFETY: `full` is set.
         unsafe { (*self.value.get()).assume_init_ref() }
     }
 
@@ -118,12 +119,12 @@ impl<T> OnceLock<T> {
     /// ```
     #[must_use]
     pub fn take(&mut self) -> Option<T> {
-        // SAFETY: it was full, so the value is there; it is not full any more.
+        // SAFETY: `full` was set, so the value is there; it is now cleared.
         std::mem::take(self.full.get_mut())
             .then(|| unsafe { self.value.get_mut().assume_init_read() })
     }
 
-    /// The value, if it is there.
+    /// The value, if there is one.
     #[must_use]
     pub fn into_inner(mut self) -> Option<T> {
         self.take()
@@ -159,7 +160,7 @@ impl<T> From<T> for OnceLock<T> {
     }
 }
 
-/// With a clone of the value, if it is there.
+/// A new lock with a clone of the value, if there is one.
 impl<T: Clone> Clone for OnceLock<T> {
     fn clone(&self) -> Self {
         self.get().map_or_else(Self::new, |value| Self::from(value.clone()))
@@ -188,9 +189,10 @@ impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
 /// A value that is made when it is first used.
 ///
 /// # Panics
-/// Using it panics if making it panicked for the first user. It does so too if the first user was cancelled
-/// or ended itself meanwhile: the function may consume what it captured, so it can be called only once.
-/// Where a second try is wanted, [`OnceLock::get_or_init`] takes another function each time.
+/// Using it panics if the function panicked for the first user, and also if the first user was
+/// cancelled or ended itself meanwhile: the function may consume its captures, so it can be called
+/// only once. If a second try is wanted, use [`OnceLock::get_or_init`], which takes another
+/// function each time.
 ///
 /// # Examples
 /// ```
@@ -218,15 +220,15 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
         Self { cell: OnceLock::new(), make: Cell::new(Some(make)) }
     }
 
-    /// Makes the value now, if nobody has.
+    /// Makes the value now, if it has not been made.
     ///
     /// # Panics
-    /// If making it was begun before and not finished.
+    /// If an earlier call of the function did not finish.
     #[inline]
     pub fn force(this: &Self) -> &T {
         this.cell.get_or_init(|| match this.make.take() {
             Some(make) => make(),
-            None => panic!("sync: LazyLock: making the value failed before"),
+            None => panic!("sync: LazyLock: making the value failed before; to try again, use OnceLock::get_or_init"),
         })
     }
 }

@@ -18,7 +18,7 @@ impl SemaphorePermit<'_> {
         self.n
     }
 
-    /// Keeps them taken. [`Semaphore::release`] gives them back.
+    /// Drops the guard without giving the permits back. [`Semaphore::release`] gives them back.
     pub const fn forget(self) {
         std::mem::forget(self);
     }
@@ -30,7 +30,8 @@ impl Drop for SemaphorePermit<'_> {
     }
 }
 
-/// Permits of a [`Semaphore`] that go where they are moved. Dropping them gives them back.
+/// Permits of a [`Semaphore`] that own a reference to it, so they can be moved into a goroutine.
+/// Dropping them gives them back.
 #[must_use = "permits that are not kept are given back at once"]
 #[derive(Debug)]
 pub struct OwnedSemaphorePermit {
@@ -45,7 +46,7 @@ impl OwnedSemaphorePermit {
         self.n
     }
 
-    /// Keeps them taken. [`Semaphore::release`] gives them back.
+    /// Drops the guard without giving the permits back. [`Semaphore::release`] gives them back.
     ///
     /// # Examples
     /// ```
@@ -55,7 +56,7 @@ impl OwnedSemaphorePermit {
     /// semaphore.release(2);
     /// ```
     pub fn forget(mut self) {
-        // None are left to give back, and the share of the semaphore is not leaked.
+        // The drop gives no permits back, and releases the reference to the semaphore.
         self.n = 0;
     }
 }

@@ -1,11 +1,11 @@
-//! Values to be used again, kept near the processor that used them last.
+//! Values for reuse, kept near the processor that used them last.
 //!
-//! Nobody waits here: a lock is tried, and who does not get it goes on to the next shelf. So a goroutine that
-//! is stopped while it holds one delays nobody.
+//! No operation waits: a lock is tried, and if it is held, the caller tries the next shelf. So a
+//! goroutine that is preempted while it holds a lock delays no other.
 //!
 //! # Ordering
-//! A private slot is claimed with Acquire and given back with Release: who takes a value sees what was done
-//! to it before it was put there.
+//! A private slot is claimed with Acquire and given back with Release: the caller that takes a
+//! value sees everything that was done to it before it was put there.
 //!
 //! GO: sync/pool.go.
 
@@ -19,20 +19,21 @@ use std::mem::MaybeUninit;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A pool of values that are dear to make and can be used again: buffers, encoders, connections.
+/// A pool of values that are expensive to make and can be reused: buffers, encoders, connections.
 ///
-/// Each processor has a shelf of its own, with a private place for one value. A value comes, in this order,
-/// from
+/// Each processor has its own shelf, with a private place for one value. A value comes, in this
+/// order, from
 ///
 /// 1. the private place of the processor,
 /// 2. its shelf, the youngest first,
 /// 3. the shelves of the other processors, the oldest first,
-/// 4. what was left over by the last [`age`](Self::age),
+/// 4. the values that were left over by the last [`age`](Self::age),
 /// 5. the function that makes new ones.
 ///
-/// What is in a pool may be dropped at any time, so keep there only what can be made again. Go drops what
-/// two garbage collections found unused; here there is no such moment, so whoever wants the memory back says
-/// it by [`age`](Self::age): what was not used between two calls of it is dropped.
+/// Values in a pool may be dropped at any time, so keep only values there that can be made again.
+/// Go drops the values that two garbage collections found unused. Here there is no such moment: to
+/// get memory back, call [`age`](Self::age). Values that were not used between two calls of it are
+/// dropped.
 ///
 /// # Examples
 /// ```
@@ -50,15 +51,15 @@ pub struct Pool<T, F = fn() -> T> {
     make: F,
 }
 
-// Whoever takes a value out owns it, and a panic leaves none half put: the function that makes new ones is
-// all that can be seen half changed.
+// A caller that takes a value owns it, and a panic leaves no value half put. Only the function that
+// makes new values can be seen half changed.
 impl<T, F: UnwindSafe> UnwindSafe for Pool<T, F> {}
 impl<T, F: RefUnwindSafe> RefUnwindSafe for Pool<T, F> {}
 
 struct Shelf<T> {
     private: Slot<T>,
     shared: Mutex<VecDeque<T>>,
-    /// What was here when the pool last aged.
+    /// The values that were here when the pool last aged.
     old: Mutex<Vec<T>>,
 }
 
@@ -100,7 +101,7 @@ impl<T, F> Pool<T, F> {
             .or_else(|| all.find_map(|shelf| shelf.old.try_lock()?.pop()))
     }
 
-    /// Gives a value to whoever needs one next.
+    /// Puts a value into the pool, for a later [`get`](Self::get).
     #[doc(alias = "Put")]
     pub fn put(&self, value: T) {
         let shelves =
@@ -113,7 +114,8 @@ impl<T, F> Pool<T, F> {
         }
     }
 
-    /// Drops what has not been used since the last call, and remembers what is here now.
+    /// Drops the values that have not been used since the last call, and marks those that are here
+    /// now.
     ///
     /// # Examples
     /// ```
@@ -131,21 +133,21 @@ impl<T, F> Pool<T, F> {
             let mut kept: Vec<T> = std::mem::take(&mut *shelf.shared.lock()).into();
             kept.extend(shelf.private.take());
             let dropped = std::mem::replace(&mut *shelf.old.lock(), kept);
-            // Without a lock: a destructor may use the pool.
+            // Dropped without a lock: a destructor may use the pool.
             drop(dropped);
         }
     }
 }
 
-/// One for each processor of the runtime, and at least for each CPU.
+/// One shelf for each processor of the runtime, and at least one for each CPU.
 fn n_shelves() -> usize {
     // SAFETY: the M of the calling thread is alive.
     let procs = unsafe { current::m().as_ref() }.map_or(0, |m| m.sched().procs() as usize);
     std::thread::available_parallelism().map_or(1, usize::from).max(procs)
 }
 
-/// The shelf of the caller's processor. It may have another one right after this; then it uses a shelf that
-/// is a little further away.
+/// The shelf of the caller's processor. The caller may be on another processor right after this;
+/// then it uses the shelf of another processor, which is correct but slower.
 fn own_shelf(n: usize) -> usize {
     // SAFETY: the M of the calling thread is alive.
     let id = unsafe { current::m().as_ref() }.and_then(|m| m.p_id());
@@ -154,7 +156,7 @@ fn own_shelf(n: usize) -> usize {
 
 const EMPTY: u8 = 0;
 const FULL: u8 = 1;
-/// Somebody moves a value in or out.
+/// A caller moves a value in or out.
 const BUSY: u8 = 2;
 
 /// A place for one value.
@@ -163,7 +165,7 @@ struct Slot<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: a value is moved in and out by whoever made the state `BUSY`.
+// SAFETY: only the caller that made the state `BUSY` moves a value in or out.
 unsafe impl<T: Send> Sync for Slot<T> {}
 
 impl<T> Slot<T> {
@@ -175,7 +177,7 @@ impl<T> Slot<T> {
         if !self.claim(FULL) {
             return None;
         }
-        // SAFETY: it was full, and it is this caller's now.
+        // SAFETY: it was full, and this caller has claimed it.
         let value = unsafe { (*self.value.get()).assume_init_read() };
         self.state.store(EMPTY, Ordering::Release);
         Some(value)
@@ -185,7 +187,7 @@ impl<T> Slot<T> {
         if !self.claim(EMPTY) {
             return Err(value);
         }
-        // SAFETY: it was empty, and it is this caller's now.
+        // SAFETY: it was empty, and this caller has claimed it.
         unsafe { (*self.value.get()).write(value) };
         self.state.store(FULL, Ordering::Release);
         Ok(())

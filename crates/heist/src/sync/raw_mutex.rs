@@ -1,13 +1,14 @@
-//! The mutex without its data: the word, and the queue of those who wait.
+//! The mutex without its data: the word, and the queue of its waiters.
 //!
-//! The fast paths are the word's (`heist_core::mutex_word`): a compare-and-swap to take it, a
-//! subtraction to release it, and no call into the runtime. What is here happens when two meet.
+//! The fast paths are in the word (`heist_core::mutex_word`): a compare-and-swap to take it, a
+//! subtraction to release it, and no call into the runtime. This file has the contended paths.
 //!
 //! # Waiting
-//! A contender spins a little if that can help, then queues. One that is woken and loses to a
-//! newcomer queues in front. One that has waited for a millisecond makes the mutex starve: from
-//! then on it is handed from holder to the first in the queue, and the old holder gives way, so that
-//! the new one runs at once. That ends when the queue is empty or its head has not waited long.
+//! A contender spins briefly if that can help, then queues. A waiter that is woken and loses to a
+//! newcomer queues in front. A waiter that has waited for a millisecond puts the mutex into
+//! starvation mode: from then on each holder hands the mutex to the first waiter in the queue and
+//! yields, so that the new holder runs at once. That ends when the queue is empty or its first
+//! waiter has not waited that long.
 //!
 //! GO: internal/sync/mutex.go lockSlow, unlockSlow; sema.go semrelease1.
 
@@ -22,7 +23,7 @@ use heist_core::lock_rank::Rank;
 use heist_core::mutex_word::{Attempt, Contender, Enqueued, MutexWord, Released};
 use heist_core::policy::{LOCK_SPIN_PAUSES, LOCK_SPINS, STARVATION_NS, may_spin_for_lock};
 
-/// Whether the mutex was taken, or the time was over first.
+/// Whether the lock was taken, or the deadline came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Locked {
@@ -33,7 +34,7 @@ pub(super) enum Locked {
 /// A mutex without data.
 pub(super) struct RawMutex {
     word: MutexWord,
-    /// Each place is the time at which its waiter came first, in nanoseconds.
+    /// The place of each entry is the time at which its waiter first queued, in nanoseconds.
     waiters: Lock<WaitQueue>,
 }
 
@@ -46,7 +47,7 @@ impl RawMutex {
     #[inline]
     pub(super) fn lock(&self, reason: WaitReason) {
         if !self.word.lock_fast() {
-            // Without a deadline there is one outcome.
+            // Without a deadline the lock is always taken.
             let _ = self.lock_slow(Terms::new(reason));
         }
     }
@@ -59,7 +60,7 @@ impl RawMutex {
         }
     }
 
-    /// Takes it, unless it takes too long.
+    /// Takes it, unless the deadline comes first.
     #[inline]
     pub(super) fn lock_until(&self, reason: WaitReason, deadline_ns: u64) -> Locked {
         if self.word.lock_fast() {
@@ -74,7 +75,7 @@ impl RawMutex {
         self.word.lock_fast() || self.word.try_lock()
     }
 
-    /// Whether somebody has it.
+    /// Whether it is held.
     pub(super) fn is_locked(&self) -> bool {
         self.word.is_locked()
     }
@@ -82,8 +83,8 @@ impl RawMutex {
     #[cold]
     #[inline(never)]
     fn lock_slow(&self, terms: Terms) -> Locked {
-        // Most of those who come while others wait overtake them: whoever holds it releases it and
-        // comes back before one that was woken runs. That needs nothing of the runtime.
+        // Most newcomers overtake the waiters: a holder releases the mutex and takes it again
+        // before the waiter that it woke runs. That needs no call into the runtime.
         if self.word.try_lock() {
             return Locked::Yes;
         }
@@ -118,7 +119,7 @@ impl RawMutex {
                 terms,
                 (&raw mut came_ns).cast(),
                 |waiters, entry| {
-                    // SAFETY: the entry stays on the stack of `wait_in` until it is taken out.
+                    // SAFETY: the entry stays on the stack of `wait_in` until it is removed.
                     unsafe { if again { waiters.push_front(entry) } else { waiters.push(entry) } }
                 },
                 |waiters, entry| {
@@ -174,7 +175,7 @@ impl RawMutex {
         }
     }
 
-    /// Wakes one waiter, or hands it the mutex. True if the caller should give way to it.
+    /// Wakes one waiter, or hands it the mutex. True if the caller should yield to it.
     fn choose(&self, released: Released, rt: Option<&InRuntime>) -> bool {
         let mut waiters = self.waiters.lock();
         let chosen = loop {
@@ -195,7 +196,8 @@ impl RawMutex {
             chosen.wake(Ended::Changed, rt);
             return false;
         }
-        // SAFETY: a place in this queue is a time in its waiter's frame, and the waiter was claimed.
+        // SAFETY: a place in this queue is a time in its waiter's frame, and the waiter was
+        // claimed.
         let came_ns = unsafe { chosen.place().cast::<u64>().read() };
         self.word.hand_over(now_ns() - came_ns > STARVATION_NS);
         drop(waiters);

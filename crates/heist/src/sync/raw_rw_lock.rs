@@ -1,8 +1,9 @@
 //! The read-write lock without its data: the word, the mutex of the writers, and two queues.
 //!
-//! `heist_core::rw_word` says who may go in. A writer waits in two places: for its turn among
-//! writers, by the mutex, and then, announced, for the readers to leave. A writer that gives up in
-//! the second place leaves as if it had been in, so that the readers behind it go on.
+//! `heist_core::rw_word` decides which readers and writers may enter. A writer waits in two places:
+//! for its turn among the writers, at the mutex, and then, announced, until the readers have left.
+//! A writer that gives up in the second place leaves as if it had entered, so that the readers
+//! behind it continue.
 //!
 //! GO: sync/rwmutex.go.
 
@@ -17,7 +18,7 @@ use std::ptr::null_mut;
 
 struct Waiters {
     readers: WaitQueue,
-    /// The one that is announced, if it waits.
+    /// The announced writer, if it waits.
     writer: WaitQueue,
 }
 
@@ -38,7 +39,7 @@ impl RawRwLock {
         }
     }
 
-    /// Goes in to read, unless the deadline comes first.
+    /// Takes the lock to read, unless the deadline comes first.
     #[inline]
     pub(super) fn read(&self, deadline_ns: Option<u64>) -> Locked {
         if self.word.read() == Entered::Yes {
@@ -47,7 +48,7 @@ impl RawRwLock {
         self.read_slow(deadline_ns)
     }
 
-    /// Goes in to read if no writer is in or waits.
+    /// Takes the lock to read if no writer holds it or waits.
     #[inline]
     pub(super) fn try_read(&self) -> bool {
         self.word.read() == Entered::Yes
@@ -70,7 +71,7 @@ impl RawRwLock {
             Entered::TooMany => {
                 drop(waiters);
                 drop(rt);
-                panic!("sync: too many readers of an RwLock");
+                panic!("sync: too many readers of an RwLock: are read guards leaked?");
             }
         }
         let (rt, ended) = wait::wait_in(
@@ -78,7 +79,7 @@ impl RawRwLock {
             waiters,
             terms,
             null_mut(),
-            // SAFETY: the entry stays on the stack of `wait_in` until it is taken out.
+            // SAFETY: the entry stays on the stack of `wait_in` until it is removed.
             |waiters, entry| unsafe { waiters.readers.push(entry) },
             |waiters, entry| {
                 // SAFETY: it was queued here.
@@ -96,7 +97,7 @@ impl RawRwLock {
         Locked::Yes
     }
 
-    /// Leaves, having read.
+    /// Releases the lock of a reader.
     #[inline]
     pub(super) fn read_done(&self) {
         if self.word.read_done() {
@@ -109,10 +110,11 @@ impl RawRwLock {
     fn wake_writer(&self) {
         let rt = current::enter();
         let mut waiters = self.waiters.lock();
-        // It may come late: the writer that it was the last in front of has found the lock empty by itself,
-        // or given up, and the one that waits now waits for others, of whom the last wakes it.
+        // This reader may be late. The writer that it was to wake may have found the lock empty by
+        // itself, or given up. Then the writer that waits now waits for other readers, and the last
+        // of those wakes it.
         let writer = if self.word.is_drained() { Some(&mut waiters.writer) } else { None };
-        // A writer that gives up meanwhile lets the readers behind it go in by itself.
+        // A writer that gives up meanwhile admits the readers behind it by itself.
         let writer = writer.and_then(WaitQueue::claim_first);
         drop(waiters);
         if let Some(writer) = writer {
@@ -120,7 +122,7 @@ impl RawRwLock {
         }
     }
 
-    /// Goes in to write, unless the deadline comes first.
+    /// Takes the lock to write, unless the deadline comes first.
     #[inline]
     pub(super) fn write(&self, deadline_ns: Option<u64>) -> Locked {
         match deadline_ns {
@@ -137,7 +139,7 @@ impl RawRwLock {
         self.wait_for_readers(deadline_ns)
     }
 
-    /// Goes in to write if nobody is in.
+    /// Takes the lock to write if it is free.
     pub(super) fn try_write(&self) -> bool {
         if !self.writers.try_lock() {
             return false;
@@ -152,8 +154,7 @@ impl RawRwLock {
     #[cold]
     #[inline(never)]
     fn wait_for_readers(&self, deadline_ns: Option<u64>) -> Locked {
-        // Not to be unwound on the way in, with the writer announced; the wait itself can be
-        // cancelled.
+        // Entering must not unwind while the writer is announced; the wait itself can be cancelled.
         let rt = current::enter();
         let since_ns = now_ns();
         let waiters = self.waiters.lock();
@@ -167,7 +168,7 @@ impl RawRwLock {
             waiters,
             Terms::new(WaitReason::Write).until_some(deadline_ns),
             null_mut(),
-            // SAFETY: the entry stays on the stack of `sleep_in` until it is taken out.
+            // SAFETY: the entry stays on the stack of `sleep_in` until it is removed.
             |waiters, entry| unsafe { waiters.writer.push(entry) },
             // SAFETY: it was queued here.
             |waiters, entry| unsafe { waiters.writer.remove(entry) },
@@ -188,7 +189,7 @@ impl RawRwLock {
         Locked::TimedOut
     }
 
-    /// Leaves, having written.
+    /// Releases the lock of a writer.
     #[inline]
     pub(super) fn write_done(&self) {
         if self.word.write_done() {
@@ -206,19 +207,19 @@ impl RawRwLock {
         self.writers.unlock_within(rt.as_ref());
     }
 
-    /// Stays in to read, and lets others read.
+    /// Turns the lock of a writer into that of a reader, and admits other readers.
     pub(super) fn downgrade(&self) {
         let rt = current::enter();
         self.admit_readers(1, rt.as_ref());
         self.writers.unlock_within(rt.as_ref());
     }
 
-    /// The writer does not keep readers out any more.
+    /// The writer no longer excludes readers.
     fn let_readers_in(&self, rt: Option<&InRuntime>) {
         self.admit_readers(0, rt);
     }
 
-    /// Lets the readers that wait go in, with `more` that are in already.
+    /// Admits the readers that wait, in addition to `more` that have entered already.
     fn admit_readers(&self, more: u32, rt: Option<&InRuntime>) {
         let mut waiters = self.waiters.lock();
         let readers = waiters.readers.claim_all();
@@ -227,7 +228,7 @@ impl RawRwLock {
         readers.wake_in_order(|reader| reader.wake(Ended::Done, rt));
     }
 
-    /// Whether somebody is in, or a writer waits.
+    /// Whether the lock is held, or a writer waits.
     pub(super) fn is_busy(&self) -> bool {
         self.word.n_readers() != 0 || self.word.is_pending()
     }

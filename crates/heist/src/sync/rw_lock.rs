@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 /// Gives the use of a value to any number of readers, or to one writer.
 ///
 /// # Fairness
-/// As in Go. A writer that waits keeps new readers out, and when a writer leaves, everybody who
-/// waited to read goes in before the next writer. So neither side starves. It also means that whoever
-/// reads and asks to read again may wait for ever, behind a writer that waits for the first read.
+/// As in Go. A waiting writer keeps new readers out, and when a writer leaves, all waiting readers
+/// enter before the next writer. So neither side starves. It also means that a reader that calls
+/// [`read`](Self::read) again may wait forever, behind a writer that waits for the first read.
 ///
 /// # Panics and cancellation
-/// It is **not poisoned**, as [`Mutex`](super::Mutex) is not.
+/// It is **not poisoned**; see [`Mutex`](super::Mutex).
 ///
 /// # Examples
 /// ```
@@ -38,10 +38,10 @@ pub struct RwLock<T: ?Sized> {
 
 // SAFETY: the lock gives the data to one writer, or to readers that share it.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
-// SAFETY: as for the data.
+// SAFETY: the lock owns the data, so it can be sent where the data can.
 unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
 
-// As for a `Mutex`.
+// As for `Mutex`.
 impl<T: ?Sized> UnwindSafe for RwLock<T> {}
 impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 
@@ -60,10 +60,10 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Waits until no writer is in or waits, and goes in to read.
+    /// Waits until no writer holds the lock or waits for it, and takes it to read.
     ///
     /// # Panics
-    /// If a billion readers are in already.
+    /// If a billion readers hold the lock already.
     ///
     /// # Examples
     /// ```
@@ -77,7 +77,7 @@ impl<T: ?Sized> RwLock<T> {
         RwLockReadGuard { lock: self, _data: PhantomData }
     }
 
-    /// Goes in to read, if no writer is in or waits.
+    /// Takes the lock to read, if no writer holds it or waits for it.
     #[inline]
     #[must_use = "if the guard is not kept, the lock is released at once"]
     #[doc(alias = "TryRLock")]
@@ -85,7 +85,7 @@ impl<T: ?Sized> RwLock<T> {
         self.raw.try_read().then(|| RwLockReadGuard { lock: self, _data: PhantomData })
     }
 
-    /// Waits to read, at most so long.
+    /// Waits to read, for at most `timeout`.
     ///
     /// # Panics
     /// As [`read`](Self::read).
@@ -102,7 +102,7 @@ impl<T: ?Sized> RwLock<T> {
         self.read_until_ns(deadline_after(timeout))
     }
 
-    /// Waits to read, at most until then.
+    /// Waits to read, at most until `deadline`.
     ///
     /// # Panics
     /// As [`read`](Self::read).
@@ -123,7 +123,7 @@ impl<T: ?Sized> RwLock<T> {
         (locked == Locked::Yes).then(|| RwLockReadGuard { lock: self, _data: PhantomData })
     }
 
-    /// Waits until nobody is in, and goes in to write.
+    /// Waits until the lock is free, and takes it to write.
     ///
     /// # Examples
     /// ```
@@ -138,7 +138,7 @@ impl<T: ?Sized> RwLock<T> {
         RwLockWriteGuard { lock: self, _data: PhantomData }
     }
 
-    /// Goes in to write, if nobody is in.
+    /// Takes the lock to write, if it is free.
     ///
     /// # Examples
     /// ```
@@ -154,7 +154,8 @@ impl<T: ?Sized> RwLock<T> {
         self.raw.try_write().then(|| RwLockWriteGuard { lock: self, _data: PhantomData })
     }
 
-    /// Waits to write, at most so long. A writer that gives up lets those in who waited behind it.
+    /// Waits to write, for at most `timeout`. A writer that gives up admits the readers that waited
+    /// behind it.
     ///
     /// # Examples
     /// ```
@@ -169,7 +170,8 @@ impl<T: ?Sized> RwLock<T> {
         self.write_until_ns(deadline_after(timeout))
     }
 
-    /// Waits to write, at most until then; for the rest as [`try_write_for`](Self::try_write_for).
+    /// Waits to write, at most until `deadline`; otherwise as
+    /// [`try_write_for`](Self::try_write_for).
     ///
     /// # Examples
     /// ```
@@ -188,13 +190,13 @@ impl<T: ?Sized> RwLock<T> {
         (locked == Locked::Yes).then(|| RwLockWriteGuard { lock: self, _data: PhantomData })
     }
 
-    /// The value, without locking: nobody else can be in.
+    /// The value, without locking: `&mut self` excludes every other holder.
     #[must_use]
     pub const fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()
     }
 
-    /// Whether somebody is in at this moment, or a writer waits.
+    /// Whether the lock is held at this moment, or a writer waits.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.raw.is_busy()
@@ -224,13 +226,13 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
     }
 }
 
-/// The right to read the value of an [`RwLock`]. Dropping it leaves the lock.
+/// The right to read the value of an [`RwLock`]. Dropping it releases the lock.
 ///
 /// It may be held while its goroutine waits for something, and may be sent to another thread.
 #[must_use = "if the guard is not kept, the lock is released at once"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
-    /// It is used as the reference that it hands out.
+    /// The guard has the variance and the auto traits of the reference that it hands out.
     _data: PhantomData<&'a T>,
 }
 
@@ -263,18 +265,18 @@ impl<T: ?Sized + fmt::Display> fmt::Display for RwLockReadGuard<'_, T> {
     }
 }
 
-/// The right to use the value of an [`RwLock`] alone. Dropping it leaves the lock.
+/// The exclusive right to use the value of an [`RwLock`]. Dropping it releases the lock.
 ///
 /// It may be held while its goroutine waits for something, and may be sent to another thread.
 #[must_use = "if the guard is not kept, the lock is released at once"]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
-    /// It is used as the reference that it hands out.
+    /// The guard has the variance and the auto traits of the reference that it hands out.
     _data: PhantomData<&'a mut T>,
 }
 
 impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
-    /// Lets other readers in and goes on reading. No writer comes in between.
+    /// Admits other readers and continues as a reader. No writer can enter in between.
     ///
     /// # Examples
     /// ```

@@ -1,12 +1,13 @@
 //! A weighted semaphore.
 //!
 //! # The word
-//! How many permits are free, and one bit that says whether somebody waits. Without that bit an
-//! acquisition is one compare-and-swap. With it nobody takes permits but under the lock of the
-//! queue, in the order of the queue: whoever needs many is not overtaken by those who need few.
+//! The word holds the number of free permits, and one bit that is set while there are waiters.
+//! Without that bit, an acquisition is one compare-and-swap. With it, permits are taken only under
+//! the lock of the queue and in the order of the queue: a request for many permits is not overtaken
+//! by requests for few.
 //!
-//! Permits are taken for a waiter by whoever releases them, when the waiter is claimed. A waiter
-//! that gives up has taken none, and lets those behind it have what it could not get.
+//! The thread that releases permits takes them for a waiter when it claims the waiter. A waiter
+//! that gives up has taken none, and serves the waiters behind it, which may need fewer.
 //!
 //! # Ordering
 //! Taking permits is Acquire and releasing them is Release. Where they are handed to a waiter, the
@@ -31,15 +32,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Somebody waits.
+/// There are waiters.
 const QUEUED: u64 = 1;
-/// The place of the count.
+/// One permit: the count begins at this bit.
 const PERMIT: u64 = 2;
 
-/// Limits how much of something is in use at a time. Each user says how much it needs.
+/// Limits how much of a resource is in use at a time. Each user says how much it needs.
 ///
-/// Requests are served in the order in which they came: one for many permits is not overtaken by
-/// smaller ones that come later, so it does not starve.
+/// Requests are served in the order in which they were made: one for many permits is not overtaken
+/// by smaller ones that come later, so it does not starve.
 ///
 /// # Examples
 /// ```
@@ -51,7 +52,7 @@ const PERMIT: u64 = 2;
 /// let memory = Arc::new(Semaphore::new(100));
 /// let group = WaitGroup::new();
 /// for size in [10, 60, 30, 100, 5] {
-///     let permit = memory.acquire_owned(size); // Waits until so much is free.
+///     let permit = memory.acquire_owned(size); // Waits until that much is free.
 ///     group.go(move || {
 ///         // Use it.
 ///         drop(permit);
@@ -65,12 +66,12 @@ const PERMIT: u64 = 2;
 pub struct Semaphore {
     size: usize,
     word: AtomicU64,
-    /// Each place is the number of permits that its waiter needs, a `u64`.
+    /// The place of each entry is the number of permits that its waiter needs, a `u64`.
     waiters: Lock<WaitQueue>,
 }
 
 impl Semaphore {
-    /// So many permits, all of them free.
+    /// A semaphore with `size` permits, all of them free.
     ///
     /// # Panics
     /// If it is more than 2^63 - 1.
@@ -84,7 +85,7 @@ impl Semaphore {
         }
     }
 
-    /// How many permits there are in all.
+    /// The total number of permits.
     #[must_use]
     pub const fn size(&self) -> usize {
         self.size
@@ -97,10 +98,11 @@ impl Semaphore {
         (self.word.load(Ordering::Relaxed) / PERMIT) as usize
     }
 
-    /// Waits until `n` permits are free and everybody who came before is served, and takes them.
-    /// Dropping what is returned gives them back.
+    /// Waits until `n` permits are free and all earlier requests are served, and takes them.
+    /// Dropping the returned value gives them back.
     ///
-    /// If there are fewer than `n` permits in all, it waits for ever, and holds up nobody, as in Go.
+    /// If there are fewer than `n` permits in total, it waits forever, and delays no other request,
+    /// as in Go.
     ///
     /// # Examples
     /// ```
@@ -117,7 +119,7 @@ impl Semaphore {
         SemaphorePermit { semaphore: self, n }
     }
 
-    /// Takes `n` permits if they are free and nobody waits.
+    /// Takes `n` permits if they are free and there are no waiters.
     ///
     /// # Examples
     /// ```
@@ -134,7 +136,7 @@ impl Semaphore {
         self.take_free(n).then(|| SemaphorePermit { semaphore: self, n })
     }
 
-    /// As [`acquire`](Self::acquire), waiting at most so long.
+    /// As [`acquire`](Self::acquire), but waits for at most `timeout`.
     ///
     /// # Examples
     /// ```
@@ -149,7 +151,7 @@ impl Semaphore {
         taken.then(|| SemaphorePermit { semaphore: self, n })
     }
 
-    /// As [`acquire`](Self::acquire), waiting at most until then.
+    /// As [`acquire`](Self::acquire), but waits at most until `deadline`.
     ///
     /// # Examples
     /// ```
@@ -164,8 +166,9 @@ impl Semaphore {
         taken.then(|| SemaphorePermit { semaphore: self, n })
     }
 
-    /// As [`acquire`](Self::acquire), but fails when the context is done. If it is done already, it fails
-    /// though permits may be free; one that asks for more than there are waits until it is.
+    /// As [`acquire`](Self::acquire), but fails when the context is done. If the context is done
+    /// already, it fails even if permits are free. A request for more permits than the total waits
+    /// until the context is done.
     ///
     /// # Errors
     /// How the context was cancelled.
@@ -200,7 +203,7 @@ impl Semaphore {
         let permit = granted.then(|| SemaphorePermit { semaphore: self, n });
         match (permit, ctx.err()) {
             (Some(permit), None) => Ok(permit),
-            // What was granted meanwhile is given back.
+            // Permits that were granted meanwhile are given back.
             (_, Some(error)) => Err(error),
             (None, None) => Err(ctx.wait()),
         }
@@ -223,7 +226,8 @@ impl Semaphore {
         OwnedSemaphorePermit { semaphore: Arc::clone(self), n }
     }
 
-    /// As [`acquire_timeout`](Self::acquire_timeout), with a permit that can be moved into a goroutine.
+    /// As [`acquire_timeout`](Self::acquire_timeout), with a permit that can be moved into a
+    /// goroutine.
     #[must_use = "permits that are not kept are given back at once"]
     pub fn acquire_owned_timeout(
         self: &Arc<Self>,
@@ -234,7 +238,8 @@ impl Semaphore {
         taken.then(|| OwnedSemaphorePermit { semaphore: Arc::clone(self), n })
     }
 
-    /// As [`acquire_deadline`](Self::acquire_deadline), with a permit that can be moved into a goroutine.
+    /// As [`acquire_deadline`](Self::acquire_deadline), with a permit that can be moved into a
+    /// goroutine.
     #[must_use = "permits that are not kept are given back at once"]
     pub fn acquire_owned_deadline(
         self: &Arc<Self>,
@@ -254,7 +259,7 @@ impl Semaphore {
     /// Gives back permits that were taken and [forgotten](SemaphorePermit::forget).
     ///
     /// # Panics
-    /// If more would be free than there are in all.
+    /// If more permits would be free than the total.
     ///
     /// # Examples
     /// ```
@@ -273,7 +278,7 @@ impl Semaphore {
         };
         match self.word.fetch_update(Ordering::Release, Ordering::Relaxed, more) {
             Ok(before) if before & QUEUED == 0 => {}
-            Ok(_) => self.serve_from_outside(),
+            Ok(_) => self.grant_from_outside(),
             Err(_) => panic!("semaphore: released more than held"),
         }
     }
@@ -282,7 +287,7 @@ impl Semaphore {
     fn take_free(&self, n: usize) -> bool {
         let less = |word: u64| {
             let needed = (n as u64).checked_mul(PERMIT)?;
-            // A word with somebody who waits is odd, and not for newcomers.
+            // While there are waiters the word is odd, and newcomers must not take permits.
             (word & QUEUED == 0).then(|| word.checked_sub(needed)).flatten()
         };
         self.word.fetch_update(Ordering::Acquire, Ordering::Relaxed, less).is_ok()
@@ -300,8 +305,8 @@ impl Semaphore {
         let terms = Terms::new(WaitReason::Semaphore).until_some(deadline_ns);
         let rt = terms.enter();
         if n > self.size {
-            // For more permits than there are it waits in vain, and in no queue, where it would hold up
-            // others.
+            // A request for more permits than the total can never be served. It waits in no queue,
+            // where it would delay others.
             wait::wait_alone(rt, terms);
             return false;
         }
@@ -317,7 +322,7 @@ impl Semaphore {
             waiters,
             terms,
             (&raw mut needs).cast(),
-            // SAFETY: the entry stays on the stack of `sleep_in` until it is taken out.
+            // SAFETY: the entry stays on the stack of `sleep_in` until it is removed.
             |waiters, entry| unsafe { waiters.push(entry) },
             // SAFETY: it was queued here.
             |waiters, entry| unsafe { waiters.remove(entry) },
@@ -326,8 +331,8 @@ impl Semaphore {
             wait::leave_holding(rt, || self.release(n));
             return true;
         }
-        // Those behind it may need less.
-        self.serve(rt.as_ref());
+        // The waiters behind it may need less.
+        self.grant(rt.as_ref());
         if ended == Ended::Cancelled {
             wait::unwind(rt);
         }
@@ -335,8 +340,8 @@ impl Semaphore {
     }
 
     /// As [`wait`](Self::wait), and false if the channel is closed first. The wait has an entry in
-    /// the queue here and one at the channel: whoever claims it at one of them, or cancels it, ends
-    /// it for both.
+    /// the queue here and one at the channel: a claim at one of them, or a cancellation, ends the
+    /// wait for both.
     #[cold]
     #[inline(never)]
     fn wait_unless(&self, n: usize, done: &Receiver<Infallible>) -> bool {
@@ -361,7 +366,7 @@ impl Semaphore {
             }
             return is_taken;
         }
-        // SAFETY: the entries stay in this frame until they are taken out, below.
+        // SAFETY: the entries stay in this frame until they are removed, below.
         unsafe {
             waiters.push(&here);
             closing.push(queues, &there);
@@ -369,8 +374,8 @@ impl Semaphore {
         // SAFETY: the wait was made with this `rt`; this thread holds the locks, which outlive the
         // call.
         let (rt, ended) = unsafe { wait.sleep(rt, terms, &both) };
-        // The entry at which it was claimed is out. Each other one is taken out under the lock of
-        // its queue.
+        // The entry at which the wait was claimed has been removed. The other one is removed under
+        // the lock of its queue.
         if !std::ptr::eq(wait.fired(), &raw const there) {
             closing.remove(&mut closing.lock().lock(), &there);
         }
@@ -384,17 +389,18 @@ impl Semaphore {
             unsafe { waiters.remove(&here) };
         }
         drop(waiters);
-        // Those behind it may need less.
-        self.serve(rt.as_ref());
+        // The waiters behind it may need less.
+        self.grant(rt.as_ref());
         if ended == Ended::Cancelled {
             wait::unwind(rt);
         }
         false
     }
 
-    /// Sets `QUEUED`, after which nobody takes permits but under the lock, which is held. If
-    /// somebody is queued, what is released is served by its releaser; if not, what was released
-    /// just before is for the caller, and true is the answer if that is enough.
+    /// Sets `QUEUED`, after which permits are taken only under the lock, which the caller holds. If
+    /// there are waiters already, permits that are released go to them through the releaser. If
+    /// there are none, permits that were released just before are for the caller: true if they are
+    /// enough, and then they are taken.
     fn take_as_first(&self, waiters: &WaitQueue, n: usize, rt: Option<&InRuntime>) -> bool {
         self.word.fetch_or(QUEUED, Ordering::Relaxed);
         let taken = waiters.is_empty() && !wait::is_cancelled(rt) && self.take_queued(n as u64);
@@ -405,14 +411,14 @@ impl Semaphore {
     }
 
     #[cold]
-    fn serve_from_outside(&self) {
+    fn grant_from_outside(&self) {
         let rt = current::enter();
-        self.serve(rt.as_ref());
+        self.grant(rt.as_ref());
     }
 
-    /// Gives permits to the first waiter, as long as there are enough for it. While somebody is queued,
-    /// only the holder of the lock takes permits.
-    fn serve(&self, rt: Option<&InRuntime>) {
+    /// Gives permits to the first waiter, as long as there are enough for it. While there are
+    /// waiters, only the holder of the lock takes permits.
+    fn grant(&self, rt: Option<&InRuntime>) {
         let mut served = AllClaimed::new();
         let mut waiters = self.waiters.lock();
         loop {
@@ -420,7 +426,8 @@ impl Semaphore {
                 self.word.fetch_and(!QUEUED, Ordering::Relaxed);
                 break;
             };
-            // SAFETY: a place in this queue is a number in its waiter's frame, and the lock is held.
+            // SAFETY: a place in this queue is a number in its waiter's frame, and the lock is
+            // held.
             let needs = unsafe { needs.cast::<u64>().read() };
             if self.free() < needs {
                 break;
@@ -434,7 +441,7 @@ impl Semaphore {
         served.wake_in_order(|waiter| waiter.wake(Ended::Done, rt));
     }
 
-    /// Takes permits while `QUEUED` is set, if there are enough. The lock is held.
+    /// Takes permits while `QUEUED` is set, if there are enough. The caller holds the lock.
     fn take_queued(&self, needs: u64) -> bool {
         let enough = needs <= self.free();
         if enough {
@@ -445,7 +452,8 @@ impl Semaphore {
 
     /// How many permits are free.
     fn free(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release of `release`: who takes the permits comes after it.
+        // ORDERING: Acquire pairs with the Release of `release`: the caller that takes the permits
+        // comes after the release.
         self.word.load(Ordering::Acquire) / PERMIT
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for a number of things to be done.
+//! Waiting until a number of tasks are done.
 
 use crate::current;
 use crate::sys::lock::Lock;
@@ -9,15 +9,15 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The upper half of the word counts the times the count rose from zero, the lower half is the
+/// The upper half of the word counts how often the count rose from zero; the lower half is the
 /// count.
 const ROUND: u64 = 1 << 32;
 const COUNT: u64 = ROUND - 1;
 
-/// Waits until a number of things have been done, each announced by [`add`](Self::add) and
-/// finished by [`done`](Self::done).
+/// Waits until a number of tasks are done, each announced by [`add`](Self::add) and finished by
+/// [`done`](Self::done).
 ///
-/// Clones share the count. Goroutines and plain threads may use it alike.
+/// Clones share the count. Goroutines and plain threads may use it.
 ///
 /// # Examples
 /// ```
@@ -35,30 +35,30 @@ pub struct WaitGroup {
     inner: Arc<Inner>,
 }
 
-/// Whoever brings the count to zero wakes all it finds in the list, a little later. Meanwhile the
-/// group may be in use again, and the list hold somebody who waits for the next zero. So a waiter
-/// remembers the round in which it came, and one that is woken in the same round with a count that
-/// is not zero goes on waiting.
+/// The thread that brings the count to zero wakes all waiters that it finds in the list, a little
+/// later. Meanwhile the group may be in use again, and the list may hold a waiter for the next
+/// zero. So a waiter records the round in which it began to wait, and a waiter that is woken in the
+/// same round with a count that is not zero continues to wait.
 #[repr(C)]
 struct Inner {
-    /// First, so that it shares a cache line with the counts of the `Arc`: whoever is done drops its
-    /// share next.
+    /// First, so that it shares a cache line with the counts of the `Arc`: a task that calls `done`
+    /// usually drops its clone next.
     word: AtomicU64,
     waiters: Lock<WaitQueue>,
 }
 
 impl WaitGroup {
-    /// Nothing to wait for yet.
+    /// A group without announced tasks.
     #[must_use]
     pub fn new() -> Self {
         let waiters = Lock::new(Rank::WaitQueue, WaitQueue::new());
         Self { inner: Arc::new(Inner { word: AtomicU64::new(0), waiters }) }
     }
 
-    /// Announces `n` more things to wait for.
+    /// Announces `n` more tasks to wait for.
     ///
     /// # Panics
-    /// If more than four billion are announced at a time.
+    /// If more than four billion tasks are announced at a time.
     ///
     /// # Examples
     /// ```
@@ -87,10 +87,10 @@ impl WaitGroup {
         assert!(added.is_ok(), "sync: WaitGroup counter overflow");
     }
 
-    /// One thing is done.
+    /// Notes that one task is done.
     ///
     /// # Panics
-    /// If more is done than was announced.
+    /// If more tasks are done than were announced.
     ///
     /// # Examples
     /// ```
@@ -100,10 +100,12 @@ impl WaitGroup {
     /// group.wait();
     /// ```
     pub fn done(&self) {
-        // Not a subtraction that is taken back when it was one too many: between the two, others would see a
-        // count that never was.
+        // Not a subtraction that is undone if it was one too many: between the two steps, other
+        // threads would see an invalid count.
         let less = |word: u64| (word & COUNT != 0).then(|| word - 1);
-        // ORDERING: AcqRel: a thread that sees zero sees everything the others did before they were done.
+        // ORDERING: AcqRel pairs with itself and with the Acquire loads of `wait_in` and
+        // `is_awaited`: a thread that sees zero sees everything the others did before they were
+        // done.
         match self.inner.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less) {
             Ok(before) if before & COUNT == 1 => self.wake_all(),
             Ok(_) => {}
@@ -111,7 +113,8 @@ impl WaitGroup {
         }
     }
 
-    /// Runs `f` on a new goroutine that is announced here and done when it ends, however it ends.
+    /// Runs `f` on a new goroutine. The task is announced here, and is done when the goroutine
+    /// ends, however it ends.
     ///
     /// # Panics
     /// As [`go`](crate::go).
@@ -130,7 +133,7 @@ impl WaitGroup {
     #[track_caller]
     pub fn go(&self, f: impl FnOnce() + Send + 'static) {
         self.add(1);
-        // It is done even if it cannot be spawned: then the closure is dropped.
+        // The task is done even if the goroutine cannot be spawned: then the closure is dropped.
         let done = Done(self.clone());
         crate::goroutine::go(move || {
             let _done = done;
@@ -138,18 +141,18 @@ impl WaitGroup {
         });
     }
 
-    /// Waits until everything announced is done. Returns at once if nothing is.
+    /// Waits until every announced task is done. Returns at once if there is none.
     pub fn wait(&self) {
         self.wait_in(Terms::new(WaitReason::WaitGroup));
     }
 
-    /// Whether something announced is not done at this moment.
+    /// Whether an announced task is not done at this moment.
     pub(super) fn is_awaited(&self) -> bool {
         // ORDERING: Acquire: see `done`.
         self.inner.word.load(Ordering::Acquire) & COUNT != 0
     }
 
-    /// The same where the caller must not be unwound.
+    /// As [`wait`](Self::wait), where the caller must not be unwound.
     pub(crate) fn wait_shielded(&self) {
         self.wait_in(Terms::new(WaitReason::Scope).shielded());
     }
@@ -171,13 +174,13 @@ impl WaitGroup {
             if done() {
                 return;
             }
-            // However it ended, the count is looked at again.
+            // However the wait ended, the count is checked again.
             let _ = wait::wait_in(
                 rt,
                 waiters,
                 terms,
                 null_mut(),
-                // SAFETY: the entry stays on the stack of `wait_in` until it is taken out.
+                // SAFETY: the entry stays on the stack of `wait_in` until it is removed.
                 |waiters, entry| unsafe { waiters.push(entry) },
                 // SAFETY: it was queued here.
                 |waiters, entry| unsafe { waiters.remove(entry) },
@@ -192,7 +195,7 @@ impl WaitGroup {
     }
 }
 
-/// Says that one thing is done, however its goroutine ends.
+/// Notes that one task is done, however its goroutine ends.
 struct Done(WaitGroup);
 
 impl Drop for Done {

@@ -1,4 +1,4 @@
-//! What the system refuses to this process: reported once on standard error, and counted.
+//! The refusals of the system to this process: reported once on standard error, and counted.
 //!
 //! For each entry the runtime has a fallback. The counts are per process, because the limits are.
 

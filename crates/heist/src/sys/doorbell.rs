@@ -25,7 +25,7 @@ const REFUSED: u32 = u32::MAX - 1;
 /// Of the descriptors that the process may have, at most one in this many is a doorbell.
 const KEPT_PART: u32 = 16;
 
-/// What a thread sleeps on.
+/// The object that a thread sleeps on.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     /// A pipe, for reading and for writing.

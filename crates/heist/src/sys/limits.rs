@@ -40,7 +40,7 @@ pub(crate) fn descriptors_to_keep(most: u32, part: u32) -> u32 {
     (limit / u64::from(part)).min(most.into()) as u32
 }
 
-/// What is left for the allocator, for threads and for everything else when memory for stacks is
+/// The bytes left for the allocator, for threads and for everything else when memory for stacks is
 /// mapped.
 const HEADROOM: u64 = 8 << 20;
 
@@ -55,7 +55,8 @@ pub(crate) enum Room {
 }
 
 impl Room {
-    /// Whether there is room for so much. If that is unknown it is tried.
+    /// Whether there is room for `bytes`. If that is unknown, the answer is yes, so that it is
+    /// tried.
     pub(crate) fn has(self, bytes: u64) -> bool {
         match self {
             Self::Endless => true,
@@ -88,12 +89,13 @@ fn used() -> Option<(u64, u64)> {
     Some((used(0)?, used(4)?))
 }
 
-/// How long a refusal of [`affordable`] is taken for the answer to the next who ask. Shorter than
-/// the pause of the helper, whose attempts are the ones that count.
+/// How long a refusal of [`affordable`] is also the answer to later callers. Shorter than the pause
+/// of the helper, whose attempts are the ones that count.
 const REFUSAL_NS: u64 = 4_000_000;
 
-/// The last refusal: until when it holds, and for how many bytes. Two words that are not written
-/// together: who mixes two refusals is refused for moments, or asks once more.
+/// The last refusal: until when it holds, and for how many bytes. The two words are not written
+/// together: a caller that mixes two refusals is refused for a moment, or asks the system once
+/// more.
 static REFUSED_UNTIL_NS: AtomicU64 = AtomicU64::new(0);
 static REFUSED_BYTES: AtomicUsize = AtomicUsize::new(usize::MAX);
 

@@ -63,8 +63,8 @@ pub(crate) fn map_stacks(len: usize) -> std::io::Result<NonNull<u8>> {
     Ok(base)
 }
 
-/// Reserves `len` bytes of addresses that nothing can use, at `address` or, if it is zero, where the
-/// kernel likes. None if the address is in use.
+/// Reserves `len` bytes of addresses that nothing can use, at `address` or, if it is zero, where
+/// the kernel likes. None if the address is in use.
 pub(crate) fn reserve(address: usize, len: usize) -> std::io::Result<Option<NonNull<u8>>> {
     let place = if address == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
     let (hint, flags) = (address as *mut libc::c_void, UNTOUCHED | place);
@@ -116,7 +116,7 @@ fn map_with(
     NonNull::new(base.cast()).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
-/// Whether so much could be mapped now, by mapping it for a moment.
+/// Whether `len` bytes could be mapped now. It maps them for a moment.
 pub(crate) fn can_map(len: usize) -> bool {
     // SAFETY: just mapped, and not used.
     map(len).map(|base| unsafe { unmap(base, len) }).is_ok()
@@ -329,15 +329,15 @@ pub(crate) struct Pages<T> {
 // SAFETY: it owns its pages.
 unsafe impl<T: Send> Send for Pages<T> {}
 
-/// What an array keeps when it is empty, or nearly empty.
+/// The bytes that an array keeps when it is empty, or nearly empty.
 const PAGES_KEEP_BYTES: usize = 64 << 10; // A multiple of every page.
 /// The addresses that it keeps, where their number is not limited.
 const PAGES_RESERVED_BYTES: usize = 16 << 20;
 
 impl<T: Copy> Pages<T> {
-    /// An empty array. Pages are mapped ahead, if the system allows that, so that a million entries, or
-    /// a few thousand where addresses are limited, do not depend on what it allows later. They are
-    /// not touched yet.
+    /// An empty array. Pages are mapped ahead, if the system allows that, so that a million
+    /// entries, or a few thousand where addresses are limited, do not depend on what it allows
+    /// later. They are not touched yet.
     pub(crate) fn new() -> Self {
         let mut pages = Self { base: NonNull::dangling(), len: 0, bytes: 0, touched_bytes: 0 };
         if Limit::AddressSpace.get().is_some() || !pages.grow_to(PAGES_RESERVED_BYTES) {
@@ -353,7 +353,8 @@ impl<T: Copy> Pages<T> {
         (2 * needed <= self.bytes) || self.grow() || needed <= self.bytes
     }
 
-    /// Returns the memory of an array that has become empty, and the addresses beyond those that it keeps.
+    /// Returns the memory of an array that has become empty, and the addresses beyond those that it
+    /// keeps.
     #[cold]
     fn return_pages(&mut self) {
         let base = self.base.cast::<u8>();

@@ -17,11 +17,11 @@
 //! ```
 //!
 //! # The clear bytes
-//! The compiler may keep the address of a variable with an offset in it, if each access subtracts the
-//! offset again: `table[c - b'a']` keeps an address beyond its table. Such an address must move with
-//! its goroutine too. So nothing else is mapped around a place: a word that looks like an address
-//! there was made from one of the thread's variables. Offsets of more than [`CLEAR_BYTES`] are not
-//! recognised (docs/design/thread_locals.md).
+//! The compiler may keep the address of a variable with an offset in it, if each access subtracts
+//! the offset again: `table[c - b'a']` keeps an address beyond its table. Such an address must move
+//! with its goroutine too. So nothing else is mapped around a place: a word that looks like an
+//! address there was made from one of the thread's variables. Offsets of more than [`CLEAR_BYTES`]
+//! are not recognised (docs/design/thread_locals.md).
 
 use super::limits::Limit;
 use super::memory::{self, PAGE_MAX_BYTES};
@@ -39,7 +39,8 @@ const STRIDES: [usize; 6] = [1 << 40, 4 << 30, 256 << 20, 16 << 20, 1 << 20, STR
 const STRIDE_MIN: usize = 64 << 10;
 /// Below this address the kernel maps nothing, or user code is there.
 const LOWEST: usize = 16 << 20;
-/// What is kept clear on each side of a place, and what where the address space is limited.
+/// The bytes that are kept clear on each side of a place, and the bytes where the address space is
+/// limited.
 const CLEAR_BYTES: usize = 1 << 20;
 const CLEAR_LIMITED_BYTES: usize = 64 << 10;
 /// Places that are closer to each other have no room for clear bytes.
@@ -107,11 +108,11 @@ struct Places {
     stride: usize,
     /// Bytes that are kept clear on each side of a place.
     clear: usize,
-    /// The first of those that no thread has. Each one links the next.
+    /// The first place that no thread has. Each one links the next.
     free: Option<NonNull<Free>>,
 }
 
-/// What a place that no thread has holds at the low end of its stack. Returning a place must not
+/// The data of a place that no thread has, at the low end of its stack. Returning a place must not
 /// need the allocator: a thread that waits for the allocator here would keep others from making
 /// threads.
 struct Free {

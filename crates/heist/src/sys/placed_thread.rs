@@ -24,8 +24,8 @@ const PLACE_MAX_BYTES: usize = 64 << 20;
 /// The maximum number of bytes at the low end of a stack that are needed before the thread runs.
 const BEGINNING_MAX_BYTES: usize = 256;
 
-/// What a thread needs at least besides its stack: mostly its thread-locals. The C library has a
-/// private function for std, which asks in the same way.
+/// The bytes that a thread needs besides its stack, at least: mostly its thread-locals. The C
+/// library has a private function for std, which asks in the same way.
 fn needed_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
@@ -46,8 +46,8 @@ fn needed_bytes() -> usize {
     })
 }
 
-/// A thread that was started and not joined yet. If this is dropped, the thread runs on and keeps
-/// its place forever.
+/// A thread that was started and not joined yet. If this is dropped, the thread continues to run
+/// and keeps its place forever.
 #[derive(Debug)]
 pub(crate) struct PlacedThread {
     id: libc::pthread_t,
@@ -57,9 +57,9 @@ pub(crate) struct PlacedThread {
 // SAFETY: the number of a thread may be used by any thread.
 unsafe impl Send for PlacedThread {}
 
-/// What a thread begins with. It lies at the low end of the thread's stack until the thread has
-/// fetched it: starting a thread must not need the allocator, whose lock a stopped goroutine may
-/// hold.
+/// The arguments of a new thread. They are at the low end of the thread's stack until the thread
+/// has fetched them: starting a thread must not use the allocator, whose lock a preempted goroutine
+/// may hold.
 struct Beginning<F> {
     main: F,
     name: Name,

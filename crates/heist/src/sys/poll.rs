@@ -8,17 +8,18 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Polled {
-    /// The descriptor is worth a try.
+    /// An operation on the descriptor may succeed.
     Ready,
-    /// The descriptor is worth a try, and the other end has hung up or there is an error.
+    /// An operation on the descriptor may succeed, and the other end has hung up or there is an
+    /// error.
     HungUp,
     /// Only an error, or the other end has hung up.
     Broken,
-    /// The bell rang, the timeout came, or a signal came: look again.
+    /// The bell rang, the timeout came, or a signal came: the caller should check again.
     Again,
 }
 
-/// What to wait for.
+/// The direction to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
     Reading,
@@ -113,7 +114,7 @@ fn left_until(until_ns: u64) -> libc::timespec {
 }
 
 /// Blocks the thread for a while, or until `bell` rings.
-pub(crate) fn rest(bell: RawFd, time: std::time::Duration) {
+pub(crate) fn pause(bell: RawFd, time: std::time::Duration) {
     let mut fds = [libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 }];
     // SAFETY: one valid entry.
     unsafe { libc::poll(fds.as_mut_ptr(), 1, time.as_millis() as libc::c_int) };

@@ -47,8 +47,8 @@ pub(crate) fn open_descriptors() -> Option<u64> {
     Some((fs::read_dir("/proc/self/fd").ok()?.count() as u64).saturating_sub(1))
 }
 
-/// A number in a file of the control group that has `controller`, of version 2 or else of version
-/// 1. None if there is no such limit or it cannot be found.
+/// A number in a file of the control group that has `controller`: the file of version 2 or, without
+/// one, of version 1. None if there is no such limit or it cannot be found.
 pub(crate) fn of_group(controller: &str, version_2: &str, version_1: &str) -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let number = |folder: String, file: &str| {

@@ -27,7 +27,7 @@ impl Fault<'_> {
     }
 }
 
-/// Handles a fault. It returns only if the fault is not the runtime's.
+/// Handles a fault. It returns only if the fault does not concern the runtime.
 pub(crate) type FaultHandler = fn(&Fault<'_>);
 
 static FAULT_HANDLER: OnceLock<FaultHandler> = OnceLock::new();
@@ -41,7 +41,7 @@ pub(crate) fn install_fault_handler(handler: FaultHandler) {
         return;
     }
     symbols::prepare();
-    // The previous handler must be known before ours can run.
+    // The previous handler must be known before the new one can run.
     BEFORE_US.get_or_init(|| FAULTS.map(current_action));
     for signal in FAULTS {
         // SAFETY: all zero is a valid sigaction; every field that matters is set below.
@@ -241,9 +241,9 @@ pub(crate) fn go_without_marks() {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Ours,
-    /// It has no mark, and the runtime's signals have none any more. Both handlers see it: ours
-    /// does nothing unless its M was asked to stop, and any handler of this signal must tolerate a
-    /// spurious one, because the kernel merges several into one.
+    /// It has no mark, and the runtime's signals have none any more. Both handlers see it: that of
+    /// the runtime does nothing unless its M was asked to stop, and any handler of this signal must
+    /// tolerate a spurious one, because the kernel merges several into one.
     Either,
     Theirs,
 }

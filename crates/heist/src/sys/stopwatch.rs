@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(pace_of(0, SECOND, 0), None, "it does not run");
     }
 
-    /// It holds for either clock, before and after the pace is known.
+    /// This holds for either clock, before and after the pace is known.
     #[test]
     fn it_agrees_with_the_clock() {
         prepare();

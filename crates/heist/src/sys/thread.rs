@@ -20,10 +20,10 @@ pub(crate) fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES).spawn(main)
 }
 
-/// As [`spawn`], for code of the user: with a stack as large as std's usual one. The closure comes
-/// back if there is no thread.
+/// As [`spawn`], for user code: with a stack as large as std's usual one. The closure is returned
+/// if the system refuses the thread.
 pub(crate) fn spawn_roomy(name: &str, main: Main) -> Result<(), Main> {
-    /// What std maps unless the environment says otherwise.
+    /// The stack that std maps by default.
     const STACK_BYTES: usize = 2 << 20;
     let main = Arc::new(Mutex::new(Some(main)));
     let take =
@@ -42,7 +42,7 @@ pub(crate) fn spawn_roomy(name: &str, main: Main) -> Result<(), Main> {
     }
 }
 
-/// What a thread does.
+/// The main function of a thread.
 pub(crate) type Main = Box<dyn FnOnce() + Send>;
 
 /// An error if the system has no memory for a thread with such a stack and its initial needs.

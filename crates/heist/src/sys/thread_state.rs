@@ -193,7 +193,7 @@ mod tests {
         });
     }
 
-    /// It holds for either file.
+    /// This holds for either file.
     #[test]
     fn files_tell_a_thread_that_computes_from_one_that_sleeps() {
         beside_two_threads(|threads| {

@@ -18,10 +18,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 static BELOW: AtomicUsize = AtomicUsize::new(0);
 static ABOVE: AtomicUsize = AtomicUsize::new(0);
 
-/// How far beyond the area an address is still taken for one with an offset in it; see `sys::place`.
+/// How far beyond the area an address is still taken for one with an offset in it; see
+/// `sys::place`.
 static SLACK: AtomicUsize = AtomicUsize::new(1 << 20);
 
-/// Nothing else is mapped within so many bytes of a place that is about to be used.
+/// Limits the slack: nothing else is mapped within `clear` bytes of a place that is about to be
+/// used.
 pub(crate) fn limit_slack(clear: usize) {
     SLACK.fetch_min(clear, Ordering::Relaxed);
 }

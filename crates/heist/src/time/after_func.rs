@@ -1,8 +1,8 @@
-//! Doing something later.
+//! Functions that run later.
 //!
-//! A function that is to run later is a goroutine that is made now and has not begun to live: a
-//! record with the closure, without a stack, parked until its time. Waking it is all the clock has
-//! to do, and stopping it in time is claiming it first.
+//! A function that is to run later is an unborn goroutine: a record with the closure, without a
+//! stack, parked until its time. The clock only has to wake it, and stopping it in time is claiming
+//! it first.
 
 use super::{deadline_after, deadline_at};
 use crate::goroutine::{self, JoinHandle};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Runs `f` on a goroutine of its own after `duration`, unless it is stopped before.
 ///
 /// Until then it costs a record of three cache lines and is not counted among the goroutines.
-/// Dropping the handle changes nothing: `f` runs all the same.
+/// Dropping the handle changes nothing: `f` still runs.
 ///
 /// # Panics
 /// Outside a runtime, while the runtime shuts down, or if there is no memory.
@@ -45,7 +45,8 @@ where
     }
 }
 
-/// The same at a moment, but where there is no runtime, or none that takes it, `f` is dropped.
+/// As [`after_func`], at `moment`. If the caller is outside a runtime, or the runtime refuses, `f`
+/// is dropped.
 #[track_caller]
 pub(crate) fn try_at<F>(moment: Instant, f: F) -> Option<AfterFunc>
 where
@@ -66,9 +67,9 @@ impl UnwindSafe for AfterFunc {}
 impl RefUnwindSafe for AfterFunc {}
 
 impl AfterFunc {
-    /// Keeps the function from running. True if that was in time: then it never runs, and what it
-    /// captured is dropped, before this returns if the caller is a goroutine of the same runtime. False
-    /// if it runs, has run, or was stopped before.
+    /// Keeps the function from running. True if that was in time: then it never runs, and its
+    /// captures are dropped, before this returns if the caller is a goroutine of the same runtime.
+    /// False if it runs, has run, or was stopped before.
     #[doc(alias = "Stop")]
     pub fn stop(&self) -> bool {
         self.handle.cancel_unborn(self.ticket)

@@ -1,11 +1,11 @@
-//! Time: sleeping, and doing something later.
+//! Time: sleeping, timers, and functions that run later.
 //!
-//! Deadlines are kept by the scheduler, in the processor that the goroutine parked on. Nothing is
-//! ever early. How late it can be depends on who else runs: with a processor free, as long as it
-//! takes to wake a thread; with all of them busy, the bound of
+//! The scheduler keeps the deadlines, in the processor that the goroutine parked on. Nothing is
+//! ever early. How late it can be depends on the other goroutines. If a processor is idle, the
+//! delay is the time to wake a thread. If all of them are busy, it is bounded by
 //! [`Builder::wake_up_bound`](crate::Builder::wake_up_bound).
 //!
-//! On plain threads everything here works too, and blocks the thread.
+//! Everything here works on plain threads too, and blocks the thread.
 //!
 //! # Examples
 //! ```
@@ -25,7 +25,7 @@
 //! }
 //! assert!(start.elapsed() >= 5 * MS);
 //!
-//! // Something to be done later, unless it is called off.
+//! // A function that runs later, unless it is stopped.
 //! let later = time::after_func(Duration::from_secs(60), || println!("a minute is over"));
 //! assert!(later.stop());
 //! # });
@@ -48,10 +48,12 @@ use crate::sys::clock;
 use heist_core::timer_heap::NEVER;
 use std::time::{Duration, Instant};
 
-/// The moment `duration` from now, in the scheduler's time. The far future is never.
+/// The moment `duration` from now, in the scheduler's time. A distant moment is limited to the one
+/// before `NEVER`.
 pub(crate) fn deadline_after(duration: Duration) -> u64 {
     let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    // However far it is, it is a time: who waits for one waits for something that happens.
+    // However distant, the result is a moment: a goroutine that waits for it waits for an event
+    // that happens.
     clock::now_ns().saturating_add(ns).min(NEVER - 1)
 }
 

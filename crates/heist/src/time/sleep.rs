@@ -5,7 +5,7 @@ use crate::current;
 use crate::wait::{self, Terms, WaitReason};
 use std::time::{Duration, Instant};
 
-/// Lets the calling goroutine sleep for at least `duration`; others run meanwhile.
+/// Lets the calling goroutine sleep for at least `duration`. Other goroutines run meanwhile.
 ///
 /// On a plain thread this is [`std::thread::sleep`].
 ///

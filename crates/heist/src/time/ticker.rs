@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 /// A channel that gets a message, the time at which it was due, every period.
 ///
-/// Ticks that nobody received in time are dropped, but for the first, and the rhythm is kept. Like a
-/// [`Timer`](super::Timer) it has no stale message after a change, and costs nothing while nobody waits.
+/// Of the ticks that were not received in time, the first is kept and the others are dropped; the
+/// rhythm is kept. Like a [`Timer`](super::Timer) it has no stale message after a change, and costs
+/// nothing while no receiver waits.
 ///
 /// # Examples
 /// ```
@@ -64,7 +65,7 @@ impl Ticker {
         self.alarm.set(Some(period), period);
     }
 
-    /// Ends the ticking, until it is [`reset`](Self::reset). The channel is not closed.
+    /// Stops the ticks until the next [`reset`](Self::reset). The channel is not closed.
     ///
     /// # Examples
     /// ```

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 /// A channel that gets one message, the time at which it was due, when a duration is over.
 ///
-/// It can be stopped and set again. Its channel has no buffer: a message comes into being when it is
-/// received. So once [`stop`](Self::stop) or [`reset`](Self::reset) has returned, no message of the old
-/// setting can be received, and a timer that nobody waits for costs nothing.
+/// It can be stopped and set again. Its channel has no buffer: a message is made when it is
+/// received. So once [`stop`](Self::stop) or [`reset`](Self::reset) has returned, no message of the
+/// old setting can be received, and a timer without waiters costs nothing.
 ///
 /// # Examples
 /// ```
@@ -46,7 +46,7 @@ impl Timer {
         Self { receiver: chan::alarm_receiver(Arc::clone(&alarm)), alarm }
     }
 
-    /// A timer that is due at that moment.
+    /// A timer that is due at `moment`.
     ///
     /// # Examples
     /// ```
@@ -70,8 +70,8 @@ impl Timer {
         &self.receiver
     }
 
-    /// Makes it due when `duration` is over, counted from now. True if it had been set and its message
-    /// was not received.
+    /// Makes it due when `duration` is over, counted from now. True if it was set before and its
+    /// message had not been received.
     ///
     /// # Examples
     /// ```
@@ -86,12 +86,12 @@ impl Timer {
         self.alarm.set(Some(duration), Duration::ZERO)
     }
 
-    /// Makes it due at that moment. True if it had been set and its message was not received.
+    /// Makes it due at `moment`. True if it was set before and its message had not been received.
     pub fn reset_at(&self, moment: Instant) -> bool {
         self.alarm.set_at(moment)
     }
 
-    /// Makes it due never. True if it had been set and its message was not received.
+    /// Stops it: it is never due. True if it was set before and its message had not been received.
     ///
     /// # Examples
     /// ```

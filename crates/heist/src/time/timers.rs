@@ -1,21 +1,22 @@
 //! The timers of a P.
 //!
-//! There is one kind: wake this goroutine from a wait until this time. An entry is the time and the
-//! goroutine, which has the time in its record too, from before a wait begins until it is over. When
-//! an entry is due and the goroutine waits until that very time, the entry claims it like any other
-//! waker; if not, somebody was faster, and the entry does nothing. Records of goroutines are never
-//! unmapped, so an entry may outlive its wait, and nobody has to take it out. It may then meet a
-//! later wait until the same time: that is due as well, if it is of the same runtime. A record may serve
-//! another runtime by then, whose goroutines this one must not touch, so whose it is is part of the look.
-//! The claim holds only if the wait did not end since the look (`StatusWord::claim_if`).
+//! There is one kind of timer: wake this goroutine from a wait until this time. An entry is the
+//! time and the goroutine. The goroutine's record holds the time too, from before a wait begins
+//! until it is over. When an entry is due and the goroutine waits until exactly that time, the
+//! entry claims it like any other waker; if not, another waker was faster, and the entry does
+//! nothing. Records of goroutines are never unmapped, so an entry may outlive its wait, and need
+//! not be removed. It may then find a later wait until the same time. That wait is due as well, if
+//! it is of the same runtime. But a record may belong to another runtime by then, whose goroutines
+//! this runtime must not touch, so the check includes the runtime. The claim holds only if the wait
+//! did not end since the check (`StatusWord::claim_if`).
 //!
-//! The goroutine is entered by the scheduler after it began to wait. Entered earlier, a timer that
-//! is due at once would find nobody waiting, and be lost.
+//! The scheduler adds the entry after the goroutine began to wait. If it were added earlier, a
+//! timer that is due at once would find that the goroutine does not wait, and be lost.
 //!
 //! # Ordering
 //! The heap is under its lock. `earliest` is stored before the lock is released and read without
-//! it: by the P's holder, who added the timers or took the P over from who did, and by others
-//! through the fences of the way to sleep (docs/design/timers.md).
+//! it: by the P's holder, which added the timers or took the P over from the M that did, and by
+//! other Ms through the fences of the way to sleep (docs/design/timers.md).
 //!
 //! GO: time.go timers.add, check, run.
 
@@ -31,7 +32,7 @@ use heist_core::sync::{AtomicU64, Ordering};
 use heist_core::timer_heap::{Entry, NEVER, Siblings, TimerHeap};
 use std::ptr::NonNull;
 
-/// Who is woken.
+/// The goroutine that a timer wakes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sleeper(NonNull<G>);
 
@@ -47,7 +48,7 @@ impl Sleeper {
         g.due() == when && std::ptr::eq(g.sched.get(), home)
     }
 
-    /// Claims the goroutine, if nobody was faster, and appends it to `woken`.
+    /// Claims the goroutine, if no other waker was faster, and appends it to `woken`.
     fn wake(&self, when: u64, home: *const Sched, woken: &mut List<G>) {
         let g = self.g();
         if g.status.claim_if(|| self.is_meant(when, home)) {
@@ -59,7 +60,8 @@ impl Sleeper {
     }
 }
 
-/// Whether the wait of an entry is over. It is made after the commit of its wait.
+/// Whether the wait of an entry is over. An entry is made after the commit of its wait, so a wait
+/// that has not begun is not taken for one that is over.
 fn is_stale(entry: &Entry<Sleeper>, home: *const Sched) -> bool {
     entry.what.g().status.waiting().is_none() || !entry.what.is_meant(entry.when, home)
 }
@@ -67,8 +69,9 @@ fn is_stale(entry: &Entry<Sleeper>, home: *const Sched) -> bool {
 // SAFETY: a sleeper is an address; the goroutine is used only after a claim.
 unsafe impl Send for Sleeper {}
 
-/// So many are taken out of the heap before the first of them is claimed. Nobody has touched them for
-/// as long as they slept: their records are fetched together, and their stacks, not one after another.
+/// This many are taken out of the heap before the first of them is claimed. Their records and
+/// stacks have not been touched while they slept, so they are prefetched together, not one after
+/// another.
 const DUE_AT_ONCE: usize = 16;
 
 type Heap = TimerHeap<Sleeper, Pages<Siblings<Sleeper>>>;
@@ -79,7 +82,7 @@ const _: () = assert!(size_of::<Siblings<Sleeper>>() == 64);
 /// The timers of one P.
 pub(crate) struct Timers {
     heap: Lock<Heap, AtomicU64>,
-    /// Until when goroutines may sleep who asked for a short, and for a tiny time.
+    /// The latest end of the short sleeps, and of the tiny ones, whose timers are here.
     short_until: AtomicU64,
     tiny_until: AtomicU64,
 }
@@ -100,18 +103,18 @@ impl Timers {
         self.heap.beside().load(Ordering::Relaxed)
     }
 
-    /// Until when goroutines may sleep who asked for a short time and whose timers are here. A hint.
+    /// The latest end of the short sleeps whose timers are here. A hint.
     pub(crate) fn short_until(&self) -> u64 {
         self.short_until.load(Ordering::Relaxed)
     }
 
-    /// The same for a tiny time.
+    /// The latest end of the tiny sleeps whose timers are here. A hint.
     #[inline]
     pub(crate) fn tiny_until(&self) -> u64 {
         self.tiny_until.load(Ordering::Relaxed)
     }
 
-    /// A goroutine begins to sleep until `when`. The holder of the P alone calls this.
+    /// Notes that a goroutine begins to sleep until `when`. Only the holder of the P calls this.
     pub(crate) fn expect(&self, sleep: Sleep, when: u64) {
         let later = |than: &AtomicU64| {
             than.store(when.max(than.load(Ordering::Relaxed)), Ordering::Relaxed);
@@ -124,7 +127,7 @@ impl Timers {
         }
     }
 
-    /// Entries, those of waits that are over included.
+    /// The number of entries, including those of waits that are over.
     pub(crate) fn len(&self) -> usize {
         self.heap.lock().len()
     }
@@ -141,11 +144,11 @@ impl Timers {
         added
     }
 
-    /// Takes all timers of another P over, which is taken away. False if there is no memory for
+    /// Takes over all timers of another P, which is being removed. False if there is no memory for
     /// them.
     #[must_use]
     pub(crate) fn take_over(&self, other: &Self) -> bool {
-        // One after the other: two locks of a rank are never held together.
+        // One lock after the other: two locks of the same rank are never held together.
         let mut taken = {
             let mut heap = other.heap.lock();
             let taken = std::mem::replace(&mut *heap, TimerHeap::new(Pages::new()));
@@ -158,8 +161,8 @@ impl Timers {
         all
     }
 
-    /// Wakes whose time has come: claims them and appends them to `woken`. They are runnable, in no
-    /// queue, and the caller's to queue.
+    /// Claims the goroutines whose time has come and appends them to `woken`. They are runnable and
+    /// in no queue; the caller must queue them.
     pub(crate) fn run_due(&self, now: u64, home: *const Sched, woken: &mut List<G>) {
         if self.earliest() > now {
             return;

@@ -1,12 +1,14 @@
 //! `Both`: the locks of two queues of different kinds, for a wait that has an entry in each.
 //!
-//! As a select: both locks are taken in the order of their addresses, so that two who take two do not wait
-//! for each other; the entries are queued; the goroutine parks and its commit function releases the locks.
+//! As in a select: both locks are taken in the order of their addresses, so that two waiters cannot
+//! wait for each other's locks; the entries are queued; the goroutine parks and its commit function
+//! releases the locks.
 //!
 //! # Why the commit function may use the waiter's frame
-//! Between the two releases the waiter may have been claimed, by whoever took the first lock, and be awake. It
-//! cannot leave its frame: to take out its other entry it takes the second lock, which is still held. After the
-//! second release nothing of the frame is used. A waiter that nobody claimed at an entry takes both locks.
+//! Between the two releases, a thread that took the first lock may have claimed the waiter, which
+//! may be awake. It cannot leave its frame: to remove its other entry it takes the second lock,
+//! which is still held. After the second release the frame is not used. A waiter that was not
+//! claimed at an entry takes both locks.
 
 use super::HeldLocks;
 use crate::sys::lock::Lock;
@@ -27,7 +29,7 @@ impl<'a, A, B> Both<'a, A, B> {
         std::ptr::from_ref(self.a).addr() < std::ptr::from_ref(self.b).addr()
     }
 
-    /// Takes them. They are released by [`HeldLocks::release`] only.
+    /// Takes both. Only [`HeldLocks::release`] releases them.
     pub(crate) fn take(&self) {
         if self.a_is_first() {
             std::mem::forget(self.a.lock());
@@ -38,10 +40,10 @@ impl<'a, A, B> Both<'a, A, B> {
         }
     }
 
-    /// What is behind them.
+    /// The data that they protect.
     ///
     /// # Safety
-    /// They are held by the calling thread, and no reference to the same data is alive.
+    /// The calling thread holds both, and no reference to the same data is alive.
     #[expect(clippy::mut_from_ref, reason = "the lock is the right to it, by the caller's promise")]
     pub(crate) unsafe fn data(&self) -> (&mut A, &mut B) {
         // SAFETY: by the caller's promise.
@@ -49,13 +51,15 @@ impl<'a, A, B> Both<'a, A, B> {
     }
 }
 
-// SAFETY: the locks are read out of `this` before the first is released, and none is used after its release.
+// SAFETY: the locks are read out of `this` before the first is released, and none is used after its
+// release.
 unsafe impl<A, B> HeldLocks for Both<'_, A, B> {
     unsafe fn release(this: *const Self) {
-        // SAFETY: it is there until the last lock is released.
+        // SAFETY: `this` is valid until the last lock is released.
         let this = unsafe { &*this };
         let (a, b, a_is_first) = (this.a, this.b, this.a_is_first());
-        // SAFETY: by the caller's promise; the guard of the one that was taken first was forgotten.
+        // SAFETY: by the caller's promise; the guard of the lock that was taken first was
+        // forgotten.
         unsafe {
             if a_is_first {
                 a.unlock_forgotten();

@@ -2,7 +2,7 @@
 //!
 //! The API modules (channels, select, locks, descriptors, joins, timers) say what they wait for and
 //! where they are queued. This room does the rest: the parking, the claim, the deadline, the
-//! cancellation, and the thread that is no goroutine.
+//! cancellation, and the wait of a plain thread.
 //!
 //! # What enters
 //! The caller's evidence of being inside the runtime (`Option<InRuntime>`; `None` is a plain
@@ -12,27 +12,28 @@
 //!
 //! # What leaves
 //! The evidence, maybe of another M, and how the wait [`Ended`]. [`wait_in`] unwinds a cancelled
-//! goroutine itself; [`sleep_in`] leaves that to a caller that has to put something right first and
+//! goroutine itself; [`sleep_in`] leaves that to a caller that has to restore its state first and
 //! then calls [`unwind`].
 //!
 //! # The protocol of a queued wait
 //! 1. The waiter takes the lock of the queue, finds nothing to take, and queues an [`Entry`] of its
 //!    [`Wait`]. Both are on its own stack.
-//! 2. It leaves its stack. Then its status says that it waits, and only then the lock is released.
+//! 2. It leaves its stack. Then its status says that it waits, and only then is the lock released.
 //!    So a waker that finds the entry can wake the waiter.
-//! 3. A waker takes the lock, takes the entry out and claims the wait. One claim succeeds: of the
-//!    wakers, the clock and the canceller. The waker that fails has given nothing, and takes the next
-//!    entry. The one that succeeds writes what it gives into the waiter's frame, which cannot go away
-//!    before the waiter is woken, and wakes it as the last step, best without the lock.
-//! 4. A waiter that the clock or a canceller has woken takes the lock again and takes its entry out,
+//! 3. A waker takes the lock, removes the entry and claims the wait. Of all claims, by wakers, the
+//!    clock and a canceller, exactly one succeeds. A waker whose claim fails has handed over
+//!    nothing, and takes the next entry. A waker whose claim succeeds writes the result into the
+//!    waiter's frame, which stays valid until the waiter is woken, and wakes it as the last step,
+//!    preferably without the lock.
+//! 4. A waiter that the clock or a canceller has woken takes the lock again and removes its entry,
 //!    if no waker has. Therefore an entry that is found in a queue, under the lock, is valid.
 //!
 //! `heist_core::wait_queue` is the queue, `loom_select_claim` runs it against several wakers.
 //!
 //! # The protocol of a published wait
 //! A join and a descriptor have no queue: one waiter at most, published in a word (`published.rs`).
-//! The wait is sealed until the word is written: nobody but the reader of the word can wake the
-//! goroutine before that.
+//! The wait is sealed until the word is written: before that, only a reader of the word can wake
+//! the goroutine.
 //!
 //! # What must not be touched from outside
 //! Goroutine records, tickets, commit functions and seals. A module above this one names none of
@@ -56,54 +57,54 @@ use crate::sched::life::park;
 use crate::sys::lock::Guard;
 use heist_core::timer_heap::NEVER;
 
-/// How a wait ended. The first three are what a waker says.
+/// How a wait ended. A waker reports one of the first three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Ended {
-    /// The waiter has what it waited for.
+    /// The waiter got what it waited for.
     Done,
-    /// It can never have it.
+    /// The waiter can never get it.
     Closed,
-    /// Something has changed: the waiter should look again.
+    /// Something has changed: the waiter should check again.
     Changed,
     /// The deadline came first.
     TimedOut,
-    /// A canceller came first: the goroutine takes back what it announced, then unwinds.
+    /// A canceller came first: the goroutine withdraws what it announced, then unwinds.
     Cancelled,
 }
 
 impl Ended {
-    /// Whether no waker ended it.
+    /// Whether the wait ended without a waker.
     #[inline]
     pub(crate) const fn gave_up(self) -> bool {
         matches!(self, Self::TimedOut | Self::Cancelled)
     }
 }
 
-/// What a wait is for, as reports name it, and until when.
+/// The terms of a wait: its reason, as reports name it, and its deadline.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms {
     reason: WaitReason,
-    /// In the time of `sys::clock`; `NEVER`: without end.
+    /// In the time of `sys::clock`; `NEVER` means no deadline.
     deadline_ns: u64,
     /// The caller cannot be unwound here: cancellation does not end the wait.
     shielded: bool,
 }
 
 impl Terms {
-    /// Without end.
+    /// No deadline.
     #[inline]
     pub(crate) const fn new(reason: WaitReason) -> Self {
         Self { reason, deadline_ns: NEVER, shielded: false }
     }
 
-    /// At the latest until then.
+    /// Adds a deadline.
     #[inline]
     pub(crate) const fn until(self, deadline_ns: u64) -> Self {
         Self { deadline_ns, ..self }
     }
 
-    /// At the latest until then, if there is a deadline.
+    /// Adds a deadline, if there is one.
     pub(crate) const fn until_some(self, deadline_ns: Option<u64>) -> Self {
         match deadline_ns {
             Some(deadline_ns) => self.until(deadline_ns),
@@ -111,18 +112,19 @@ impl Terms {
         }
     }
 
-    /// Not ended by cancellation.
+    /// Makes the wait one that cancellation does not end.
     pub(crate) const fn shielded(self) -> Self {
         Self { shielded: true, ..self }
     }
 
-    /// Raises the shield that they ask for, for as long as the goroutine is parked.
+    /// Shields the goroutine from cancellation, if the terms demand it, for as long as it is
+    /// parked.
     #[inline(always)]
     fn shield(self, rt: &InRuntime) -> Option<Shield<'static>> {
         if self.shielded { Some(Shield::raise(rt.goroutine())) } else { None }
     }
 
-    /// The point at which the caller of such a wait enters the runtime.
+    /// Enters the runtime for a wait with these terms.
     #[inline(always)]
     pub(crate) fn enter(self) -> Option<InRuntime> {
         let rt = crate::current::enter();
@@ -130,16 +132,16 @@ impl Terms {
     }
 }
 
-/// Where a caller that may wait lets chaos mode disturb it, and unwinds if it was cancelled.
+/// Lets chaos mode disturb a caller that may wait, and unwinds it if it was cancelled.
 #[inline]
 pub(crate) fn park_point(rt: Option<InRuntime>) -> Option<InRuntime> {
     rt.map(|rt| cancel::check(park::chaos_point(rt)))
 }
 
-/// Waits until a waker ends the wait, the deadline comes or, unless it is shielded, the goroutine is
-/// cancelled. `push` queues the entry, with `place` for what is given, behind the lock of `guard`,
-/// which is released meanwhile and afterwards. If the waiter gives up and no waker has taken the entry
-/// out, `leave` takes it out and corrects what the object had counted.
+/// Waits until a waker ends the wait, the deadline comes or, unless it is shielded, the goroutine
+/// is cancelled. `push` queues the entry, with `place` for the result, under the lock of `guard`.
+/// The lock is released while the caller waits, and is not held afterwards. If the waiter gives up
+/// and no waker has removed the entry, `leave` removes it and corrects the counts of the object.
 #[inline(always)]
 pub(crate) fn sleep_in<T>(
     rt: Option<InRuntime>,
@@ -165,7 +167,7 @@ pub(crate) fn wait_in<T>(
     queue_and_park(rt, guard, terms, place, push, leave, |rt| unwind(rt))
 }
 
-/// Inlined, as all that is between a switch and the code of the user; see `park_until`.
+/// Inlined, as is all code between a switch and the user's code; see `park_until`.
 #[inline(always)]
 fn queue_and_park<T>(
     rt: Option<InRuntime>,
@@ -195,15 +197,16 @@ fn queue_and_park<T>(
     (if ended == Ended::Cancelled { cancelled(rt) } else { rt }, ended)
 }
 
-/// Waits for nothing: until the deadline, for ever if there is none. A cancelled goroutine unwinds.
+/// Waits in no queue: until the deadline, or forever if there is none. A cancelled goroutine
+/// unwinds.
 pub(crate) fn wait_alone(rt: Option<InRuntime>, terms: Terms) {
     let wait = Wait::new(rt.as_ref());
-    // SAFETY: there is no lock to release, and nobody else knows of the wait.
+    // SAFETY: there is no lock to release, and no other thread knows of the wait.
     let (rt, ended) = unsafe { wait.sleep(rt, terms, &()) };
     match ended {
         Ended::TimedOut => drop(rt),
         Ended::Cancelled => unwind(rt),
-        _ => heist_core::throw!("wait::wait_alone: somebody came"),
+        _ => heist_core::throw!("wait::wait_alone: woken by a waker"),
     }
 }
 
@@ -215,8 +218,8 @@ pub(crate) fn unwind(rt: Option<InRuntime>) -> ! {
     cancel::unwind(Why::Cancelled)
 }
 
-/// Leaves the runtime with something in hand. A goroutine whose stack ran out inside the runtime
-/// unwinds here; then `give_back` is called.
+/// Leaves the runtime while the caller holds something. A goroutine whose stack overflowed inside
+/// the runtime unwinds here; then `give_back` is called.
 pub(crate) fn leave_holding(rt: Option<InRuntime>, give_back: impl FnMut()) {
     struct Held<F: FnMut()>(F);
     impl<F: FnMut()> Drop for Held<F> {
@@ -235,8 +238,8 @@ pub(crate) fn is_cancelled(rt: Option<&InRuntime>) -> bool {
     goroutine.is_some_and(|gp| cancel::forbids_waiting(gp) && !cancel::is_spared(gp))
 }
 
-/// Whether the caller was cancelled and is not unwound: it runs destructors because it ends, or is
-/// shielded.
+/// Whether the caller was cancelled and is not unwound, because it is running destructors at its
+/// end or is shielded.
 pub(crate) fn is_cancelled_but_spared(rt: &InRuntime) -> bool {
     rt.goroutine().is_cancelled() && cancel::is_spared(rt.goroutine())
 }

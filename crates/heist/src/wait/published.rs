@@ -1,10 +1,11 @@
 //! Waits that are published in a word: joins, and directions of descriptors.
 //!
 //! The word has room for one waiter. The goroutine leaves its stack, its status says that it waits,
-//! and then the commit function writes the word; a word that says that there is nothing to wait for
-//! refuses the waiter, which goes on at once. The wait is sealed meanwhile: the clock and a canceller
-//! find it when the commit function is done with the goroutine's frame. A waker that reads the word
-//! carries the ticket of the wait, so it does nothing to a goroutine that somebody else woke.
+//! and then the commit function writes the word. If the word says that there is nothing to wait
+//! for, it refuses the waiter, which continues at once. The wait is sealed meanwhile: the clock and
+//! a canceller can end it only after the commit function is done with the goroutine's frame. A
+//! waker that reads the word carries the ticket of the wait, so it does nothing to a goroutine that
+//! another waker woke.
 
 use super::{Ended, Terms, WaitReason, unwind};
 use crate::current::InRuntime;
@@ -24,7 +25,7 @@ use std::ptr::NonNull;
 /// caller unwinds, unless the terms shield it.
 #[inline]
 pub(crate) fn wait_for_end(rt: Option<InRuntime>, target: &G, terms: Terms) {
-    /// Leaves the waiter's address in the word of the goroutine it waits for.
+    /// Stores the waiter's address in the word of the goroutine it waits for.
     unsafe fn register(me: NonNull<G>, target: *mut ()) -> bool {
         // SAFETY: the argument is the record of a goroutine whose handle waits; records are never
         // unmapped.
@@ -38,7 +39,7 @@ pub(crate) fn wait_for_end(rt: Option<InRuntime>, target: &G, terms: Terms) {
     // SAFETY: the function uses records only.
     let (rt, ended) = unsafe { park_sealed(rt, terms, register, arg) };
     if ended == Ended::Cancelled {
-        // If the word is taken by the finishing goroutine, its wake-up carries the ticket of a wait
+        // If the finishing goroutine has taken the word, its wake-up carries the ticket of a wait
         // that is over and does nothing.
         let _ = target.join.unregister(Waiter::address_of(me));
         unwind(Some(rt));
@@ -54,7 +55,7 @@ fn wait_as_thread(target: &G) {
     }
 }
 
-/// A goroutine on its way to wait for a descriptor.
+/// A goroutine that is about to wait for a descriptor.
 struct Parking<'a> {
     half: &'static Half,
     look: Look,
@@ -64,9 +65,9 @@ struct Parking<'a> {
     counted: Cell<bool>,
 }
 
-/// Waits until a direction of a descriptor, which is registered with `home`, is worth a try, or was
-/// poked, or the deadline comes. Does not wait if something has happened since `look`. A cancelled
-/// goroutine unwinds.
+/// Waits until an operation in one direction of a descriptor, which is registered with `home`, may
+/// succeed, or until the direction is poked or the deadline comes. Does not wait if something has
+/// happened since `look`. A cancelled goroutine unwinds.
 pub(crate) fn wait_for_event(
     rt: InRuntime,
     half: &'static Half,
@@ -74,17 +75,17 @@ pub(crate) fn wait_for_event(
     home: &Shared,
     deadline_ns: u64,
 ) {
-    /// The goroutine is off its stack: events may find it.
+    /// Publishes the goroutine, which is off its stack: events may find it.
     unsafe fn publish(gp: NonNull<G>, parking: *mut ()) -> bool {
         // SAFETY: the goroutine that parks made it and waits.
         let parking = unsafe { &*parking.cast::<Parking<'_>>() };
-        // Before it can be found: after that it may be gone with its stack.
+        // Before the goroutine can be found: after that its frame, with `parking`, may be gone.
         parking.counted.set(true);
         parking.home.waiter_came();
         if parking.half.publish(parking.look, gp, parking.ticket) {
             return true;
         }
-        // Nobody found it, and the wait is sealed, so it is still here.
+        // No event found it, and the wait is sealed, so its frame is still valid.
         parking.home.waiters_gone(1);
         parking.counted.set(false);
         false
@@ -93,7 +94,7 @@ pub(crate) fn wait_for_event(
     let parking = Parking { half, look, home, ticket, counted: Cell::new(false) };
     let arg = (&raw const parking).cast_mut().cast();
     let terms = Terms::new(WaitReason::IoWait).until(deadline_ns);
-    // SAFETY: `parking` lives until the goroutine goes on.
+    // SAFETY: `parking` lives until the goroutine continues.
     let (rt, ended) = unsafe { park_sealed(rt, terms, publish, arg) };
     if !ended.gave_up() {
         return;
@@ -107,11 +108,11 @@ pub(crate) fn wait_for_event(
     }
 }
 
-/// Parks the calling goroutine; only the reader of what `commit` writes can wake it before that is
-/// done.
+/// Parks the calling goroutine. Until `commit` is done, only a thread that reads what it wrote can
+/// wake the goroutine.
 ///
 /// # Safety
-/// `commit` may be called with `arg` on the scheduler's stack, before the goroutine goes on.
+/// `commit` may be called with `arg` on the scheduler's stack, before the goroutine continues.
 #[inline(always)]
 unsafe fn park_sealed(
     rt: InRuntime,

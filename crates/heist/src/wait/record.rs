@@ -1,7 +1,7 @@
 //! `Wait`: the record of one wait, on the stack of the goroutine or thread that waits.
 //!
-//! To claim a wait is, for a goroutine, to claim the ticket of its status word; for a thread there is
-//! a word in the record. A wait has an [`Entry`] for each queue it is in.
+//! For a goroutine, claiming a wait means claiming the ticket of its status word; for a thread,
+//! there is a word in the record. A wait has an [`Entry`] for each queue it is in.
 //!
 //! GO: runtime2.go sudog, chan.go waitq.
 
@@ -22,14 +22,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The place of a wait in a queue.
 pub(crate) type Entry = wait_queue::Entry<Wait>;
-/// Waits, first come first served. Lives inside a lock.
+/// A queue of waits, first in, first out. It is inside a lock.
 pub(crate) type WaitQueue = wait_queue::WaitQueue<Wait>;
 /// A wait that the holder of this has claimed and must wake.
 pub(crate) type Claimed = wait_queue::Claimed<Wait>;
 /// Waits that the holder of this has claimed and must wake.
 pub(crate) type AllClaimed = wait_queue::AllClaimed<Wait>;
 
-/// An entry that is put to use later.
+/// An entry for later use.
 pub(crate) const fn idle_entry() -> Entry {
     Entry::new(null(), std::ptr::null_mut())
 }
@@ -44,11 +44,11 @@ pub(crate) struct Wait {
     who: Who,
     /// The entry whose queue ended it; written by the waker.
     fired: Cell<*const Entry>,
-    /// What the waker says.
+    /// How the wait ended, as the waker reports it.
     ended: Cell<Ended>,
 }
 
-// SAFETY: the cells are written by the claimer alone, before it wakes the waiter, which reads them.
+// SAFETY: only the claimer writes the cells, before it wakes the waiter, which reads them.
 unsafe impl Sync for Wait {}
 
 impl Claim for Wait {
@@ -57,8 +57,9 @@ impl Claim for Wait {
         match &self.who {
             // SAFETY: records are never unmapped.
             Who::Goroutine(gp, ticket) => unsafe { gp.as_ref() }.status.claim(*ticket),
-            // ORDERING: AcqRel pairs with itself, among all that claim: the claimer comes after what the
-            // waiter wrote before it was queued, and the waiter that fails to claim after the claimer.
+            // ORDERING: AcqRel pairs with itself, among all that claim: the claimer comes after
+            // everything the waiter wrote before it was queued, and a waiter that fails to claim
+            // comes after the claimer.
             Who::Thread(_, claimed) => !claimed.swap(true, Ordering::AcqRel),
         }
     }
@@ -67,7 +68,8 @@ impl Claim for Wait {
         match &self.who {
             // SAFETY: records are never unmapped.
             Who::Goroutine(gp, ticket) => unsafe { gp.as_ref() }.status.is_waiting(*ticket),
-            // ORDERING: Acquire pairs with the swap in `claim`, for what the claimer did before.
+            // ORDERING: Acquire pairs with the swap in `claim`, for everything the claimer did
+            // before it.
             Who::Thread(_, claimed) => !claimed.load(Ordering::Acquire),
         }
     }
@@ -84,14 +86,14 @@ impl Wait {
         Self { who, fired: Cell::new(null()), ended: Cell::new(Ended::Done) }
     }
 
-    /// The entry at which a waker ended it; null if none did.
+    /// The entry at which a waker ended the wait; null if no waker did.
     #[inline]
     pub(crate) const fn fired(&self) -> *const Entry {
         self.fired.get()
     }
 
-    /// Sleeps until the wait is claimed, at the latest until the deadline, and releases `locks` when it
-    /// can be claimed.
+    /// Sleeps until the wait is claimed, at the latest until the deadline, and releases `locks`
+    /// when it can be claimed.
     ///
     /// # Safety
     /// As for [`Self::park`].
@@ -107,18 +109,18 @@ impl Wait {
         (rt, gave_up.unwrap_or(self.ended.get()))
     }
 
-    /// What the waker said.
+    /// How the wait ended, as the waker reported it.
     #[inline(always)]
     pub(super) const fn ended(&self) -> Ended {
         self.ended.get()
     }
 
-    /// As [`Self::sleep`], but says only how the waiter gave up, if it did. So a caller need not look at
-    /// what the waker said to know that one came.
+    /// As [`Self::sleep`], but returns only how the waiter gave up, if it did. So a caller need not
+    /// read the waker's report to know that there was a waker.
     ///
     /// # Safety
-    /// The wait was made with this `rt`. This thread holds the locks, has forgotten their guards, and
-    /// they outlive the call.
+    /// The wait was made with this `rt`. This thread holds the locks, has forgotten their guards,
+    /// and they outlive the call.
     #[inline(always)]
     pub(super) unsafe fn park<L: HeldLocks>(
         &self,
@@ -161,31 +163,32 @@ impl Wait {
             if self.claim() {
                 return Some(Ended::TimedOut);
             }
-            // A waker was faster, and is about to wake it.
+            // A waker was faster, and is about to wake this thread.
             thread.sleep();
         }
         None
     }
 }
 
-/// The waiter is off its stack: wakers may find it.
+/// Releases the locks: the waiter is off its stack, and wakers may find it.
 unsafe fn release<L: HeldLocks>(_: NonNull<G>, locks: *mut ()) -> bool {
-    // SAFETY: the goroutine that parks holds the locks on this thread and forgot the guards; it keeps
-    // them alive until it is awake.
+    // SAFETY: the goroutine that parks holds the locks on this thread and forgot the guards; it
+    // keeps them alive until it is awake.
     unsafe { L::release(locks.cast_const().cast()) };
     true
 }
 
-/// What is held while a wait is queued.
+/// The locks that are held while a wait is queued.
 ///
 /// # Safety
 /// `release` uses nothing behind its argument once the last lock is released: the waiter may be
 /// awake, and its frame gone.
 pub(crate) unsafe trait HeldLocks {
-    /// Releases it.
+    /// Releases the locks.
     ///
     /// # Safety
-    /// The calling thread holds it and has forgotten the guards; it is not released twice.
+    /// The calling thread holds the locks and has forgotten the guards; they are not released
+    /// twice.
     unsafe fn release(this: *const Self);
 }
 
@@ -204,12 +207,14 @@ unsafe impl HeldLocks for () {
     unsafe fn release(_: *const Self) {}
 }
 
-/// What the holder of a [`Claimed`] does with it.
+/// The operations of the holder of a [`Claimed`].
 pub(crate) trait Wake {
-    /// Wakes the waiter and says how its wait ended. The lock of the queue should be released before.
+    /// Wakes the waiter and reports how its wait ended. The lock of the queue should be released
+    /// before.
     fn wake(self, ended: Ended, rt: Option<&InRuntime>);
 
-    /// Whether it is a goroutine of the caller's runtime: once woken, it runs next on the caller's P.
+    /// Whether it is a goroutine of the caller's runtime: once woken, it runs next on the caller's
+    /// P.
     fn runs_next(&self, rt: Option<&InRuntime>) -> bool;
 }
 
@@ -221,7 +226,7 @@ impl Wake for Claimed {
         wait.fired.set(self.entry());
         wait.ended.set(ended);
         match &wait.who {
-            // SAFETY: claimed, and nobody has queued it since.
+            // SAFETY: it was claimed, and has not been queued since.
             Who::Goroutine(gp, _) => unsafe { park::ready_anywhere(rt, *gp) },
             // SAFETY: it sleeps, or is about to, and only the claimer wakes it.
             Who::Thread(thread, _) => unsafe { Waiter::Thread(thread).wake_claimed(rt) },

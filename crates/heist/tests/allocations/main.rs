@@ -1,4 +1,4 @@
-//! What operations cost, in allocations. The allocator of this program counts.
+//! Tests of how many allocations operations make. The allocator of this program counts them.
 
 #[path = "../harness/counting.rs"]
 mod counting;

@@ -1,4 +1,4 @@
-//! What operations cost, in allocations.
+//! The number of allocations that operations make.
 
 use crate::turns;
 

@@ -1,4 +1,4 @@
-//! What a request costs besides its system calls: no allocation.
+//! A request makes no allocation.
 
 use crate::{turns, wire};
 

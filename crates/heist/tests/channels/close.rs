@@ -11,9 +11,9 @@ use heist::{go, yield_now};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// CH-03: after close the buffered values come out in order, then the end for ever.
+/// CH-03: after a close the buffered values come out in order, and after them only the error.
 #[test]
-fn what_was_sent_before_close_is_received() {
+fn messages_sent_before_close_are_received() {
     matrix::run(|| {
         for (tx, rx) in channels() {
             let n = tx.capacity().unwrap_or(100);
@@ -117,7 +117,7 @@ fn a_closed_channel_answers_everything() {
             let n = tx.capacity().unwrap_or(3);
             (0..n).for_each(|i| tx.send(i.to_string()).unwrap());
             assert!(rx.close());
-            assert!(!rx.close() && !tx.close(), "closing twice does no harm");
+            assert!(!rx.close() && !tx.close(), "closing again does nothing");
             let x = || "x".to_owned();
             assert_eq!(tx.send(x()), Err(SendError(x())));
             assert_eq!(tx.try_send(x()), Err(TrySendError::Disconnected(x())));

@@ -1,6 +1,6 @@
-//! What the two ends of a channel do not have. The documentation of both shows that using it is a
-//! compile error; here a method of their own would win over that of the trait, and this would not
-//! compile.
+//! The methods that the two ends of a channel do not have. The documentation of both shows that a
+//! call is a compile error. Here an inherent method would take precedence over that of the trait,
+//! and this would not compile.
 
 use heist::chan::{self, Receiver, Sender};
 

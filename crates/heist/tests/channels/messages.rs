@@ -35,7 +35,7 @@ fn many_to_many_loses_and_doubles_nothing() {
     });
 }
 
-/// A receiver that was cancelled leaves nothing behind; a sender that was takes its message along.
+/// A cancelled receiver leaves no entry behind; a cancelled sender drops its message.
 #[test]
 fn cancelled_waits_leave_nothing() {
     matrix::run(|| {
@@ -63,7 +63,7 @@ fn cancelled_waits_leave_nothing() {
     });
 }
 
-/// Counts what is alive.
+/// Counts the live values.
 #[derive(Clone)]
 struct Alive(Arc<AtomicUsize>);
 
@@ -131,9 +131,10 @@ fn every_message_is_dropped_once() {
     });
 }
 
-/// Dropping the last receiver drops what is in the buffer at once, while senders are still there.
+/// Dropping the last receiver drops the messages in the buffer at once, while there are still
+/// senders.
 #[test]
-fn messages_go_with_the_last_receiver() {
+fn messages_are_dropped_with_the_last_receiver() {
     for (tx, rx) in channels() {
         let message = Arc::new(());
         let n = tx.capacity().unwrap_or(100);

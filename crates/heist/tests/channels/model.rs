@@ -29,7 +29,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a channel is, as one sentence of code each.
+/// The specification of a channel, as simple code.
 struct Model {
     queue: VecDeque<u32>,
     capacity: Option<usize>,

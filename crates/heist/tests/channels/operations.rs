@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// CH-01: receivers of an empty channel block, the non-blocking form says so, two sends release
-/// two.
+/// CH-01: receivers of an empty channel block, the non-blocking form fails, and two sends release
+/// two receivers.
 #[test]
 fn receivers_of_an_empty_channel_block() {
     matrix::run(|| {
@@ -35,7 +35,7 @@ fn receivers_of_an_empty_channel_block() {
     });
 }
 
-/// CH-02: a sender of a full channel blocks, the non-blocking form says so, one receive releases
+/// CH-02: a sender to a full channel blocks, the non-blocking form fails, and one receive releases
 /// it.
 #[test]
 fn a_sender_of_a_full_channel_blocks() {
@@ -206,9 +206,10 @@ fn the_sieve_finds_the_primes() {
     });
 }
 
-/// CH-22: a real value is told from the end; a goroutine spawned inside a handshake goes on.
+/// CH-22: a zero value is distinguished from a closed channel; a goroutine spawned inside a
+/// handshake continues.
 #[test]
-fn a_handshake_with_a_spawn_inside_goes_on() {
+fn a_handshake_with_a_spawn_inside_continues() {
     matrix::run(|| {
         let (tx, rx) = chan::bounded(1);
         tx.send(0).unwrap();
@@ -230,9 +231,9 @@ fn a_handshake_with_a_spawn_inside_goes_on() {
     });
 }
 
-/// CH-24: unbuffered hand-off on one P: the receiver goes to `run_next`, the sender goes on.
+/// CH-24: unbuffered hand-off on one P: the receiver goes to `run_next`, the sender continues.
 #[test]
-fn a_hand_off_lets_the_sender_go_on() {
+fn a_hand_off_lets_the_sender_continue() {
     let rt = matrix::plain(1);
     let log = rt.run(|| {
         let (tx, rx) = chan::bounded(0);
@@ -256,10 +257,10 @@ fn a_hand_off_lets_the_sender_go_on() {
     assert_eq!(log, [100, 0, 1, 101, 102, 2]);
 }
 
-/// CH-26: a channel that is never ready blocks for ever, with Go's words for it, and its
-/// non-blocking forms say so.
+/// CH-26: a channel that is never ready blocks forever, with Go's wait reason, and its non-blocking
+/// forms fail.
 #[test]
-fn a_never_channel_blocks_for_ever() {
+fn a_never_channel_blocks_forever() {
     matrix::run(|| {
         let (tx, rx) = (Sender::<u8>::never(), chan::never::<u8>());
         assert_eq!(tx.try_send(1), Err(TrySendError::Full(1)));
@@ -303,7 +304,7 @@ fn values_stay_in_order_across_the_buffer() {
             for i in 0..5 {
                 assert_eq!(rx.recv(), Ok(i));
                 assert_eq!(rx.len(), capacity, "the next one moved up");
-                assert!(tx.try_send(7777).is_err(), "nobody overtakes those who wait");
+                assert!(tx.try_send(7777).is_err(), "a send must not overtake the waiting senders");
             }
             assert!((5..capacity + 5).eq(rx.try_iter()));
         }

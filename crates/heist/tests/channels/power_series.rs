@@ -1,9 +1,9 @@
 //! Power series as goroutines that hand out their coefficients when they are asked: a large
 //! irregular network, with loops in it.
 //!
-//! The idea is McIlroy's, "Squinting at power series". A series is asked through one channel and
-//! answers through another, so nothing is computed before it is needed; a product needs a product
-//! of the rest, so every coefficient adds goroutines.
+//! The idea is McIlroy's, "Squinting at power series". A series gets requests through one channel
+//! and sends coefficients through another, so nothing is computed before it is needed; a product
+//! needs a product of the rest, so every coefficient adds goroutines.
 
 use crate::matrix;
 
@@ -45,13 +45,13 @@ impl Div for Ratio {
     }
 }
 
-/// The end that asks.
+/// The end that requests coefficients.
 struct Series {
     ask: Sender<()>,
     answers: Receiver<Ratio>,
 }
 
-/// The end that answers.
+/// The end that sends coefficients.
 struct Source {
     asked: Receiver<()>,
     answer: Sender<Ratio>,
@@ -98,7 +98,7 @@ impl Series {
 }
 
 /// The same coefficients twice, to two ends that ask independently. While one of them waits, the
-/// other is served from what is there: in a loop the first depends on the second.
+/// other gets the coefficients that are there: in a loop the first depends on the second.
 fn split(from: Series) -> (Series, Series) {
     let (left, one) = ends();
     let (right, other) = ends();
@@ -214,7 +214,7 @@ fn integrate(constant: Ratio, f: impl FnOnce() -> Series + Send + 'static) -> Se
     })
 }
 
-/// A series that is made of itself: `body` is given what it will become.
+/// A series that is defined by itself: `body` gets the series that it returns.
 fn tie(body: impl FnOnce(Series) -> Series + Send + 'static) -> Series {
     let (source, series) = ends();
     let (result, itself) = split(series);

@@ -32,7 +32,7 @@ fn two_sends_on_one_channel_are_both_chosen() {
 }
 
 /// CH-11: a goroutine may wait several times at one channel, and the waiters behind it are still
-/// served.
+/// woken.
 #[test]
 fn a_channel_may_be_named_twice() {
     matrix::run(|| {
@@ -255,7 +255,7 @@ fn evaluation_is_in_source_order() {
 fn each_form_blocks_as_its_table_says() {
     fn blocks(form: impl FnOnce() + Send + 'static) {
         let form = go(form);
-        // What does not block is over before the goroutine is seen waiting.
+        // A form that does not block is over before the goroutine is seen waiting.
         matrix::yield_until("a form that waits", || {
             assert!(!form.is_finished(), "does not block");
             heist::dump_goroutines().lines().any(|line| {
@@ -344,9 +344,9 @@ fn all_forms_meet() {
     });
 }
 
-/// SE-15: an empty select waits for ever, in Go's words.
+/// SE-15: an empty select waits forever, with Go's wait reason.
 #[test]
-fn an_empty_select_waits_for_ever() {
+fn an_empty_select_waits_forever() {
     matrix::run(|| {
         let waits = go(|| select! {});
         matrix::until_parked(1, "select (no cases)");
@@ -397,7 +397,7 @@ fn locks_are_taken_in_one_order() {
         receivers.into_iter().for_each(|receiver| receiver.join().unwrap());
         assert_eq!(received.load(Ordering::Relaxed), 300);
         for (tx, rx) in [&b, &c] {
-            assert!(tx.try_send(0).is_err() && rx.try_recv().is_err(), "nobody is left");
+            assert!(tx.try_send(0).is_err() && rx.try_recv().is_err(), "a waiter was left");
         }
     });
 }
@@ -440,7 +440,7 @@ fn selects_leave_no_entries() {
     });
 }
 
-/// A select that is cancelled takes back all its entries and drops what it had to send.
+/// A select that is cancelled removes all its entries and drops its unsent messages.
 #[test]
 fn a_cancelled_select_leaves_nothing() {
     matrix::run(|| {
@@ -458,7 +458,7 @@ fn a_cancelled_select_leaves_nothing() {
         assert_eq!(Arc::strong_count(&message), 2);
         assert!(tx.try_send(Arc::clone(&message)).is_err());
         drop(kept.recv());
-        assert_eq!(kept.len(), 0, "nobody moved up");
+        assert_eq!(kept.len(), 0, "a waiting send moved into the buffer");
     });
 }
 
@@ -595,8 +595,8 @@ fn tagged_messages_through_selectors() {
     });
 }
 
-/// What a timeout names is the caller's, whatever the macros use inside, and it is evaluated only
-/// if no case is ready at once.
+/// The names in a timeout expression are the caller's, independent of the names that the macros
+/// use, and it is evaluated only if no case is ready at once.
 #[test]
 fn timeout_expressions_belong_to_the_caller() {
     const CASES: Duration = Duration::from_millis(1);

@@ -99,8 +99,7 @@ fn readiness_takes_nothing() {
     });
 }
 
-/// A result that belongs to another channel is refused, and a message that was not asked for is
-/// dropped.
+/// A result that belongs to another channel is refused, and a message that is not taken is dropped.
 #[test]
 fn dynamic_results_belong_to_their_channel() {
     let (tx, rx) = chan::bounded(2);
@@ -119,10 +118,10 @@ fn dynamic_results_belong_to_their_channel() {
     assert_eq!(Arc::strong_count(&message), 1);
 }
 
-/// A message that was received and is not asked for is dropped with the operation; one that was not
-/// sent stays for the next round.
+/// A received message that is not taken is dropped with the operation; a message that was not sent
+/// stays for the next round.
 #[test]
-fn what_is_not_asked_for_is_dropped() {
+fn a_result_that_is_not_taken_is_dropped() {
     matrix::run(|| {
         let token = Arc::new(());
         let (tx, rx) = chan::bounded(1);
@@ -146,7 +145,7 @@ fn what_is_not_asked_for_is_dropped() {
     });
 }
 
-/// A watcher is told that a message is there when it is, not before: the only receiver finds it.
+/// A watcher is woken when the message is there, not before: the only receiver finds it.
 #[test]
 fn readiness_comes_after_the_message() {
     const ROUNDS: u32 = 2000;

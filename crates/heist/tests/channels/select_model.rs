@@ -14,7 +14,7 @@ use std::time::Duration;
 const N_CHANNELS: usize = 3;
 const N_MESSAGES: usize = 256;
 
-/// What has happened to each message.
+/// The fate of each message.
 #[derive(Debug)]
 struct Ledger {
     made: AtomicU32,
@@ -68,7 +68,7 @@ enum Step {
     Recv(usize),
     TrySend(usize),
     TryRecv(usize),
-    /// Waits for any of these for at most so many microseconds, if there is a limit.
+    /// Waits for any of these, for at most this many microseconds, if there is a limit.
     Select {
         recvs: Vec<usize>,
         send: Option<usize>,
@@ -152,7 +152,7 @@ fn select(
         (select.send(&channels.tx[i], message), i, id)
     });
     if recvs.is_empty() && sending.is_none() && limit_us.is_none() {
-        return; // It would wait for ever.
+        return; // It would wait forever.
     }
     let chosen = match limit_us {
         None => Some(select.select()),
@@ -194,7 +194,7 @@ fn run(procs: usize, capacities: &[Option<usize>], scripts: Vec<Vec<Step>>, canc
             yield_now();
             handles[i % handles.len()].cancel();
         }
-        // Goroutines that still wait are told that nothing comes any more.
+        // Goroutines that still wait are woken by the close.
         for tx in &channels.tx {
             yield_now();
             tx.close();
@@ -236,8 +236,8 @@ fn audit(ledger: &Ledger, left: &[u32; N_MESSAGES]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Whatever goroutines do with channels, in whatever order, no message is lost, doubled or made
-    /// up.
+    /// For all operations of goroutines on channels, in any order, no message is lost, doubled or
+    /// invented.
     #[test]
     fn no_message_is_lost_doubled_or_invented(
         procs in prop::sample::select(vec![1_usize, 2, 4]),

@@ -1,5 +1,5 @@
-//! Runtimes beside each other, under an allocator that unmaps what is freed: a use of it ends the
-//! process.
+//! Several runtimes in one process, under an allocator that unmaps freed memory: a use of it ends
+//! the process.
 
 #[path = "../harness/turns.rs"]
 mod turns;

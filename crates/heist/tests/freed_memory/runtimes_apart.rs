@@ -1,5 +1,5 @@
-//! Runtimes beside each other: what one does to the goroutines, timers and memory of another. Freed
-//! memory is unmapped here, so that a use of it ends the process.
+//! Several runtimes in one process: the effect of one on the goroutines, timers and memory of
+//! another. Freed memory is unmapped here, so that a use of it ends the process.
 
 use crate::turns;
 
@@ -39,8 +39,8 @@ fn thread_names() -> Vec<String> {
     names.flatten().collect()
 }
 
-/// A goroutine that did not end in time is left behind. A later waker finds its scheduler, it goes
-/// on, and the threads of its runtime end with it.
+/// A goroutine that did not end in time is left behind. A later waker finds its scheduler, the
+/// goroutine continues, and the threads of its runtime end with it.
 #[test]
 fn a_goroutine_that_was_left_behind_can_be_woken() {
     let _turn = turns::with_others();
@@ -54,7 +54,8 @@ fn a_goroutine_that_was_left_behind_can_be_woken() {
             inside.add(1);
             let (held, gone_in) = (gate.clone(), inside.clone());
             let there = Arc::clone(&other);
-            // It cannot be unwound before the other runtime has run what it borrowed.
+            // It cannot be unwound before the other runtime has run the closure that borrows from
+            // it.
             let left = rt.handle().spawn(move || {
                 there.run(|| {
                     gone_in.done();
@@ -73,12 +74,12 @@ fn a_goroutine_that_was_left_behind_can_be_woken() {
     });
 }
 
-/// A goroutine that is left behind while it computes, or was stopped in the middle of it, goes on,
-/// and is unwound at its next park.
+/// A goroutine that is left behind while it computes, or was preempted meanwhile, continues, and is
+/// unwound at its next park.
 #[test]
-fn goroutines_that_were_left_behind_go_on() {
+fn goroutines_that_were_left_behind_continue() {
     let _turn = turns::with_others();
-    within(PATIENCE, "go on", || {
+    within(PATIENCE, "continue", || {
         let builder = Runtime::builder().procs(1).name("hogs").quantum(Duration::from_millis(1));
         let rt = start_with(builder.shutdown_timeout(Duration::ZERO));
         let (over, running) = (Arc::new(AtomicBool::new(false)), WaitGroup::new());
@@ -110,12 +111,13 @@ fn a_stale_timer_meets_no_goroutine_of_another_runtime() {
     let _turn = turns::with_others();
     within(PATIENCE, "stale timer", || {
         let first = start("first", 1);
-        // It does not look at its own timers while its processor is busy.
+        // It does not check its own timers while its processor is busy.
         let builder = Runtime::builder().name("second").procs(1);
         let second = start_with(builder.exact_quantum(AN_HOUR).wake_up_bound(AN_HOUR));
         let period = Duration::from_millis(1500);
         let (ticks, moment) = (chan::tick(period), Instant::now() + period);
-        // Something of the first sleeps all the time, so that it looks at its timers.
+        // A goroutine of the first runtime sleeps all the time, so that the runtime checks its
+        // timers.
         let ended = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&ended);
         let heart = first.handle().spawn(move || {
@@ -138,7 +140,7 @@ fn a_stale_timer_meets_no_goroutine_of_another_runtime() {
         all_wait(&first, &early);
         drop(all);
         early.into_iter().for_each(|early| drop(early.join().unwrap()));
-        // And come back in the other runtime.
+        // The other runtime reuses the records.
         let (all, other) = chan::bounded::<()>(0);
         let late: Vec<_> = (0..3000).map(|_| wait_for_tick(&second, &ticks, &other)).collect();
         all_wait(&second, &late);
@@ -204,7 +206,8 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// A goroutine stops what was to happen later in another runtime, before or after that has ended.
+/// A goroutine stops a function that is to run later in another runtime, before or after that
+/// runtime has ended.
 #[test]
 fn a_goroutine_stops_a_function_of_another_runtime() {
     let _turn = turns::with_others();
@@ -254,7 +257,7 @@ fn a_goroutine_drops_the_last_handle_of_another_runtime() {
     });
 }
 
-/// Handles of goroutines outlive their runtime, whatever became of it.
+/// Handles of goroutines outlive their runtime, however it ended.
 #[test]
 fn join_handles_outlive_their_runtime() {
     let _turn = turns::with_others();

@@ -1,5 +1,5 @@
 //! Ten runtimes that are made, used from each other's goroutines, timed out and dropped at random,
-//! under an allocator that unmaps what is freed.
+//! under an allocator that unmaps freed memory.
 //!
 //! The seed is printed; `HEIST_RUNTIMES_SEED` chooses it, `HEIST_STRESS_SECS` how long it takes and
 //! `HEIST_PROCS` how many processors each runtime has.
@@ -49,7 +49,7 @@ impl Dice {
     }
 }
 
-/// What all of them share.
+/// The data that all goroutines share.
 struct World {
     /// A holder of one of these locks waits for nothing.
     slots: Vec<std::sync::Mutex<Arc<Runtime>>>,
@@ -64,13 +64,13 @@ struct World {
     n_done: AtomicU64,
 }
 
-/// What one goroutine has to go by.
+/// The data of one goroutine.
 struct Role {
     world: Arc<World>,
     dice: Dice,
     /// Two runtimes, which are not that of the goroutine.
     handles: [Handle; 2],
-    /// One of them as it is; what it is told holds no share of it.
+    /// One of them as a runtime; work that is spawned on it holds no reference to it.
     other: Arc<Runtime>,
 }
 
@@ -90,7 +90,7 @@ fn build(dice: &mut Dice) -> Arc<Runtime> {
 
 impl World {
     fn runtime(&self, i: usize) -> Arc<Runtime> {
-        Arc::clone(&self.slots[i].lock().expect("nobody panics"))
+        Arc::clone(&self.slots[i].lock().expect("no holder panics"))
     }
 
     /// Spawns a role on a runtime.
@@ -110,7 +110,7 @@ impl World {
 
     /// Leaves a handle to others, and does something to one that was left before.
     fn keep(&self, handle: JoinHandle<()>) {
-        let mut handles = self.handles.lock().expect("nobody panics");
+        let mut handles = self.handles.lock().expect("no holder panics");
         handles.push_back(handle);
         let old = if handles.len() > 50 { handles.pop_front() } else { None };
         drop(handles);
@@ -122,7 +122,7 @@ impl World {
     }
 
     fn keep_function(&self, function: AfterFunc) {
-        let mut functions = self.functions.lock().expect("nobody panics");
+        let mut functions = self.functions.lock().expect("no holder panics");
         functions.push_back(function);
         let old = if functions.len() > 20 { functions.pop_front() } else { None };
         drop(functions);
@@ -227,7 +227,7 @@ impl Role {
         self.done();
     }
 
-    /// A connection whose ends are of two runtimes and change their sides.
+    /// A connection whose ends are used by two runtimes and change sides.
     fn network(self) {
         let Ok(listener) = TcpListener::bind("127.0.0.1:0") else { return };
         let Ok(address) = listener.local_addr() else { return };
@@ -295,11 +295,11 @@ impl Role {
         self.world.n_made.fetch_add(1, Ordering::Relaxed);
         let others = self.world.slots.iter();
         let slot = others.clone().find(|slot| {
-            let there = slot.lock().expect("nobody panics");
+            let there = slot.lock().expect("no holder panics");
             Arc::ptr_eq(&there, &self.other)
         });
         let old = match slot {
-            Some(slot) => std::mem::replace(&mut *slot.lock().expect("nobody panics"), new),
+            Some(slot) => std::mem::replace(&mut *slot.lock().expect("no holder panics"), new),
             None => new,
         };
         let Self { world, other, .. } = self;
@@ -326,9 +326,9 @@ fn stress_time() -> Duration {
     Duration::from_secs(secs.map_or(3, |secs| secs.parse().expect("a number of seconds")))
 }
 
-/// Nothing crashes, nothing touches what was freed, and everything ends.
+/// Nothing crashes, freed memory is not touched, and everything ends.
 #[test]
-fn runtimes_come_and_go_beside_each_other() {
+fn runtimes_start_and_end_beside_each_other() {
     let _turn = turns::alone();
     let (seed, time) = (seed(), stress_time());
     println!("HEIST_RUNTIMES_SEED={seed}");
@@ -357,15 +357,15 @@ fn runtimes_come_and_go_beside_each_other() {
             })
             .collect();
         drivers.into_iter().for_each(|driver| driver.join().expect("a driver does not panic"));
-        let handles = std::mem::take(&mut *world.handles.lock().expect("nobody panics"));
+        let handles = std::mem::take(&mut *world.handles.lock().expect("no holder panics"));
         handles.iter().for_each(JoinHandle::cancel);
         handles.into_iter().for_each(|handle| drop(handle.join()));
-        world.functions.lock().expect("nobody panics").clear();
+        world.functions.lock().expect("no holder panics").clear();
         // All at once; those that goroutines of others still hold end with these.
         let mut last = Vec::new();
         for slot in &world.slots {
             let end = build(&mut dice);
-            last.push(std::mem::replace(&mut *slot.lock().expect("nobody panics"), end));
+            last.push(std::mem::replace(&mut *slot.lock().expect("no holder panics"), end));
         }
         drop(last);
     });

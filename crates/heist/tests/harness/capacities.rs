@@ -1,4 +1,4 @@
-//! Channels of every kind, for tests of what they have in common.
+//! Channels of every kind, for tests of their common behaviour.
 
 #![allow(dead_code, reason = "every test program uses its own part of this")]
 

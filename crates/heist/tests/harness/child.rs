@@ -1,4 +1,4 @@
-//! Runs a test a second time in a process of its own: for what ends a process, for environment
+//! Runs a test a second time in its own process: for behaviour that ends a process, for environment
 //! variables and limits, and for measurements that other tests would disturb.
 
 #![allow(dead_code, reason = "every test program uses its own part of this")]
@@ -37,7 +37,7 @@ impl Ended {
         assert!(self.stderr.contains(text), "{text:?} is not in:\n{}", self.last_lines());
     }
 
-    /// The end of what it wrote: a child may write a lot.
+    /// The end of its output: a child may write a lot.
     fn last_lines(&self) -> String {
         let lines: Vec<_> = self.stderr.lines().collect();
         lines[lines.len().saturating_sub(60)..].join("\n")
@@ -65,7 +65,7 @@ pub fn run(body: impl FnOnce()) -> Ended {
     run_with(|_| {}, body)
 }
 
-/// As [`run`], with a say in how the child is started.
+/// As [`run`]; `prepare` may change how the child is started.
 pub fn run_with(prepare: impl FnOnce(&mut Command), body: impl FnOnce()) -> Ended {
     let test = own_name();
     if std::env::var_os(ROLE).is_some_and(|role| *role == *test) {
@@ -82,7 +82,7 @@ pub fn run_with(prepare: impl FnOnce(&mut Command), body: impl FnOnce()) -> Ende
     Ended { status: output.status, stderr: String::from_utf8_lossy(&output.stderr).into_owned() }
 }
 
-/// As [`run`], in a child that may have so many descriptors.
+/// As [`run`], in a child that may have `n` descriptors.
 pub fn run_with_descriptors(n: u32, body: impl FnOnce()) -> Ended {
     let limited = |command: &mut Command| {
         let limit = format!("ulimit -S -n {n} && exec \"$0\" \"$@\"");

@@ -1,7 +1,7 @@
-//! A test's body in a process of its own, under a limit of the system.
+//! A test's body in its own process, under a limit of the system.
 //!
-//! The allocator of `matrix` ends the child if the scheduler allocates, also when it reports what is
-//! missing.
+//! The allocator of `matrix` ends the child if the scheduler allocates, even when it reports a
+//! refusal of the system.
 
 #![allow(dead_code, reason = "every test program uses its own part of this")]
 
@@ -16,10 +16,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 const ROLE: &str = "HEIST_TEST_LIMITED";
-/// After so many seconds a child counts as hung. It takes a fraction of a second on an idle
+/// After this many seconds a child counts as hung. It takes a fraction of a second on an idle
 /// machine.
 const PATIENCE_SECS: u32 = 60;
-/// The exit code of a child that was refused what it needs, with a reason.
+/// The exit code of a child to which the system refused something, with a reason.
 const REFUSED: i32 = 7;
 /// The exit code of a child that cannot be put under the limit on this system.
 const SKIPPED: i32 = 8;
@@ -58,7 +58,7 @@ impl Ended {
         assert!(self.stderr.contains(text), "{text:?} is not in {self}");
     }
 
-    /// How often it said so.
+    /// How often its standard error contains `text`.
     pub fn times(&self, text: &str) -> usize {
         self.stderr.matches(text).count()
     }
@@ -73,17 +73,17 @@ impl std::fmt::Display for Ended {
 }
 
 /// Runs the calling test in a child, where `body` is run with `value` instead. In the child this
-/// does not return. No thread watches the child, because threads and address space may be what is
-/// limited: an alarm ends it.
+/// does not return. No thread watches the child, because threads and address space may be limited:
+/// an alarm ends it.
 pub fn run(value: u64, body: impl FnOnce(u64)) -> Ended {
     run_with(value, |_| (), body)
 }
 
-/// As [`run`], with a say in how the child is started.
+/// As [`run`]; `prepare` may change how the child is started.
 pub fn run_with(value: u64, prepare: impl FnOnce(&mut Command), body: impl FnOnce(u64)) -> Ended {
     if let Some(given) = std::env::var_os(ROLE) {
         let given = given.into_string().expect("a number").parse().expect("a number");
-        // SAFETY: the alarm ends this process, which is what it is for.
+        // SAFETY: the alarm ends this process, as intended.
         unsafe { libc::alarm(PATIENCE_SECS) };
         body(given);
         std::process::exit(0);
@@ -130,7 +130,7 @@ pub fn build(builder: Builder) -> Runtime {
     }
 }
 
-/// A goroutine that computes without calls is stopped, so that another can end it.
+/// Checks that a goroutine that computes without calls is preempted, so that another can end it.
 pub fn hog_is_stopped() {
     let stop = Arc::new(AtomicBool::new(false));
     let hog = {
@@ -146,7 +146,7 @@ pub fn hog_is_stopped() {
     hog.join().expect("the hog ends");
 }
 
-/// A goroutine in a call that blocks its thread, which was not announced, loses its processor.
+/// Checks that a goroutine in an unannounced call that blocks its thread loses its processor.
 pub fn sleeper_loses_its_processor() {
     let (wake, woken) = mpsc::channel();
     let sleeper = go(move || woken.recv().expect("it is woken"));
@@ -155,7 +155,7 @@ pub fn sleeper_loses_its_processor() {
     assert_eq!(sleeper.join().expect("the sleeper ends"), 7);
 }
 
-/// A goroutine sleeps, and an announced call blocks meanwhile.
+/// Checks that a goroutine sleeps while an announced call blocks.
 pub fn time_passes() {
     let sleeper = go(|| heist::time::sleep(Duration::from_millis(2)));
     heist::blocking(|| std::thread::sleep(Duration::from_millis(5)));
@@ -177,7 +177,7 @@ pub fn connect() -> std::io::Result<Network> {
     Ok(Network { client, server, _listener: listener })
 }
 
-/// A message goes there and back.
+/// Sends a message there and back.
 pub fn echo(mut network: Network) {
     let mut server = network.server;
     let echo = go(move || {
@@ -193,7 +193,7 @@ pub fn echo(mut network: Network) {
     echo.join().expect("the echo ends");
 }
 
-/// Preemption, hand-off, time and the network.
+/// Checks preemption, hand-off, time and the network.
 pub fn everything_works() {
     hog_is_stopped();
     sleeper_loses_its_processor();
@@ -229,7 +229,8 @@ pub fn set_soft_limit(resource: libc::__rlimit_resource_t, soft: u64) -> u64 {
     }
 }
 
-/// Lets the process have so many bytes of address space more than it has. Returns the limit before.
+/// Limits the address space of the process to `more` bytes beyond what it has. Returns the previous
+/// limit.
 pub fn limit_address_space(more: u64) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("proc is mounted");
     let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a size");

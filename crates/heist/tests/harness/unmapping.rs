@@ -1,7 +1,7 @@
-//! An allocator that unmaps what is freed: a use after free is a fault.
+//! An allocator that unmaps freed memory: a use after free is a fault.
 //!
-//! Blocks of some size are pages of their own. A freed one cannot be touched any more, and its
-//! addresses are not used again before many others have been freed. It takes no lock.
+//! Blocks above a minimum size have their own pages. A freed block cannot be touched any more, and
+//! its addresses are not used again before many others have been freed. It takes no lock.
 
 #![allow(dead_code, reason = "every test program uses its own part of this")]
 
@@ -30,12 +30,12 @@ fn bytes(layout: Layout) -> usize {
     layout.size().next_multiple_of(PAGE)
 }
 
-/// Whether a block has pages of its own.
+/// Whether a block has its own pages.
 fn has_pages(layout: Layout) -> bool {
     layout.size() >= OWN_PAGES_MIN && layout.align() <= PAGE && bytes(layout) / PAGE < PAGE
 }
 
-// SAFETY: a block is a mapping of its own, or the system allocator's.
+// SAFETY: a block is its own mapping, or the system allocator's.
 unsafe impl GlobalAlloc for Unmapping {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !has_pages(layout) {

@@ -26,7 +26,7 @@ pub fn refusing() -> (socket2::Socket, SocketAddr) {
     (socket, address)
 }
 
-/// Sends back what comes, until the end.
+/// Sends back all data, until the end of the stream.
 pub fn echo(mut stream: TcpStream) {
     let mut buffer = [0; 4096];
     loop {
@@ -49,7 +49,7 @@ pub fn echo_server(listener: &TcpListener) {
     }
 }
 
-/// A server with that handler, where it is, and the goroutine that serves.
+/// The address of a server with that handler, the server, and the goroutine that runs it.
 pub fn serve<H>(handle: H) -> (SocketAddr, Server, JoinHandle<std::io::Result<()>>)
 where
     H: Fn(TcpStream, SocketAddr) + Send + Sync + 'static,

@@ -139,8 +139,8 @@ fn said(output: &Output) -> String {
 }
 
 /// Leaving `main` beside a parked goroutine, cancelling one and shutting down do not end the
-/// process: what cannot be unwound is left where it is. Waits that a context or a server ends need
-/// no unwinding. `exit_current` says why it cannot work.
+/// process: goroutines that cannot be unwound are left where they are. Waits that a context or a
+/// server ends need no unwinding. `exit_current` says why it cannot work.
 #[test]
 fn goroutines_that_cannot_be_unwound_are_left() {
     let program = program();

@@ -1,4 +1,4 @@
-//! Cancelling goroutines: where it reaches them and what still runs.
+//! Cancelling goroutines: at which points it takes effect, and which code still runs.
 
 use crate::matrix;
 
@@ -8,7 +8,7 @@ use heist::{go, yield_now};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A goroutine that waits for ever, with a flag that says it has begun and a count of destructors.
+/// A goroutine that waits forever, with a flag that says it has begun and a count of destructors.
 fn sleeper() -> (heist::JoinHandle<()>, Arc<AtomicBool>, Arc<AtomicUsize>) {
     let (began, drops) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let (tell, count) = (Arc::clone(&began), Counted(Arc::clone(&drops)));
@@ -16,7 +16,7 @@ fn sleeper() -> (heist::JoinHandle<()>, Arc<AtomicBool>, Arc<AtomicUsize>) {
         let _count = count;
         tell.store(true, Ordering::SeqCst);
         open().wait();
-        unreachable!("nobody opens it");
+        unreachable!("it is never opened");
     });
     (handle, began, drops)
 }
@@ -36,7 +36,7 @@ fn a_parked_goroutine_unwinds() {
     });
 }
 
-/// A running goroutine goes on until it parks next, and not further.
+/// A running goroutine continues until its next park, and not further.
 #[test]
 fn a_running_goroutine_unwinds_at_its_next_park() {
     matrix::each_of(&matrix::cases_with(&[2, 4, 16]), |_, rt| {
@@ -93,7 +93,7 @@ fn a_finished_goroutine_keeps_its_result() {
         matrix::yield_until("the end", || handle.is_finished());
         handle.cancel();
         assert_eq!(handle.join().unwrap(), 5);
-        // The record serves another one now, which must not be hit.
+        // Another goroutine has the record now, and must not be cancelled.
         assert_eq!(go(|| 6).join().unwrap(), 6);
     });
 }
@@ -118,7 +118,8 @@ fn a_goroutine_that_never_parks_is_not_stopped() {
     });
 }
 
-/// Cancelling one that joins another ends the one that waits; the other is detached and runs on.
+/// Cancelling a goroutine that joins another ends the one that waits; the other is detached and
+/// continues.
 #[test]
 fn a_joining_goroutine_leaves_the_other_alone() {
     matrix::run(|| {
@@ -248,7 +249,7 @@ fn threads_and_other_runtimes_may_cancel() {
     });
 }
 
-/// Catching the unwinding does not save the goroutine: dropping what was caught goes on with it.
+/// Catching the unwinding does not save the goroutine: dropping the caught payload resumes it.
 #[test]
 fn a_catch_does_not_swallow_a_cancellation() {
     matrix::run(|| {
@@ -257,7 +258,7 @@ fn a_catch_does_not_swallow_a_cancellation() {
         let handle = go(move || {
             tell.store(true, Ordering::SeqCst);
             let _ = std::panic::catch_unwind(|| open().wait());
-            panic!("it came back");
+            panic!("the cancelled call returned");
         });
         matrix::yield_until("begun", || began.load(Ordering::SeqCst));
         handle.cancel();
@@ -265,7 +266,7 @@ fn a_catch_does_not_swallow_a_cancellation() {
     });
 }
 
-/// Says when its destructor, which waits on the way, has come to its end.
+/// Reports when its destructor, which waits meanwhile, has finished.
 struct Waits(heist::chan::Sender<&'static str>);
 
 impl Drop for Waits {
@@ -275,10 +276,10 @@ impl Drop for Waits {
     }
 }
 
-/// The destructors of a goroutine that was cancelled before it began, and of a result that
-/// is not wanted, wait as those of one that is unwound, and that is no panic.
+/// The destructors of a goroutine that was cancelled before it began, and of a result that is not
+/// wanted, may wait like those of one that is unwound, and this is not a panic.
 #[test]
-fn destructors_of_what_is_dropped_unused_may_wait() {
+fn destructors_of_unused_closures_and_results_may_wait() {
     for policy in [heist::PanicPolicy::Isolate, heist::PanicPolicy::Abort] {
         let rt = matrix::start(heist::Runtime::builder().procs(1).panic_policy(policy));
         rt.run(|| {

@@ -1,8 +1,8 @@
 //! Deadlocks: nothing can ever happen again, and the process reports that and ends.
 //!
 //! The detector is silent while the process has a thread that is not the runtime's, and a test
-//! harness is one. So each scene plays in a process of its own that never gets as far as the
-//! harness: it is played before `main`.
+//! harness is one. So each scene runs in its own process, before `main` and thus before the
+//! harness.
 
 use crate::matrix;
 
@@ -60,7 +60,7 @@ const SCENES: &[(&str, fn())] = &[
         run(1, || {
             let (ask, asked) = heist::chan::bounded::<u64>(0);
             let (answer, answered) = heist::chan::bounded::<()>(0);
-            // The first record is looked at last.
+            // The first record is checked last.
             go(move || {
                 for i in &asked {
                     // Another goroutine wants the P, so that it is taken and idle when the call
@@ -74,7 +74,7 @@ const SCENES: &[(&str, fn())] = &[
             let group = WaitGroup::new();
             (0..150_000).for_each(|_| group.go(heist::yield_now));
             group.wait();
-            // A record among the last, which are looked at first.
+            // A record among the last, which are checked first.
             let before: Vec<_> = (0..100_000).map(|_| go(|| ())).collect();
             let asks = go(move || {
                 for i in 0..50 {
@@ -163,7 +163,7 @@ const SCENES: &[(&str, fn())] = &[
     }),
     ("first_thread", || {
         let is_first = || {
-            // SAFETY: asks two questions.
+            // SAFETY: both calls only return a value.
             unsafe { libc::gettid() == libc::getpid() }
         };
         assert!(is_first());
@@ -199,7 +199,8 @@ const SCENES: &[(&str, fn())] = &[
         let rt = matrix::start(Runtime::builder().procs(2));
         let (tx, rx) = heist::chan::unbounded::<u8>();
         let receives = rt.handle().spawn(move || rx.iter().count());
-        // SAFETY: the handler sleeps and does nothing else; the thread outlives what is sent to it.
+        // SAFETY: the handler sleeps and does nothing else; the thread outlives the signals that
+        // are sent to it.
         let main = unsafe {
             libc::signal(libc::SIGUSR2, slow as extern "C" fn(libc::c_int) as libc::sighandler_t);
             libc::pthread_self()
@@ -400,7 +401,8 @@ extern "C" fn play() {
     std::process::exit(99);
 }
 
-// SAFETY: the C library calls what this section lists before `main`, with nothing else running.
+// SAFETY: the C library calls the functions of this section before `main`, with nothing else
+// running.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = play;
@@ -432,8 +434,8 @@ fn dies(scene: &str) -> String {
 
 const DEADLOCK: &str = "fatal error: all goroutines are asleep - deadlock!";
 
-/// What an abandoned goroutine borrowed stays borrowed: the lender waits for ever, and that is
-/// reported. Beside running goroutines it is no deadlock.
+/// Values that an abandoned goroutine borrowed stay borrowed: their owner waits forever, and that
+/// is reported. While other goroutines run, it is not a deadlock.
 #[test]
 fn waiting_for_an_abandoned_goroutine_is_a_deadlock() {
     for (scene, lender) in [
@@ -467,7 +469,7 @@ fn blocked_locked_goroutines_are_a_deadlock() {
     dies("locked");
 }
 
-/// DL-01: the only goroutine blocks for ever; on one P and on several.
+/// DL-01: the only goroutine blocks forever, on one P and on several.
 #[test]
 fn a_blocked_only_goroutine_is_a_deadlock() {
     if none_is_found() {
@@ -504,7 +506,7 @@ fn the_report_names_every_goroutine_with_a_reason() {
     assert_eq!(text.matches("[sync.WaitGroup.Wait]:").count(), 6, "{text}");
 }
 
-/// The main goroutine has ended itself, and those it left behind wait for ever.
+/// The main goroutine has ended itself, and the goroutines it left behind wait forever.
 #[test]
 fn goroutines_that_main_left_behind_deadlock() {
     if none_is_found() {
@@ -542,8 +544,8 @@ fn busy_runtime_threads_are_no_deadlock() {
     lives("locked_and_woken");
 }
 
-/// DL-14: a goroutine that comes back from a blocking call while the detector looks at the others,
-/// wakes one that was looked at already and then waits itself, is no deadlock.
+/// DL-14: it is not a deadlock if a goroutine returns from a blocking call while the detector
+/// checks the others, wakes one that was checked already and then waits itself.
 #[test]
 fn a_goroutine_that_returns_during_the_check_is_no_deadlock() {
     lives("comes_back_during_the_look");
@@ -551,7 +553,7 @@ fn a_goroutine_that_returns_during_the_check_is_no_deadlock() {
 
 /// LT-08: a main goroutine that is run on the first thread of the process stays there, whatever it
 /// does and however often it is preempted; when it has ended, the thread is as before. Waiting
-/// there for ever is a deadlock as anywhere.
+/// there forever is a deadlock, as elsewhere.
 #[test]
 fn main_stays_on_the_first_thread() {
     lives("first_thread");
@@ -561,7 +563,7 @@ fn main_stays_on_the_first_thread() {
     dies("first_thread_waits_for_ever");
 }
 
-/// DL-15: a fatal error is no panic: it cannot be caught, and the exit code is 2.
+/// DL-15: a fatal error is not a panic: it cannot be caught, and the exit code is 2.
 #[test]
 fn a_fatal_error_cannot_be_caught() {
     if none_is_found() {

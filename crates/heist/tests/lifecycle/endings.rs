@@ -7,7 +7,7 @@ use heist::{Runtime, exit_current, go};
 use std::panic::catch_unwind;
 use std::time::Duration;
 
-/// A goroutine may drop what another goroutine caught when it was ended.
+/// A goroutine may drop the payload that another goroutine caught when it was ended.
 #[test]
 fn a_caught_ending_ends_no_other_goroutine() {
     matrix::run(|| {
@@ -16,7 +16,7 @@ fn a_caught_ending_ends_no_other_goroutine() {
         let exits = go(move || exits.send(catch_unwind(|| exit_current())));
         let (tx, began) = heist::chan::bounded(0);
         let cancelled = go(move || {
-            tx.send(()).expect("somebody waits");
+            tx.send(()).expect("the other end waits");
             results.send(catch_unwind(|| heist::chan::never::<()>().recv().expect("never")))
         });
         began.recv().expect("it is there");
@@ -27,8 +27,8 @@ fn a_caught_ending_ends_no_other_goroutine() {
             assert!(result.is_err());
             drop(result);
         }
-        // They cannot live on either: both kept what they caught, and end at their next wait or by
-        // themselves.
+        // These two do not survive either: both kept the caught payload, and end at their next wait
+        // or by themselves.
         drop((exits.join(), cancelled.join()));
     });
 }
@@ -57,7 +57,7 @@ fn destructors_may_spawn_at_the_end() {
                         let later = heist::time::after_func(Duration::ZERO, || ());
                         assert!(!later.stop() || later.is_finished());
                     });
-                    tx.send(()).expect("somebody waits");
+                    tx.send(()).expect("the other end waits");
                     heist::chan::never::<()>().recv().expect("never");
                 });
                 parked.recv().expect("it is there");

@@ -78,7 +78,7 @@ fn a_destructor_has_nothing_to_catch() {
     });
 }
 
-/// SP-08, SP-12: what was caught and dropped goes on unwinding, through any number of catches.
+/// SP-08, SP-12: dropping the caught payload resumes the unwinding, through any number of catches.
 #[test]
 fn a_catch_that_drops_does_not_swallow_it() {
     fn catching(depth: u32, log: &Log) {
@@ -98,7 +98,7 @@ fn a_catch_that_drops_does_not_swallow_it() {
     });
 }
 
-/// SP-12: what was caught and kept ends the goroutine at its next park.
+/// SP-12: if the caught payload is kept, the goroutine ends at its next park.
 #[test]
 fn a_catch_that_keeps_it_ends_at_the_next_park() {
     matrix::run(|| {
@@ -117,8 +117,8 @@ fn a_catch_that_keeps_it_ends_at_the_next_park() {
     });
 }
 
-/// SP-12: what was caught and forgotten ends the goroutine at its next park, and if it does not
-/// park it still counts as ended: its result is dropped.
+/// SP-12: if the caught payload is forgotten, the goroutine ends at its next park, and if it does
+/// not park it still counts as ended: its result is dropped.
 #[test]
 fn a_catch_that_forgets_it_still_ends() {
     matrix::run(|| {
@@ -178,7 +178,7 @@ fn a_panic_caught_before_does_not_stop_it() {
     });
 }
 
-/// SP-08: destructors that run on the way out may park, on any configuration.
+/// SP-08: destructors that run during the exit may park, on any configuration.
 #[test]
 fn destructors_may_park_on_the_way_out() {
     matrix::run(|| {
@@ -204,9 +204,9 @@ fn destructors_may_park_on_the_way_out() {
     });
 }
 
-/// SP-09: when the main goroutine leaves, `run` says so and the others run on.
+/// SP-09: when the main goroutine exits, `run` reports it and the others continue to run.
 #[test]
-fn the_others_run_on_when_main_leaves() {
+fn the_others_continue_when_main_exits() {
     matrix::each(|_, rt| {
         let (handle, group) = rt.run(|| {
             let group = WaitGroup::new();
@@ -242,7 +242,7 @@ fn main_that_leaves() {
     exit_current();
 }
 
-/// SP-09, DL-03: in a program, the others go on to their end, and then it ends with Go's error.
+/// SP-09, DL-03: in a program, the others run to their end, and then it ends with Go's error.
 #[test]
 fn a_program_without_goroutines_ends_with_an_error() {
     let ended = child::run(|| {
@@ -253,7 +253,7 @@ fn a_program_without_goroutines_ends_with_an_error() {
     ended.said("fatal error: no goroutines (main called runtime.Goexit) - deadlock!");
 }
 
-/// SP-10: asking to leave while a panic unwinds is an error that says so, not a silent end.
+/// SP-10: `exit_current` while a panic unwinds is reported as an error, not a silent end.
 #[test]
 fn leaving_while_a_panic_unwinds_is_refused() {
     let ended = child::run(|| {
@@ -272,7 +272,7 @@ fn leaving_while_a_panic_unwinds_is_refused() {
     ended.said("heist::exit_current: the goroutine is panicking");
 }
 
-/// SP-11: a panic that leaves a destructor on the way out ends the process, with its text.
+/// SP-11: a panic that leaves a destructor during the exit ends the process, with its text.
 #[test]
 fn a_panic_that_leaves_a_destructor_ends_the_process() {
     let ended = child::run(|| {

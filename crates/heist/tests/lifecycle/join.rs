@@ -1,4 +1,4 @@
-//! What a `JoinHandle` hands over, to which caller, and that it does so once.
+//! Tests of `JoinHandle`: which result goes to which caller, exactly once.
 
 use crate::matrix;
 
@@ -310,7 +310,7 @@ fn is_finished_turns_true_at_the_end() {
     });
 }
 
-/// A goroutine whose handle is dropped runs on.
+/// A goroutine whose handle is dropped continues to run.
 #[test]
 fn dropping_the_handle_detaches() {
     matrix::run(|| {

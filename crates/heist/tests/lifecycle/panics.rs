@@ -62,7 +62,8 @@ fn a_panic_is_reported_with_its_goroutine() {
 fn a_panic_that_cannot_be_reported_is_isolated() {
     let ended = child::run(|| {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        // SAFETY: both are descriptors of this process, and std's standard error does not mind.
+        // SAFETY: both are descriptors of this process, and std's standard error tolerates the
+        // change.
         assert_eq!(unsafe { libc::dup2(full.as_raw_fd(), 2) }, 2);
         let rt = matrix::plain(2);
         let own = Arc::new(rt);
@@ -119,7 +120,7 @@ fn a_panic_of_main_comes_out_of_run() {
             rt.run(|| std::panic::resume_unwind(Box::new(42_u8)));
         }));
         assert_eq!(*out.unwrap_err().downcast::<u8>().unwrap(), 42);
-        assert_eq!(rt.run(|| 1), 1, "the runtime is as good as before");
+        assert_eq!(rt.run(|| 1), 1, "the runtime works as before");
     });
 }
 
@@ -140,7 +141,7 @@ impl fmt::Display for Busy {
     }
 }
 
-/// SP-17: a panic whose text yields and joins while it is formatted is reported all the same.
+/// SP-17: a panic whose text yields and joins while it is formatted is reported nevertheless.
 #[test]
 fn the_text_of_a_panic_may_use_the_scheduler() {
     matrix::run(|| {
@@ -171,7 +172,7 @@ fn a_panic_in_the_text_of_a_panic_ends_with_a_notice() {
     ended.said("panicked");
 }
 
-/// What a destructor that parks while its goroutine panics saw.
+/// The observations of a destructor that parks while its goroutine panics.
 #[derive(Default)]
 struct Seen {
     before: std::sync::Mutex<Option<ThreadId>>,
@@ -203,7 +204,7 @@ impl Drop for ParksOnDrop {
     }
 }
 
-/// SP-17: a goroutine that parks while it panics comes back to its thread, and nothing else runs
+/// SP-17: a goroutine that parks while it panics returns to its thread, and no other goroutine runs
 /// there meanwhile.
 #[test]
 fn parking_while_panicking_stays_on_the_thread() {

@@ -161,7 +161,7 @@ fn a_handle_refuses_after_the_shutdown() {
 }
 
 /// Threads that spawn while the runtime is being dropped get a goroutine that ends, or an error; no
-/// thread waits for ever.
+/// thread waits forever.
 #[test]
 fn spawning_races_with_the_shutdown() {
     matrix::each_of(&matrix::cases_with(&[1, 2, 4]), |case, _| {

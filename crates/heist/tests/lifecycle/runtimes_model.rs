@@ -1,4 +1,4 @@
-//! Random sequences of operations on two runtimes against a model of what may come out of them.
+//! Random sequences of operations on two runtimes, against a model of their possible results.
 
 use crate::matrix;
 
@@ -62,7 +62,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A goroutine, and what may become of it.
+/// A goroutine, and how it may end.
 struct Goroutine {
     handle: JoinHandle<usize>,
     number: usize,
@@ -209,9 +209,9 @@ impl World {
     }
 }
 
-/// Whatever is done to two runtimes from threads and from each other's goroutines, a goroutine ends
-/// as it was told to, only its own runtime takes it along, and what a function captured is dropped
-/// once.
+/// For all operations on two runtimes, from threads and from each other's goroutines: a goroutine
+/// ends as it was told to, it ends with its own runtime only, and the captures of a function are
+/// dropped once.
 #[test]
 fn two_runtimes_agree_with_a_model() {
     static N_RUN: AtomicUsize = AtomicUsize::new(0);

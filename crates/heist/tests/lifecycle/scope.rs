@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Goroutines borrow from the stack, also mutably, and their results come back.
+/// Goroutines borrow from the stack, also mutably, and their results are returned.
 #[test]
 fn goroutines_borrow() {
     matrix::run(|| {
@@ -53,7 +53,8 @@ impl Drop for Flag<'_> {
     }
 }
 
-/// What a goroutine captured, and its result if it was not taken, are gone when the scope returns.
+/// The captures of a goroutine, and its result if it was not taken, are dropped when the scope
+/// returns.
 #[test]
 fn a_scope_leaves_no_borrow() {
     matrix::run(|| {
@@ -67,13 +68,13 @@ fn a_scope_leaves_no_borrow() {
             });
         });
         assert!(captured.load(Ordering::SeqCst) && result.load(Ordering::SeqCst));
-        // A leaked handle does not hold the scope up.
+        // A leaked handle does not delay the scope.
         let ran = AtomicBool::new(false);
         scope(|s| std::mem::forget(s.go(|| Flag(&ran))));
     });
 }
 
-/// A panic of the body goes on after all goroutines have ended.
+/// A panic of the body continues after all goroutines have ended.
 #[test]
 fn a_panic_of_the_body_waits() {
     matrix::run(|| {
@@ -117,7 +118,7 @@ fn panics_of_goroutines_come_out() {
     });
 }
 
-/// A goroutine that is cancelled or ends itself is no panic.
+/// A goroutine that is cancelled or ends itself does not count as a panic.
 #[test]
 fn ending_on_purpose_is_no_panic() {
     matrix::run(|| {

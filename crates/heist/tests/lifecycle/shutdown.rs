@@ -1,4 +1,4 @@
-//! Dropping a runtime: what is unwound, what is waited for, what is reported.
+//! Dropping a runtime: which goroutines are unwound, awaited and reported.
 
 use crate::child;
 use crate::matrix;
@@ -26,7 +26,7 @@ fn parked_goroutines_are_unwound() {
                     // A join of one that never ends by itself.
                     let _ = go(|| open().wait()).join();
                 }
-                unreachable!("nobody opens it");
+                unreachable!("it is never opened");
             }));
         }
         matrix::eventually("all begun", || began.load(Ordering::SeqCst) == 100);
@@ -56,8 +56,8 @@ fn waiting_and_running_goroutines_end() {
     });
 }
 
-/// Destructors that run during the shutdown may park. What they spawn never runs: a refusal could
-/// end the process, because they run while their goroutine unwinds.
+/// Destructors that run during the shutdown may park. Goroutines that they spawn never run: a
+/// refusal could end the process, because they run while their goroutine unwinds.
 #[test]
 fn destructors_may_park_during_the_shutdown() {
     struct Parks(Arc<AtomicUsize>);
@@ -111,8 +111,8 @@ fn a_running_goroutine_may_finish() {
     }
 }
 
-/// A goroutine that never parks holds the shutdown up for a bounded time; the report names where
-/// it was spawned, and the others are unwound all the same.
+/// A goroutine that never parks delays the shutdown for a bounded time; the report names where it
+/// was spawned, and the others are unwound nevertheless.
 #[test]
 fn a_goroutine_that_never_parks_is_left_behind() {
     let ended = child::run(|| {
@@ -185,8 +185,8 @@ fn joiners_elsewhere_are_released() {
     });
 }
 
-/// Loops without calls on the only processor and calls that block for ever do not hold the shutdown
-/// up: parked goroutines are unwound meanwhile, the others are named and left behind.
+/// Loops without calls on the only processor and calls that block forever do not delay the
+/// shutdown: parked goroutines are unwound meanwhile, the others are named and left behind.
 #[test]
 fn hogs_and_blocked_calls_on_one_processor_are_left_behind() {
     let timeout = Duration::from_secs(1);

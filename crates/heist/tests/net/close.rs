@@ -144,8 +144,7 @@ fn close_ends_a_blocked_pipe() {
     }
 }
 
-/// NP-16: it is the same with pipes that were in blocking mode before we got them, whatever they
-/// are wrapped in.
+/// NP-16: the same holds for pipes that were in blocking mode before, in every wrapper.
 #[test]
 fn close_ends_pipes_that_were_blocking() {
     matrix::run(|| {
@@ -215,14 +214,14 @@ fn close_does_not_wait_for_a_pipe_in_blocking_mode() {
             writer.close().expect("closes");
             assert!(is_closed(&(&*writer).write(b"x").expect_err("closed")));
             drop(reader);
-            let error = blocked.join().expect("ends well").expect_err("nobody reads");
+            let error = blocked.join().expect("ends well").expect_err("there is no reader");
             assert!(is_closed(&error) || error.kind() == ErrorKind::BrokenPipe, "{error:?}");
         });
     });
 }
 
-/// NP-17: asking for the number of a descriptor, or for what it is, is safe while others read from
-/// it with deadlines that pass, and after it is closed.
+/// NP-17: querying the number or the kind of a descriptor is safe while others read from it with
+/// deadlines that pass, and after it is closed.
 #[test]
 fn queries_race_with_reads() {
     matrix::each_of(&matrix::cases_with(&[1, 4]), |_, rt| {
@@ -271,7 +270,7 @@ fn broken_pipes_stay_broken() {
         let (reader, mut writer) = pipe().expect("a pipe");
         drop(reader);
         for _ in 0..100 {
-            let error = writer.write(b"hello").expect_err("nobody reads");
+            let error = writer.write(b"hello").expect_err("there is no reader");
             assert_eq!(error.kind(), ErrorKind::BrokenPipe);
         }
     });
@@ -282,7 +281,7 @@ fn broken_pipes_stay_broken() {
 fn each_end_of_a_pipe_sees_the_other_close() {
     matrix::run(|| {
         let (mut reader, mut writer) = pipe().expect("a pipe");
-        // What is written is there at once, not at the end.
+        // Written data can be read at once, not only at the end.
         let mut line = [0; 5];
         for _ in 0..3 {
             let_others_wait();
@@ -402,7 +401,7 @@ fn cancelling_leaves_the_descriptor_in_order() {
                     Ok(byte) => seen.push(byte),
                     Err(error) => {
                         assert!(error.is_cancelled());
-                        assert_eq!(i % 2, 0, "nobody cancelled it");
+                        assert_eq!(i % 2, 0, "it was not cancelled");
                     }
                 }
             }

@@ -119,7 +119,7 @@ fn accept_honours_its_deadline() {
             let listener = Arc::new(TcpListener::bind("127.0.0.1:0").expect("listens"));
             for deadline in [past(), after(10 * MS)] {
                 listener.set_read_deadline(deadline).expect("a deadline");
-                assert!(is_timeout(&listener.accept().expect_err("nobody comes")));
+                assert!(is_timeout(&listener.accept().expect_err("no connection comes")));
                 assert!(Instant::now() >= deadline.expect("a moment"));
                 assert!(is_timeout(&listener.accept().expect_err("and again")));
             }

@@ -52,8 +52,7 @@ fn attached() -> (TcpStream, TcpStream) {
     (near, far)
 }
 
-/// A call takes 1024 slices; that it moved fewer bytes than all of them hold does not say that it
-/// has seen the end.
+/// A call takes 1024 slices; a short result does not mean that it has seen the end.
 #[test]
 fn more_slices_than_a_call_takes_are_transferred() {
     const N: usize = 2000;
@@ -76,7 +75,7 @@ fn more_slices_than_a_call_takes_are_transferred() {
     });
 }
 
-/// Nothing is read and written without waiting, but not through what is closed.
+/// Empty reads and writes do not wait, but fail on a closed descriptor.
 #[test]
 fn empty_transfers_do_not_wait() {
     matrix::each_of(&few(), |_, rt| {
@@ -108,8 +107,8 @@ fn empty_transfers_do_not_wait() {
     });
 }
 
-/// The time of a timeout is that of the operation, with what it queues behind others; and what is
-/// there is taken even if the time is over.
+/// A timeout bounds the whole operation, including the time in the queue; data that is there is
+/// taken even if the time is over.
 #[test]
 fn timeouts_count_from_the_call() {
     matrix::each_of(&few(), |_, rt| {
@@ -163,7 +162,7 @@ fn timeouts_count_in_the_queue() {
         (&near).write_all(b"x").expect("writes");
         assert_eq!(first.join().expect("ends well").expect("reads"), 1);
         (&near).write_all(b"y").expect("writes");
-        assert_eq!((&*far).read(&mut [0; 2]).expect("nobody is before it"), 1);
+        assert_eq!((&*far).read(&mut [0; 2]).expect("no reader is before it"), 1);
     });
 }
 
@@ -187,7 +186,7 @@ fn timeouts_survive_conversions() {
     assert_eq!(stream.write_timeout().expect("a time"), Some(20 * MS));
 }
 
-/// What the system counts in seconds is rounded up, and what it refuses changes nothing.
+/// Times that the system counts in seconds are rounded up, and a refused value changes nothing.
 #[test]
 fn seconds_are_rounded_up() {
     let (stream, _far) = wire::pair();
@@ -204,7 +203,7 @@ fn seconds_are_rounded_up() {
     }
 }
 
-/// A path with a zero byte is refused, as by std: what comes after it would be left out.
+/// A path with a zero byte is refused, as by std: the rest of it would be ignored.
 #[test]
 fn paths_have_no_zero_bytes() {
     let at = path();
@@ -312,8 +311,7 @@ fn a_full_listener_is_waited_for() {
     });
 }
 
-/// A plain thread that waits while the kernel tells of an error that no read takes away does not
-/// spin.
+/// A plain thread that waits does not spin while the kernel reports an error that no read clears.
 #[test]
 fn a_thread_sleeps_while_an_error_is_pending() {
     let ended = child::run(|| {
@@ -358,7 +356,7 @@ fn closing_works_without_descriptors() {
         other.close().expect("closes");
         assert_eq!(other_far.read(&mut [0]).expect("the end"), 0);
         listener.close().expect("closes");
-        TcpStream::connect(address).expect_err("nobody listens");
+        TcpStream::connect(address).expect_err("there is no listener");
     });
     ended.succeeded();
 }
@@ -379,12 +377,12 @@ fn a_listener_ends_with_its_server() {
             let (address, fails) = serve(&server);
             let error = fails.join().expect("no panic").expect_err("nobody came");
             assert_eq!(error.kind(), ErrorKind::TimedOut);
-            TcpStream::connect(address).expect_err("nobody listens");
+            TcpStream::connect(address).expect_err("there is no listener");
 
             let (address, cancelled) = serve(&server);
             cancelled.cancel();
             let _ = cancelled.join();
-            TcpStream::connect(address).expect_err("nobody listens");
+            TcpStream::connect(address).expect_err("there is no listener");
             server.shutdown(Duration::ZERO);
         });
     });
@@ -416,7 +414,7 @@ fn a_flush_on_the_way_out_does_not_wait() {
     });
 }
 
-/// An error is known for what it is however often it was wrapped.
+/// An error is recognised however often it was wrapped.
 #[test]
 fn a_wrapped_error_is_still_closed() {
     let (near, _far) = wire::pair();
@@ -427,8 +425,8 @@ fn a_wrapped_error_is_still_closed() {
     assert!(!is_closed(&std::io::Error::other("something else")));
 }
 
-/// A descriptor whose runtime has ended belongs to the next that waits for it: its waits park, and
-/// can be cancelled.
+/// A descriptor whose runtime has ended belongs to the next runtime that waits for it: its waits
+/// park, and can be cancelled.
 #[test]
 fn a_descriptor_outlives_its_runtime() {
     let ended = child::run(|| {

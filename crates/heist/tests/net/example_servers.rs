@@ -138,7 +138,7 @@ fn pipelined_requests_are_answered_in_order() {
     });
 }
 
-/// Also if the answers to one piece are more than are kept back, and the client says nothing more
+/// The same holds if the answers to one piece exceed the buffer, and the client sends nothing more
 /// before it has them all.
 #[test]
 fn a_client_that_waits_for_many_answers_gets_them() {
@@ -209,7 +209,7 @@ fn a_slow_reader_gets_everything() {
     });
 }
 
-/// What comes back for what is sent at once; the server ends the connection.
+/// The answer to bytes that are sent at once; the server ends the connection.
 fn ask(request: &[u8]) -> (Vec<u8>, io::Result<()>) {
     let (mut near, far) = wire::pair();
     let server = heist::go(move || serve_http(far));
@@ -220,8 +220,8 @@ fn ask(request: &[u8]) -> (Vec<u8>, io::Result<()>) {
     (answers, server.join().expect("ends well"))
 }
 
-/// What is not a request the server takes is refused with the right status, and what follows it is
-/// not taken for a request.
+/// An invalid request is refused with the right status, and the bytes after it are not treated as a
+/// request.
 #[test]
 fn bad_requests_are_refused() {
     matrix::plain(2).run(|| {
@@ -308,9 +308,9 @@ fn other_methods_versions_and_headers_are_answered() {
     });
 }
 
-/// When the server stops, a connection on which nothing is asked ends at once, and one with a
-/// request on the way is answered with `connection: close`: no request is lost, and no client waits
-/// for the end of the grace period.
+/// When the server stops, an idle connection ends at once, and one with a request on the way is
+/// answered with `connection: close`: no request is lost, and no client waits for the end of the
+/// grace period.
 #[test]
 fn a_stopping_server_loses_no_request() {
     const GRACE: Duration = Duration::from_secs(60);
@@ -362,7 +362,7 @@ fn a_stopping_server_loses_no_request() {
     });
 }
 
-/// A stream of bytes that come in pieces, and what was answered.
+/// A stream of bytes that come in pieces, and the answers.
 struct Script<'a> {
     left: &'a [u8],
     sizes: std::iter::Cycle<std::slice::Iter<'a, usize>>,
@@ -392,8 +392,8 @@ impl Write for Script<'_> {
 
 impl http1::Connection for Script<'_> {}
 
-/// What is answered to bytes that come in pieces of these sizes, without the dates, and how it
-/// ended.
+/// The answers to bytes that come in pieces of these sizes, without the dates, and how the
+/// connection ended.
 fn answers_to(bytes: &[u8], sizes: &[usize]) -> (Vec<String>, Option<io::ErrorKind>) {
     let mut script = Script { left: bytes, sizes: sizes.iter().cycle(), answers: Vec::new() };
     let ended = http1::serve(&mut script, http_server::respond).err().map(|error| error.kind());
@@ -437,8 +437,8 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever comes, the server does not panic, and its answers do not depend on how the bytes
-    /// are cut.
+    /// For any bytes, the server does not panic, and its answers do not depend on how the bytes are
+    /// cut.
     #[test]
     fn answers_do_not_depend_on_the_pieces(
         pieces in prop::collection::vec(piece(), 0..30),

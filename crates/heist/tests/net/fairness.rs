@@ -59,7 +59,7 @@ fn waiting_for_the_network_is_no_deadlock() {
         let rt = matrix::plain(2);
         rt.run_main(|| {
             let (_taken, nobody) = wire::refusing();
-            let refused = TcpStream::connect(nobody).expect_err("nobody listens");
+            let refused = TcpStream::connect(nobody).expect_err("there is no listener");
             assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
             let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
             let address = listener.local_addr().expect("an address").port();
@@ -100,7 +100,7 @@ fn an_earlier_timer_wakes_the_poller() {
         let sleeper = rt.handle().spawn(|| heist::time::sleep(Duration::from_secs(3600)));
         for round in 0..5 {
             // A thread is in the poller most of the time.
-            matrix::eventually("all rest", || {
+            matrix::eventually("all processors are idle", || {
                 heist::testing::sample(rt).n_idle as usize == case.procs
             });
             let began = Instant::now();
@@ -149,8 +149,8 @@ fn ready_goroutines_are_spread() {
     });
 }
 
-/// The thread that waited in the poller leaves it to run what it found. If that never yields, a
-/// timer and another descriptor are served all the same, by an idle processor.
+/// The thread that waited in the poller leaves it to run the goroutine that it found. If that
+/// goroutine never yields, an idle processor handles a timer and another descriptor nevertheless.
 #[test]
 fn a_hog_from_the_poller_does_not_stop_polling() {
     matrix::each_of(&greedy(), |case, rt| {
@@ -172,7 +172,7 @@ fn a_hog_from_the_poller_does_not_stop_polling() {
                 answering.write_all(b"y").expect("writes");
             });
             let sleeper = rt.handle().spawn(|| heist::time::sleep(Duration::from_millis(20)));
-            matrix::eventually("all rest", || {
+            matrix::eventually("all processors are idle", || {
                 heist::testing::sample(rt).n_idle as usize == case.procs
             });
             near.write_all(b"x").expect("writes");

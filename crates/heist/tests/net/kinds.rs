@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Datagrams to a socket that waits, from one that does not; and to one that is closed. In a
-/// process of its own: a child of another test, between its fork and its program, would have that
-/// one open still.
+/// Datagrams to a socket that waits, from one that does not; and to one that is closed. In its own
+/// process: otherwise a child of another test, between its fork and its exec, would still have that
+/// socket open.
 #[test]
 fn datagrams_arrive() {
     child::run(|| matrix::run(exchange_datagrams)).succeeded();
@@ -135,7 +135,7 @@ fn unix_connects_wait_for_a_full_queue() {
     std::fs::remove_file(&path).expect("was there");
 }
 
-/// NP-18: what is always ready cannot be waited for, and says so.
+/// NP-18: a descriptor that is always ready cannot be waited for, and is refused with an error.
 #[test]
 fn plain_files_are_refused() {
     let file = std::fs::File::open("/proc/self/exe").expect("opens");
@@ -159,7 +159,8 @@ fn any_descriptor_may_be_waited_for() {
         heist::yield_now();
         writer.write_all(b"abc").expect("writes");
         assert_eq!(waiting.join().expect("ends well"), 3);
-        // All is read, but not up to the end that the kernel tells: it waits all the same.
+        // All data is read, but the end that the kernel reports has not been seen: it waits
+        // nevertheless.
         reader.set_read_timeout(Some(Duration::from_millis(2))).expect("a time");
         assert_eq!(reader.wait_readable().expect_err("late").kind(), ErrorKind::TimedOut);
         reader.set_read_timeout(None).expect("no time");
@@ -168,13 +169,13 @@ fn any_descriptor_may_be_waited_for() {
         reader.set_read_deadline(None).expect("no deadline");
         drop(writer);
         assert_eq!((&*reader).read(&mut [0]).expect("the end"), 0);
-        let reader = Arc::into_inner(reader).expect("nobody else");
+        let reader = Arc::into_inner(reader).expect("no other reference is left");
         let mut reader = reader.into_inner().expect("std's");
         assert_eq!(reader.read(&mut [0]).expect("the end"), 0);
     });
 }
 
-/// NP-26: every descriptor of ours is non-blocking and closed on exec.
+/// NP-26: every descriptor of heist is non-blocking and closed on exec.
 #[test]
 fn descriptors_do_not_block_and_are_not_inherited() {
     fn flags(fd: RawFd) -> u32 {
@@ -268,7 +269,7 @@ fn runtimes_leave_no_descriptor_behind() {
     ended.succeeded();
 }
 
-/// A server stops accepting, lets connections end, and cancels what does not.
+/// A server stops accepting, lets connections end, and cancels those that do not.
 #[test]
 fn a_server_stops_gracefully() {
     matrix::run(|| {
@@ -288,7 +289,7 @@ fn a_server_stops_gracefully() {
             };
             serving.join().expect("no panic").expect("no error");
             if !slow {
-                // Connections that are open go on until they end.
+                // Open connections continue until they end.
                 for mut client in clients.drain(..) {
                     client.write_all(b"x").expect("writes");
                     client.read_exact(&mut [0]).expect("reads");
@@ -323,7 +324,7 @@ fn a_server_survives_its_handlers() {
     });
 }
 
-/// When there are no descriptors left, the server says so once and serves on when there are.
+/// When there are no descriptors left, the server reports that once and continues when there are.
 #[test]
 fn a_server_survives_without_descriptors() {
     let ended = child::run(|| {

@@ -67,7 +67,7 @@ fn connect_once(address: SocketAddr) {
     stream.read_exact(&mut [0; 4]).expect("reads");
 }
 
-/// A server that sends back what it gets, and where it is. In a goroutine.
+/// An echo server on a goroutine, and its address.
 fn echo_server() -> (SocketAddr, Server) {
     let (address, server, _) = wire::serve(|stream, _| wire::echo(stream));
     (address, server)
@@ -89,8 +89,8 @@ fn many_connections_at_once() {
         let (address, server) = rt.run(echo_server);
         let mut clients = child::partner(SERVER, &format!("{address} {n}"));
         matrix::eventually("all are connected at once", || server.connections() == n);
-        // They go on when their input ends: otherwise some would be gone before this thread had
-        // looked.
+        // They continue when their input ends: otherwise some would have ended before this thread
+        // checks.
         drop(clients.stdin.take());
         assert!(clients.wait().expect("waits").success());
         matrix::eventually("all have left", || server.connections() == 0);
@@ -136,7 +136,7 @@ fn connect_many(address: SocketAddr, n: usize) {
 }
 
 /// A server that may have fewer descriptors than it has clients serves all of them, some later, and
-/// says once that it had to wait.
+/// reports once that it had to wait.
 #[test]
 fn more_clients_than_descriptors_are_served() {
     const DESCRIPTORS: u32 = 150;

@@ -184,7 +184,7 @@ fn a_reset_wakes_a_reader() {
     });
 }
 
-/// Options come back as they were set; vectored calls, peeking, conversions to std and back.
+/// Options read back as they were set; vectored calls, peeking, conversions to std and back.
 #[test]
 fn options_and_conversions_work() {
     matrix::run(|| {
@@ -230,7 +230,7 @@ fn options_and_conversions_work() {
     });
 }
 
-/// What the system refuses comes back as an error of the right kind.
+/// A refusal by the system is an error of the right kind.
 #[test]
 fn errors_have_their_kinds() {
     matrix::run(|| {
@@ -239,7 +239,7 @@ fn errors_have_their_kinds() {
         let taken = TcpListener::bind(address).expect_err("taken");
         assert_eq!(taken.kind(), ErrorKind::AddrInUse);
         let (_taken, nobody) = wire::refusing();
-        let refused = TcpStream::connect(nobody).expect_err("nobody listens");
+        let refused = TcpStream::connect(nobody).expect_err("there is no listener");
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         let far_away = TcpListener::bind("192.0.2.1:0").expect_err("not ours");
         assert_eq!(far_away.kind(), ErrorKind::AddrNotAvailable);
@@ -300,7 +300,7 @@ fn plain_threads_take_part() {
             stream.read_exact(&mut byte).expect("reads");
             assert_eq!(byte, [i]);
         }
-        // A descriptor that a thread made and used goes on in a goroutine.
+        // A goroutine continues to use a descriptor that a thread made and used.
         rt.run(move || {
             stream.write_all(b"x").expect("writes");
             stream.read_exact(&mut [0]).expect("reads");

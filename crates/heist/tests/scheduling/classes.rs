@@ -57,7 +57,7 @@ fn yielding_and_parking_keep_the_class() {
             for _ in 0..20 {
                 let before = seen.load(Ordering::Relaxed);
                 yield_now();
-                // Now and then at most one of the others, so that they are not starved.
+                // One of the others runs from time to time, so that they are not starved.
                 assert!(seen.load(Ordering::Relaxed) <= before + 1);
             }
         });
@@ -94,7 +94,7 @@ fn latency_goroutines_do_not_starve_the_others() {
     });
 }
 
-/// Reserved processors run nothing but latency goroutines, whatever those do there.
+/// Reserved processors run only latency goroutines, whatever those do there.
 #[test]
 fn reserved_procs_are_kept_free() {
     for (procs, reserved) in [(2, 1), (4, 2), (16, 15)] {
@@ -105,7 +105,7 @@ fn reserved_procs_are_kept_free() {
                 group.add(1);
                 let done = group.clone();
                 spawn(Class::Latency, move || {
-                    // What it spawns and wakes is not latency work.
+                    // The goroutines that it spawns and wakes are not of the latency class.
                     let child = go(move || i);
                     assert_eq!(child.join().unwrap(), i);
                     yield_now();
@@ -161,8 +161,8 @@ fn hogs_do_not_delay_latency_goroutines() {
     }
 }
 
-/// A goroutine of the idle class that computes without end gives way as soon as another goroutine
-/// is runnable.
+/// A goroutine of the idle class that computes without end is preempted as soon as another
+/// goroutine is runnable.
 #[test]
 fn an_idle_hog_gives_way() {
     let rt = matrix::start(Runtime::builder().procs(1).quantum(Duration::from_secs(3600)));

@@ -75,7 +75,7 @@ fn idle_time_grows_during_a_sleep() {
 }
 
 /// MT-11: ten processors of which one is used for a millisecond: some time is idle, some is not,
-/// and all of it is ten times what has passed.
+/// and the total is ten times the elapsed time.
 #[test]
 fn most_of_ten_processors_are_idle() {
     let from = Instant::now();

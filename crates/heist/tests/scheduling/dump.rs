@@ -192,8 +192,8 @@ fn overlapping_dumps_tolerate_goroutines_that_come_and_go() {
     }
 }
 
-/// SP-05: the header of a goroutine that user code locked to its thread says so, as long as it is:
-/// while it waits, and not when it was only stopped or has let go.
+/// SP-05: the header of a goroutine that user code locked to its thread says so while it is locked:
+/// while it waits, and not when it was only preempted or has unlocked.
 #[test]
 fn a_dump_says_which_goroutines_are_locked_to_a_thread() {
     let header = |dump: &str, id: &str| {

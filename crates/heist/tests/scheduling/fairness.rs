@@ -13,8 +13,8 @@ fn runtime(procs: usize) -> Runtime {
     matrix::start(Runtime::builder().procs(procs))
 }
 
-/// PR-01: a goroutine that looks for a message and yields, over and over, gets it, also when it is
-/// locked to its thread.
+/// PR-01: a goroutine that polls for a message and yields in a loop gets it, also when it is locked
+/// to its thread.
 #[test]
 fn a_yielding_loop_gets_its_message() {
     matrix::run(|| {

@@ -65,7 +65,7 @@ impl Model {
     }
 }
 
-/// What the goroutines did, in order.
+/// The actions of the goroutines, in order.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u32>>>);
 

@@ -1,4 +1,4 @@
-//! Which goroutine runs where and when, and what the runtime tells about it.
+//! Which goroutine runs where and when, and how the runtime reports it.
 
 #[path = "../harness/child.rs"]
 mod child;

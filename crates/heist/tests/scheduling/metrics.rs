@@ -148,7 +148,7 @@ fn spawns_are_counted_exactly() {
     });
 }
 
-/// What happens is counted where it belongs.
+/// Each event is counted in its metric.
 #[test]
 fn events_are_counted() {
     let rt = matrix::plain(1);
@@ -269,7 +269,7 @@ fn the_prometheus_text_is_valid() {
     }
 }
 
-/// What each processor did adds up to the whole.
+/// The counters of the processors add up to the totals.
 #[test]
 fn processors_add_up() {
     matrix::each(|case, rt| {
@@ -449,7 +449,7 @@ fn refused_spawns_are_not_counted() {
 #[test]
 fn spinning_time_is_counted() {
     let rt = matrix::plain(4);
-    matrix::eventually("somebody looked for work", || {
+    matrix::eventually("a thread looked for work", || {
         rt.run(|| go(|| ()).join().unwrap());
         value(&rt.metrics(), "/heist/spin/time:nanoseconds") > 0
     });

@@ -1,4 +1,4 @@
-//! Where a goroutine goes, by what made it runnable.
+//! Where a goroutine is queued, depending on what made it runnable.
 //!
 //! One processor, no chaos and no slices that end by themselves: what is in which queue can be
 //! counted, and the order in which goroutines run is exact.
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(3600);
 
-/// What the goroutines did, in order.
+/// The actions of the goroutines, in order.
 #[derive(Clone, Default)]
 struct Log(Arc<std::sync::Mutex<Vec<&'static str>>>);
 
@@ -23,7 +23,7 @@ impl Log {
         self.0.lock().unwrap().push(what);
     }
 
-    /// A goroutine that says `what`.
+    /// A goroutine that logs `what`.
     fn spawn(&self, what: &'static str) {
         let log = self.clone();
         go(move || log.add(what));
@@ -103,7 +103,7 @@ fn a_sleeper_goes_in_front() {
             sleeper.add("sleeper");
         });
         yield_now();
-        // Only the scheduler of this processor looks at the clock, and this loop keeps it busy.
+        // Only the scheduler of this processor checks the clock, and this loop keeps it busy.
         spin_until("it is due", || began.elapsed() > Duration::from_millis(110));
         log.spawn("first");
         log.spawn("second");
@@ -113,7 +113,7 @@ fn a_sleeper_goes_in_front() {
     });
 }
 
-/// What a goroutine sees that runs because a hog was preempted.
+/// The observations of a goroutine that runs because a hog was preempted.
 fn seen_after_preemption(forced: bool) -> (u32, u32) {
     let rt = one_processor(Duration::from_millis(10), forced);
     let looker = Arc::clone(&rt);
@@ -134,18 +134,18 @@ fn seen_after_preemption(forced: bool) -> (u32, u32) {
     })
 }
 
-/// IN-12: a goroutine whose slice is over goes to the global queue, whether it noticed itself or
-/// was stopped.
+/// IN-12: a goroutine whose slice is over goes to the global queue, whether it yielded by itself or
+/// was preempted by a signal.
 #[test]
 fn a_preempted_goroutine_waits_in_the_global_queue() {
     assert_eq!(seen_after_preemption(false), (0, 1), "asked");
     assert_eq!(seen_after_preemption(true), (0, 1), "forced");
 }
 
-/// IN-12: a stop of the world does not cost a goroutine its turn: it goes on before those that wait
-/// at its processor, whether it noticed itself or was stopped.
+/// IN-12: a stop of the world does not cost a goroutine its turn: it continues before those that
+/// wait at its processor, whether it stopped by itself or by a signal.
 #[test]
-fn a_stopped_goroutine_goes_on_first() {
+fn a_stopped_goroutine_continues_first() {
     for calls in [true, false] {
         let rt = one_processor(LONG, true);
         let handle = rt.handle();
@@ -213,7 +213,7 @@ fn handing_a_mutex_over_requeues_at_the_local_tail() {
             drain(&rt);
             if starved {
                 assert_eq!(log.take(), ["waiter", "other", "releaser"]);
-                assert_eq!(seen, (2, 0), "the other and who released it");
+                assert_eq!(seen, (2, 0), "the other one, and the one that released it");
             } else {
                 assert_eq!(log.take()[0], "releaser");
             }
@@ -221,8 +221,8 @@ fn handing_a_mutex_over_requeues_at_the_local_tail() {
     }
 }
 
-/// IN-12: a goroutine that comes back from a blocking call and finds no processor waits in the
-/// global queue.
+/// IN-12: a goroutine that returns from a blocking call and finds no processor waits in the global
+/// queue.
 #[test]
 fn a_return_from_a_call_without_a_processor_waits_in_the_global_queue() {
     let rt = one_processor(LONG, false);

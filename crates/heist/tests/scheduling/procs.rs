@@ -95,9 +95,9 @@ fn with_a_hog_on_p0(rt: &Runtime, on_last: impl FnOnce(&AtomicBool) + Send) {
     });
 }
 
-/// GM-10, IN-33: goroutines of a processor that is taken away keep their order: `run_next`, the
-/// ring, those that yielded, ahead of what waited in the global queue; the caller, whose processor
-/// it was, goes on with the first one.
+/// GM-10, IN-33: goroutines of a removed processor keep their order: `run_next`, the ring, those
+/// that yielded, ahead of those in the global queue; the caller, whose processor it was, continues
+/// with the first one.
 #[test]
 fn shrinking_keeps_the_order() {
     let rt = matrix::whole_slices(2);
@@ -106,8 +106,8 @@ fn shrinking_keeps_the_order() {
         let order = Arc::clone(&order);
         move || order.lock().unwrap().push(what)
     };
-    // Made before, and joined after: a goroutine that waits for a thread, be it for a moment, may
-    // lose its P.
+    // Made before, and joined after: a goroutine that waits for a thread, even briefly, may lose
+    // its P.
     let (wanted, spawned) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
     let outside = std::thread::spawn({
         let (wanted, spawned) = (Arc::clone(&wanted), Arc::clone(&spawned));
@@ -196,8 +196,8 @@ fn nothing_moves_while_the_world_is_stopped() {
         for _ in 0..20 {
             let (before, after) = testing::stop_the_world(&rt.handle(), stopped).unwrap();
             assert_eq!(before, after);
-            // It goes on afterwards: at least one of them moves.
-            matrix::eventually("somebody moves", || look() != before);
+            // The world runs again afterwards: at least one of them makes progress.
+            matrix::eventually("a goroutine makes progress", || look() != before);
             seen = before;
         }
         assert!(seen.iter().any(|&count| count > 0));
@@ -211,8 +211,8 @@ fn nothing_moves_while_the_world_is_stopped() {
     });
 }
 
-/// PR-04: one processor, and loops without a call in it and waiting for it: the world stops, asked
-/// by a plain thread and by a goroutine, and goes on.
+/// PR-04: one processor, and loops without a call in it and waiting for it: the world stops, for a
+/// plain thread and for a goroutine, and runs again.
 #[test]
 fn loops_without_calls_do_not_keep_the_world_from_stopping() {
     let rt = Runtime::builder().procs(1);
@@ -260,7 +260,7 @@ fn goroutines_that_call_are_stopped() {
     });
 }
 
-/// GM-02: goroutines that run when the world stops go on with the same thread and processor.
+/// GM-02: goroutines that run when the world stops continue with the same thread and processor.
 #[test]
 fn running_goroutines_keep_their_thread_and_processor() {
     let rt = matrix::whole_slices(4);
@@ -295,7 +295,7 @@ fn running_goroutines_keep_their_thread_and_processor() {
     assert_eq!(moved.load(Ordering::Relaxed), 0);
 }
 
-/// IN-32: threads that block, announced or not, do not hold a stop up, and go on undisturbed.
+/// IN-32: threads that block, announced or not, do not delay a stop, and continue undisturbed.
 #[test]
 fn blocked_threads_do_not_hold_a_stop_up() {
     matrix::each_of(&matrix::cases_with(&[1, 4]), |_, rt| {
@@ -325,7 +325,7 @@ fn blocked_threads_do_not_hold_a_stop_up() {
     });
 }
 
-/// `with_procs` goes back to what it found, nested and after a panic.
+/// `with_procs` restores the previous number, nested and after a panic.
 #[test]
 fn with_procs_restores_the_number() {
     matrix::each(|case, rt| {
@@ -562,7 +562,7 @@ fn an_idle_goroutine_without_a_p_does_not_hold_the_world_lock() {
             stop.fetch_or(from.elapsed() > Duration::from_secs(5), Ordering::Relaxed);
             changes.load(Ordering::Relaxed) > before
         });
-        assert!(!stop.load(Ordering::Relaxed), "nobody could change the number of Ps");
+        assert!(!stop.load(Ordering::Relaxed), "the number of Ps could not be changed");
         std::thread::sleep(Duration::from_millis(50));
     }
     stop.store(true, Ordering::Relaxed);

@@ -60,7 +60,7 @@ fn numbers_come_in_blocks() {
     assert_eq!(base, 2);
 }
 
-/// IN-30: a processor keeps fewer than 64 free records, and gives the rest back.
+/// IN-30: a processor keeps fewer than 64 free records, and returns the rest.
 #[test]
 fn free_records_are_bounded() {
     matrix::run(|| {

@@ -65,7 +65,7 @@ fn parse(line: &str) -> Line {
     }
 }
 
-/// What a child prints that does `body` with these settings.
+/// The output of a child that runs `body` with these settings.
 fn trace(debug: &str, procs: usize, body: impl FnOnce() + Send) -> Vec<String> {
     let ended = child::run_with(
         |command| {

@@ -43,8 +43,8 @@ fn sampled(rt: &Runtime, rounds: u64, mut look: impl FnMut(Sample)) {
 }
 
 /// IN-14: of the threads that hold a processor at most half look for work. The count is raised
-/// after the look at it, so threads that start at the same moment may pass the limit for a moment;
-/// they may not stay there, and there are never more than processors.
+/// after it is checked, so threads that start at the same time may exceed the limit briefly; they
+/// may not stay there, and there are never more than processors.
 #[test]
 fn at_most_half_of_the_busy_processors_spin() {
     let cases = [2, 4, 16].map(|procs| Case { procs, policy: Policy::Go, chaos: None });
@@ -88,7 +88,7 @@ fn all_processors_become_idle() {
     matrix::each(|case, rt| {
         for _ in 0..5 {
             rt.run(|| load(50));
-            matrix::eventually("all processors at rest", || {
+            matrix::eventually("all processors are idle", || {
                 let sample = testing::sample(rt);
                 sample.n_idle == sample.procs && sample.n_spinning == 0
             });
@@ -127,7 +127,7 @@ fn meet(procs: usize) -> HashSet<u32> {
 fn one_submitter_gets_all_processors_to_work() {
     let cases =
         matrix::cases().into_iter().filter(|case| case.policy == Policy::Go).collect::<Vec<_>>();
-    // A goroutine whose slice ends may go on elsewhere.
+    // A goroutine whose slice ends may continue elsewhere.
     matrix::each_whole(&cases, |case, rt| {
         for _ in 0..10 {
             let ran_on = rt.run(|| meet(case.procs));
@@ -166,7 +166,7 @@ fn idle_processors_steal_from_busy_ones() {
 fn an_idle_runtime_stays_idle() {
     let rt = matrix::plain(4);
     rt.run(|| load(100));
-    matrix::eventually("all processors at rest", || {
+    matrix::eventually("all processors are idle", || {
         let sample = testing::sample(&rt);
         sample.n_idle == sample.procs && sample.n_spinning == 0
     });

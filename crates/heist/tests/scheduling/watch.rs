@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// No goroutine is preempted: what a busy goroutine leaves in its queue runs elsewhere, or not at
+/// No goroutine is preempted: goroutines in the queue of a busy processor run elsewhere, or not at
 /// all.
 fn runtime(procs: usize) -> Runtime {
     let builder = Runtime::builder().procs(procs).quantum(Duration::from_secs(3600));
@@ -16,7 +16,7 @@ fn runtime(procs: usize) -> Runtime {
 }
 
 /// A goroutine that is woken by one which then computes is taken over by another P, however many
-/// were run by their own P right before: it is never left to the watcher for good.
+/// were run by their own P right before: it is never left to the watcher forever.
 #[test]
 fn a_goroutine_woken_behind_a_busy_one_moves_to_another_p() {
     for procs in [2, 4, 16] {

@@ -25,9 +25,9 @@ fn builder(procs: usize) -> heist::Builder {
 
 const ABANDONED: &str = "[abandoned: stack overflow]";
 
-/// A goroutine that recurses for ever is abandoned, again and again, while others work: its handle
-/// says so, and the runtime ends as if it had never been. `deadlock.rs` is about those that lent it
-/// something.
+/// A goroutine that recurses forever is abandoned, again and again, while others work: its handle
+/// reports it, and the runtime ends normally. `deadlock.rs` is about goroutines from which it
+/// borrowed.
 #[test]
 fn other_goroutines_continue() {
     const N: u64 = 10;
@@ -58,7 +58,8 @@ fn other_goroutines_continue() {
                 }
                 stop.store(true, Ordering::Relaxed);
                 busy.into_iter().for_each(|handle| handle.join().unwrap());
-                // A handle tells the end of a goroutine a little before it is no longer counted.
+                // A handle reports the end of a goroutine slightly before the goroutine is no
+                // longer counted.
                 matrix::yield_until("the others are gone", || heist::num_goroutines() == 1);
                 // The world can be stopped, and the record of an abandoned one is not reused.
                 let procs = heist::procs();

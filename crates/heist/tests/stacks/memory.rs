@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Recurses and checks on the way back that no frame was changed meanwhile.
+/// Recurses and checks on return that no frame was changed meanwhile.
 fn intact(n: u64, park_at: u64) -> u64 {
     let frame = black_box([n + 1; 8]);
     if n == 0 {
@@ -42,7 +42,7 @@ fn deep_recursion_keeps_every_frame() {
     });
 }
 
-/// SP-02: the same on a thread of its own.
+/// SP-02: the same on its own thread.
 #[test]
 fn deep_recursion_on_a_locked_thread_keeps_every_frame() {
     matrix::run(|| {
@@ -99,7 +99,8 @@ fn the_runtime_sets_the_size_for_all() {
     assert_eq!(rt.run(|| go(|| intact(20, 5)).join().unwrap()), 20);
 }
 
-/// A stack that cannot be had is an error, and a small one is rounded up to what a panic needs.
+/// A stack that is too large is an error, and a small one is rounded up to the size that a panic
+/// needs.
 #[test]
 fn sizes_out_of_range_are_handled() {
     matrix::plain(1).run(|| {
@@ -133,8 +134,8 @@ fn deep(n: u32) -> u64 {
 
 /// Eight times what one batch of the test below uses, as in Go.
 const LIMIT_KIB: u64 = 8 * 32 * 128;
-/// Every processor keeps up to 32 stacks at hand, each with what its goroutine has used: without
-/// optimisation a frame of a kibibyte has more than two.
+/// Every processor caches up to 32 stacks, each with the memory that its goroutine has used:
+/// without optimisation a frame of one kibibyte takes more than two.
 const KEPT_KIB: u64 = 33 * 320;
 
 /// SP-03: 256 batches of 32 goroutines, each 128 frames of a kibibyte deep, do not need the memory
@@ -169,7 +170,7 @@ fn stack_memory_is_bounded_over_batches() {
             matrix::eventually("no stack in use", || {
                 rt.metrics().get("/heist/stacks/in-use:stacks") == Some(0)
             });
-            // One batch, what the processors keep, and the rest of a slab.
+            // One batch, the stacks that the processors keep, and the rest of a slab.
             let mapped = mapped_bytes(&rt) - before;
             let most = (case.procs as u64 + 1) * 33 * (512 << 10) + (64 << 20);
             assert!(mapped <= most, "{case}: {mapped} bytes for 33 stacks");
@@ -185,8 +186,7 @@ fn stack_memory_is_bounded_over_batches() {
 /// kinds and those whose size was chosen do not.
 #[test]
 fn kinds_with_deep_recursion_get_larger_stacks() {
-    /// The bytes between the first frame and the end of the stack are not asked for: it recurses
-    /// until so many bytes are used.
+    /// It does not read the size of the stack: it recurses until `bytes` are used.
     #[inline(never)]
     fn use_up(from: usize, bytes: usize) -> u64 {
         let frame = black_box([from as u64 | 1; 16]);
@@ -276,7 +276,7 @@ fn use_up_mappings(left: usize) {
 }
 
 /// Where guards take mappings and there are no more, goroutines that have not begun wait, one
-/// message says which limit it is, and everything goes on when stacks come back.
+/// message says which limit it is, and everything continues when stacks are returned.
 #[test]
 fn goroutines_wait_for_guarded_stacks() {
     if matrix::emulator::cannot_show("it needs mappings of its own when there are no more") {
@@ -314,7 +314,7 @@ fn goroutines_wait_for_guarded_stacks() {
                     matrix::yield_until("no stack is left", || {
                         heist::try_go(|| ()).is_err_and(|error| error == SpawnError::NoMemory)
                     });
-                    // Those that have a stack go on meanwhile.
+                    // Goroutines that have a stack continue meanwhile.
                     time::sleep(Duration::from_millis(1));
                     let n = handles.len() as u64;
                     assert!(begun.load(Ordering::SeqCst) < n);

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Recurses for ever. The compiler knows that it does not unwind, so there are no landing pads
+/// Recurses forever. The compiler knows that it does not unwind, so there are no landing pads
 /// around a call of it.
 #[inline(never)]
 fn forever(n: u64) -> u64 {
@@ -55,7 +55,7 @@ fn the_report_names_the_goroutine_the_place_and_a_remedy() {
     assert!(ended.stderr.lines().count() < 60, "{}", ended.stderr);
 }
 
-/// An overflow is no panic, whatever the policy for panics is.
+/// An overflow is not a panic, under any policy for panics.
 #[test]
 fn panic_policies_do_not_affect_an_overflow() {
     for policy in [PanicPolicy::Isolate, PanicPolicy::Abort] {
@@ -155,7 +155,7 @@ fn overflowing_in_a_scope_of_threads_leaves_no_borrower() {
     assert!(!ended.stderr.contains("dangling"), "{}", ended.stderr);
 }
 
-/// Waiters for a goroutine that overflows do not wait for ever.
+/// Waiters for a goroutine that overflows do not wait forever.
 #[test]
 fn an_overflow_leaves_no_waiter_hanging() {
     static LOCK: heist::sync::Mutex<u64> = heist::sync::Mutex::new(0);
@@ -210,7 +210,7 @@ fn at_depth(depth: usize, f: &mut dyn FnMut()) {
     black_box(frame);
 }
 
-/// What a goroutine, or a thread, does at the end of its stack.
+/// The action of a goroutine, or a thread, at the end of its stack.
 const ENDINGS: [(&str, fn()); 6] = [
     ("format", || drop(black_box(format!("{:>300} {:?}", 7, [1.5_f64; 4])))),
     ("print", || eprintln!("printed")),
@@ -223,8 +223,8 @@ const ENDINGS: [(&str, fn()); 6] = [
     ("sleep", || time::sleep(Duration::from_micros(10))),
 ];
 
-/// Wherever near the end of its stack a goroutine calls what takes locks: it works, or the process
-/// ends with the report. Nothing is left behind half done.
+/// At any depth near the end of its stack, a call that takes locks works, or the process ends with
+/// the report. Nothing is left half done.
 #[test]
 fn near_the_end_everything_works_or_is_reported() {
     for (i, (name, _)) in ENDINGS.into_iter().enumerate() {
@@ -315,7 +315,7 @@ fn a_panic_works_as_deep_as_on_a_thread() {
     }
 }
 
-/// A recursion that allocates at every level overflows inside the allocator now and then.
+/// A recursion that allocates at every level sometimes overflows inside the allocator.
 #[test]
 fn overflowing_inside_the_allocator_is_reported() {
     fn allocates(n: u64) -> usize {
@@ -334,7 +334,7 @@ fn overflowing_inside_the_allocator_is_reported() {
     }
 }
 
-/// A goroutine that recurses for ever in a destructor while it panics.
+/// A goroutine that recurses forever in a destructor while it panics.
 #[test]
 fn overflowing_while_panicking_ends_the_process() {
     struct Digs;
@@ -380,7 +380,7 @@ fn a_fault_of_a_plain_thread_still_kills() {
     ended.was_killed_by(libc::SIGSEGV);
 }
 
-/// SP-23: a plain thread that recurses for ever gets std's own report and ends the process.
+/// SP-23: a plain thread that recurses forever gets std's own report and ends the process.
 #[test]
 fn overflow_of_a_plain_thread_is_reported_by_std() {
     let ended = child::run(|| {

@@ -1,4 +1,4 @@
-//! Many goroutines parked at once, and what they cost.
+//! Many goroutines parked at once, and their cost.
 //!
 //! `HEIST_PARKED` sets how many; the promise is a million.
 
@@ -10,8 +10,8 @@ use heist::sync::WaitGroup;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a parked goroutine may keep resident: its record, one page of stack and a little of the
-/// tables for both.
+/// The memory that a parked goroutine may keep resident: its record, one page of stack and a little
+/// of the tables for both.
 const LIMIT_BYTES: u64 = 4800;
 
 fn how_many() -> u64 {
@@ -72,7 +72,7 @@ fn a_parked_goroutine_keeps_little_memory() {
     ended.succeeded();
 }
 
-/// The same stacks serve round after round: after the first, nothing grows.
+/// The same stacks are reused in every round: after the first, nothing grows.
 #[test]
 fn stacks_are_reused_over_rounds() {
     if matrix::emulator::cannot_show("what it uses itself is counted as the program's memory") {
@@ -91,8 +91,8 @@ fn stacks_are_reused_over_rounds() {
             rt.run(|| park(n, || ()));
             rt.run(|| park(n, || ()));
             let (_, resident) = usage();
-            // Their own with their guards, what processors keep at hand, and the rest of a slab: 64
-            // MiB, or a 32nd.
+            // Their stacks with the guards, the stacks that processors cache, and the rest of a
+            // slab: 64 MiB, or a 32nd.
             let needed = (n + 1 + 33 * procs as u64) * ((256 + 16) << 10);
             let most = needed + (needed / 32).max(64 << 20);
             for round in 2..10 {
@@ -108,8 +108,8 @@ fn stacks_are_reused_over_rounds() {
     ended.succeeded();
 }
 
-/// The memory of unused stacks goes back to the system, all but what processors keep, and the
-/// stacks serve again.
+/// The memory of unused stacks is returned to the system, except for those that processors keep,
+/// and the stacks can be used again.
 #[test]
 fn idle_stacks_are_given_back() {
     if matrix::emulator::cannot_show("what it uses itself is counted as the program's memory") {
@@ -125,7 +125,7 @@ fn idle_stacks_are_given_back() {
                 rt.metrics().get("/heist/stacks/cold:stacks").unwrap() > n * 9 / 10
             });
             let back = full.saturating_sub(child::own_status("VmRSS"));
-            assert!(back > n * 4 * 9 / 10, "{back} of {full} KiB were given back");
+            assert!(back > n * 4 * 9 / 10, "{back} of {full} KiB were returned");
         }
     });
     ended.succeeded();

@@ -57,8 +57,8 @@ fn keeps_a_number_beside_what_is_left_of_an_address(park: impl FnOnce()) -> bool
     kept == black_box(number)
 }
 
-/// What is left of an address of a thread-local on a stack, with a live number of up to four bytes
-/// at its low end, may be taken for an address: the number stays as it is all the same.
+/// The rest of an address of a thread-local on a stack, with a live number of up to four bytes at
+/// its low end, may be taken for an address: the number stays the same nevertheless.
 #[test]
 fn a_number_in_the_place_of_an_old_address_stays_as_it_is() {
     if matrix::emulator::cannot_show("its address space may be too small") {
@@ -105,8 +105,8 @@ fn a_goroutine_that_moves_uses_the_variables_of_its_new_thread() {
     });
 }
 
-/// A goroutine may wait for longer than the thread lives that ran it: many threads end, which gives
-/// their memory back, and it goes on on another one.
+/// A goroutine may wait for longer than the thread that ran it lives: many threads end, which
+/// returns their memory, and the goroutine continues on another one.
 #[test]
 fn a_goroutine_outlives_the_thread_that_ran_it() {
     matrix::run(|| {

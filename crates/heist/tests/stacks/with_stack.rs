@@ -16,7 +16,7 @@ use std::time::Duration;
 const LARGE: usize = 64 << 20;
 const DEEP: u64 = 50_000;
 
-/// Recurses and checks on the way back that no frame was changed meanwhile.
+/// Recurses and checks on return that no frame was changed meanwhile.
 #[inline(never)]
 fn intact(n: u64, park_at: u64) -> u64 {
     let frame = black_box([n + 1; 8]);
@@ -40,8 +40,8 @@ fn forever(n: u64) -> u64 {
     forever(n + 1).wrapping_add(black_box(frame[5]))
 }
 
-/// The same goroutine on the same thread, deeper than its own stack would allow, also with parks on
-/// the way.
+/// The same goroutine on the same thread, deeper than its own stack would allow, also with parks in
+/// between.
 #[test]
 fn deep_recursion_has_room_and_may_park() {
     matrix::run(|| {
@@ -221,7 +221,7 @@ fn plain_threads_may_use_a_larger_stack() {
     assert_eq!(deep, DEEP);
 }
 
-/// A size out of range says so.
+/// A size out of range is reported.
 #[test]
 fn a_size_that_cannot_be_had_panics() {
     matrix::plain(1).run(|| {

@@ -134,5 +134,5 @@ fn a_wrongly_predicted_goroutine_is_preempted() {
         stop.store(true, Ordering::Relaxed);
         loops.into_iter().for_each(|one| one.join().unwrap());
     });
-    assert!(Instant::now() < ends, "the loops kept everybody else out");
+    assert!(Instant::now() < ends, "the loops kept all other goroutines out");
 }

@@ -58,7 +58,7 @@ fn a_sleeper_is_woken_in_time_beside_a_contended_allocator() {
     assert!(late < Duration::from_millis(30), "half of the ticks are later than {late:?}");
 }
 
-/// While threads are scarce, new goroutines may be held back, but not for ever: all of them run,
+/// While threads are scarce, new goroutines may be held back, but not forever: all of them run,
 /// also if the others compute without end, or compute under a lock, until the last has begun.
 #[test]
 fn held_back_goroutines_start() {

@@ -13,7 +13,7 @@ fn runtime(procs: usize) -> Runtime {
     matrix::start(Runtime::builder().procs(procs))
 }
 
-/// Counts without a call and without a frame, for ever.
+/// Counts without a call and without a frame, forever.
 fn arithmetic_without_end(mut n: u32) -> ! {
     loop {
         n = n.wrapping_mul(3).wrapping_add(1);
@@ -25,8 +25,8 @@ fn arithmetic_without_end(mut n: u32) -> ! {
 }
 
 /// PR-04: one processor, an empty infinite loop and one that does nothing but arithmetic, neither
-/// of which ever ends: the world stops and goes on, asked for by a thread and by a goroutine, the
-/// number of processors changes, others run, and the program ends.
+/// of which ever ends: the world stops and runs again, for a thread and for a goroutine, the number
+/// of processors changes, others run, and the program ends.
 #[test]
 fn the_world_stops_for_loops_that_never_end() {
     let ended = child::run(|| {
@@ -78,14 +78,14 @@ fn loops_are_stopped_where_signals_were_blocked_before() {
             drop(rt.handle().spawn(|| arithmetic_without_end(1)));
         }
         let forced = || rt.metrics().get("/heist/preempt/forced:events").unwrap_or(0);
-        matrix::eventually("both were stopped, and went on", || forced() > 3);
+        matrix::eventually("both were preempted, and continued", || forced() > 3);
         assert_eq!(rt.run(|| go(|| 3).join().unwrap()), 3);
     });
     ended.succeeded();
 }
 
 /// PR-05: two processors; a goroutine that counts for long and then calls a function with a large
-/// frame: three requests to stop, 10 us apart, are all honoured, wherever they meet it.
+/// frame: three requests to stop, 10 us apart, are all honoured, at any point.
 #[test]
 fn a_request_in_a_long_stretch_is_not_lost() {
     #[inline(never)]
@@ -162,7 +162,7 @@ fn ping_pong_next_to_a_hog_waits_once_per_slice() {
     assert!((1..TURNS / 10).contains(&slices), "{slices}");
 }
 
-/// PR-10: one processor, three goroutines that allocate for ever: each has run after 30 ms, or at
+/// PR-10: one processor, three goroutines that allocate forever: each has run after 30 ms, or at
 /// least after another second.
 #[test]
 fn goroutines_that_allocate_for_ever_take_turns() {

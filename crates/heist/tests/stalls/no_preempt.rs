@@ -1,4 +1,4 @@
-//! What forced preemption must not break, and how to prevent it.
+//! Code that preemption by a signal must not break, and the guard against it.
 
 use crate::child;
 use crate::matrix;
@@ -18,7 +18,7 @@ fn forced(rt: &Runtime) -> u64 {
     rt.metrics().get("/heist/preempt/forced:events").unwrap()
 }
 
-/// Computes without a call for so long.
+/// Computes without a call for `time`.
 fn compute(time: Duration) {
     let from = Instant::now();
     while from.elapsed() < time {
@@ -43,7 +43,7 @@ fn a_guard_keeps_the_signal_away() {
             })
         };
         let seen = || turns.load(Ordering::Relaxed);
-        // It runs now and then.
+        // It runs from time to time.
         while seen() == 0 {
             std::hint::spin_loop();
         }
@@ -81,7 +81,8 @@ fn a_guard_belongs_to_its_goroutine() {
             let stop = Arc::clone(&stop);
             go(move || while !stop.load(Ordering::Relaxed) {})
         };
-        // Comes back only if the hog gives way: by force, unless it was asked before it began.
+        // Returns only if the hog is preempted: by a signal, unless it was asked to yield before it
+        // began.
         matrix::yield_until("it was stopped", || forced(&rt) > 0);
         stop.store(true, Ordering::Relaxed);
         hog.join().unwrap();
@@ -206,7 +207,8 @@ fn a_fork_inside_a_goroutine_works() {
     });
 }
 
-/// Changing the user of a process needs an answer from every thread of it, preempted ones included.
+/// Changing the user of a process needs a response from every thread of it, including preempted
+/// ones.
 #[test]
 fn setuid_reaches_stopped_threads() {
     let ended = child::run(|| {

@@ -78,7 +78,7 @@ fn hogs_share_one_processor() {
     });
 }
 
-/// A loop that calls into the runtime gives way without a signal.
+/// A loop that calls into the runtime yields without a signal.
 #[test]
 fn a_loop_with_calls_gives_way_when_asked() {
     let rt = runtime(1);

@@ -1,5 +1,5 @@
-//! Retaking a P: which goroutine loses it, when, and to which, by sysmon's rules, seen from
-//! outside.
+//! Retaking a P: which goroutine loses it, when, and which one gets it, by sysmon's rules, as
+//! observed from outside.
 
 use crate::child;
 use crate::matrix;
@@ -50,7 +50,7 @@ fn an_idle_process_makes_no_wake_ups() {
         for _ in 0..3 {
             // It takes a while until every thread sleeps without a timeout.
             let mut before = sleeps();
-            matrix::eventually("a rest", || {
+            matrix::eventually("all processors are idle", || {
                 thread::sleep(Duration::from_millis(500));
                 let now = sleeps();
                 std::mem::replace(&mut before, now.clone()) == now
@@ -121,13 +121,13 @@ fn a_long_call_loses_its_p_without_a_waiter() {
     let handoffs = || rt.metrics().get("/heist/blocking/handoffs:events").unwrap();
     let before = handoffs();
     rt.run(|| {
-        // Watched by another thread: a goroutine that asks for metrics is in the runtime, and no
+        // Observed by another thread: a goroutine that reads metrics is in the runtime, and no
         // longer blocked.
         let watch = || matrix::eventually("it is taken", || handoffs() != before);
         heist::blocking(|| std::thread::scope(|scope| scope.spawn(watch).join().unwrap()));
     });
     let idle = || rt.per_proc().iter().filter(|p| p.idle).count();
-    matrix::eventually("both rest", || idle() == 2);
+    matrix::eventually("both processors are idle", || idle() == 2);
 }
 
 /// IN-25: a P that is handed off although it is not needed, by a goroutine that is locked to its
@@ -164,8 +164,8 @@ fn handing_off_the_last_p_keeps_a_thread_in_the_poller() {
     }
 }
 
-/// IN-25: a P that is handed off runs what a search with it would find: its own queue, its timers,
-/// the global queue, and goroutines of the idle class.
+/// IN-25: a P that is handed off runs the goroutines that a search with it would find: its own
+/// queue, its timers, the global queue, and goroutines of the idle class.
 #[test]
 fn a_handed_off_p_runs_the_work_it_finds() {
     for procs in [1, 2] {

@@ -141,7 +141,7 @@ fn submitting_to_a_runtime_that_falls_asleep_loses_nothing() {
         for i in 0..n {
             let counted = Arc::clone(steps);
             let goroutine = handle.spawn(move || counted.fetch_add(1, Ordering::Relaxed));
-            // Now and then it is waited for, so that the runtime becomes idle in between.
+            // From time to time the test waits for it, so that the runtime becomes idle in between.
             if i.is_multiple_of(2) {
                 goroutine.join().unwrap();
             }

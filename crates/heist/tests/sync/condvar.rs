@@ -53,7 +53,7 @@ fn each_notification_wakes_one() {
     });
 }
 
-/// SY-19, IN-39: a notification serves the waiter that came first, never a newer one.
+/// SY-19, IN-39: a notification wakes the oldest waiter, never a newer one.
 #[test]
 fn the_oldest_waiter_is_served() {
     matrix::run(|| {
@@ -78,7 +78,7 @@ fn the_oldest_waiter_is_served() {
 }
 
 /// IN-39: a notification between drawing the ticket and parking is not missed, and goes to the
-/// waiter that came first: as many notifications as waiters wake them all, whenever they come.
+/// oldest waiter: as many notifications as waiters wake them all, whenever they come.
 #[test]
 fn no_notification_is_missed() {
     matrix::run(|| {
@@ -156,7 +156,7 @@ fn is_parked<T>(handle: &heist::JoinHandle<T>) -> bool {
 }
 
 /// SY-30: on one P, six waiters that are all woken run in Go's order: the last one readied first,
-/// because it is in `run_next`, then the others as they came.
+/// because it is in `run_next`, then the others in the order in which they began to wait.
 #[test]
 fn notify_all_wakes_in_the_order_of_go() {
     let rt = matrix::plain(1);
@@ -228,7 +228,7 @@ fn goroutines_and_threads_mix() {
     });
 }
 
-/// A waiter that is cancelled is not served: the notification goes to the next one.
+/// A waiter that is cancelled is not notified: the notification goes to the next one.
 #[test]
 fn a_cancelled_waiter_takes_no_notification() {
     matrix::run(|| {
@@ -255,7 +255,8 @@ fn a_cancelled_waiter_takes_no_notification() {
     });
 }
 
-/// A waiter that was served, and is cancelled while it waits for the mutex again, serves the next.
+/// A waiter that was notified, and is cancelled while it waits for the mutex again, notifies the
+/// next.
 #[test]
 fn a_served_waiter_that_is_cancelled_serves_the_next() {
     matrix::run(|| {

@@ -20,7 +20,7 @@ fn assert_live(ctx: &Context) {
     assert!(ctx.cause().is_none());
 }
 
-/// A context that is done, in every way one can look at it.
+/// Checks that a context is done, in every way in which that can be observed.
 #[track_caller]
 fn assert_done(ctx: &Context, error: ContextError) {
     assert_eq!(ctx.err(), Some(error));
@@ -234,7 +234,8 @@ fn many_layers_react() {
     });
 }
 
-/// CX-06: the cause is what was given first, or else the error itself; contexts below share it.
+/// CX-06: the cause is the first one given or, without one, the error itself; contexts below share
+/// it.
 #[test]
 fn the_first_cause_is_kept() {
     matrix::run(|| {
@@ -322,8 +323,8 @@ fn values_are_found_by_their_key() {
     assert!(context::background().value::<Number>().is_none());
 }
 
-/// CX-07: a function runs once, on a goroutine of its own, after its context is cancelled by hand,
-/// by a parent, or by a deadline; at once if that has happened.
+/// CX-07: a function runs once, on its own goroutine, after its context is cancelled by a
+/// canceller, by a parent, or by a deadline; at once if that has happened.
 #[test]
 fn functions_run_once() {
     matrix::run(|| {
@@ -353,7 +354,7 @@ fn functions_run_once() {
     });
 }
 
-/// CX-07: a function that is stopped in time does not run, and stopping says so once.
+/// CX-07: a function that is stopped in time does not run, and only the first stop returns true.
 #[test]
 fn stopped_functions_do_not_run() {
     matrix::run(|| {
@@ -386,7 +387,7 @@ fn stopped_functions_do_not_run() {
     });
 }
 
-/// CX-07: functions work on plain threads as well, on a thread of their own.
+/// CX-07: functions work on plain threads as well, on their own thread.
 #[test]
 fn functions_run_on_plain_threads() {
     let (ctx, canceller) = context::background().with_cancel();
@@ -566,7 +567,7 @@ fn a_deadline_outlives_its_runtime() {
     });
 }
 
-/// A function that cannot run any more is dropped. If that panics, the others run all the same, and
+/// A function that cannot run any more is dropped. If that panics, the others run nevertheless, and
 /// the panic is passed on.
 #[test]
 fn functions_run_although_the_drop_of_another_panics() {

@@ -20,7 +20,7 @@ fn lock_and_try_lock_by_ten_goroutines() {
         assert!(mutex.try_lock().is_none());
         assert!(mutex.is_locked());
         drop(guard);
-        drop(mutex.try_lock().expect("nobody has it"));
+        drop(mutex.try_lock().expect("the mutex is free"));
         let group = WaitGroup::new();
         for _ in 0..10 {
             group.add(1);
@@ -158,9 +158,9 @@ fn waiters_are_served_in_order() {
     });
 }
 
-/// SY-05, IN-37, IN-38: a goroutine that has waited for more than a millisecond and is overtaken
-/// gets the mutex handed, and so do those behind it, in order: each goes to `run_next` and its
-/// predecessor gives way. When no waiter is left the mutex is as before.
+/// SY-05, IN-37, IN-38: a goroutine that has waited for more than a millisecond and is overtaken is
+/// handed the mutex, and so are those behind it, in order: each goes to `run_next` and its
+/// predecessor yields. When no waiter is left, the mutex is as before.
 #[test]
 fn starving_waiters_are_handed_the_mutex() {
     let rt = matrix::plain(1);
@@ -171,7 +171,7 @@ fn starving_waiters_are_handed_the_mutex() {
         drop(guard);
         // Overtakes the waiter that was woken.
         let guard = mutex.try_lock().expect("not starving yet");
-        // That one sees it and queues again, in front, and asks for the mutex to be handed over.
+        // That waiter sees it and queues again, in front, and requests a hand-over.
         yield_now();
         assert!(guard.is_empty());
         let bystander = go(|| mutex.lock().push(9));
@@ -292,7 +292,7 @@ fn cancelled_goroutines_leave_the_mutex_usable() {
     });
 }
 
-/// Waiters that are cancelled while others are served lose nothing: a waiter that was handed the
+/// Waiters that are cancelled while others get the mutex lose nothing: a waiter that was handed the
 /// mutex has it or passes it on.
 #[test]
 fn cancelling_while_serving_loses_nothing() {
@@ -403,8 +403,8 @@ fn thousands_of_waiters_take_linear_time() {
             start.elapsed()
         })
     };
-    // The best of several, because the machine does other things too. Quadratic work would make the
-    // many take 64 times as long in the best of any number.
+    // The best of several, because the machine may be noisy. Quadratic work would make the many
+    // take 64 times as long in the best of any number.
     let few = (0..5).map(|_| time(1000)).min().unwrap();
     let many: Vec<_> =
         (0..50).map(|_| time(8000)).take_while(|&many| many >= few * 8 * 4).collect();

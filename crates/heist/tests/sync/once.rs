@@ -69,7 +69,7 @@ fn a_body_that_does_not_return_counts_as_done() {
     });
 }
 
-/// The value is made once; a caller that asks meanwhile waits for it.
+/// The value is made once; other callers wait for it meanwhile.
 #[test]
 fn a_value_is_made_once() {
     matrix::each(|_, rt| {
@@ -185,7 +185,7 @@ fn a_lazy_value_is_made_at_first_use() {
     }
 }
 
-/// Cells can be cloned, compared, and be parts of what has a default.
+/// Cells can be cloned, compared, and be fields of types with a default.
 #[test]
 fn cells_can_be_cloned_and_compared() {
     let (empty, full) = (OnceLock::new(), OnceLock::from(5));

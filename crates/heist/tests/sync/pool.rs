@@ -8,8 +8,8 @@ use std::hint::spin_loop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// SY-25: the private place first, then the own shelf from its young end, then what has aged, then
-/// a new one.
+/// SY-25: a value comes from the private place first, then from the own shelf, the youngest first,
+/// then from the aged values, then it is new.
 #[test]
 fn values_come_from_the_nearest_place() {
     matrix::plain(1).run(|| {

@@ -361,7 +361,7 @@ fn waiting_time_is_counted() {
     }
 }
 
-/// Waiting until a moment is waiting for as long, and guards show their value.
+/// Waits with a deadline last until that moment, and guards format as their value.
 #[test]
 fn deadlines_hold_and_guards_show_their_value() {
     matrix::run(|| {

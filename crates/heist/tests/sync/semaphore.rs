@@ -42,8 +42,8 @@ fn a_semaphore_of_one_excludes_ten_goroutines() {
     });
 }
 
-/// Whatever is asked for at random, never more is in use than there is, and all of it is free in
-/// the end: also if some give up or are cancelled.
+/// For random requests, never more permits are in use than there are, and all are free in the end,
+/// also if some requests give up or are cancelled.
 #[test]
 fn no_more_is_in_use_than_there_is() {
     matrix::each(|case, rt| {
@@ -96,8 +96,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// A request for many permits is not overtaken by those for few that come later, even if they could
-/// be served.
+/// A request for many permits is not overtaken by later ones for few, even if those could be
+/// served.
 #[test]
 fn large_requests_do_not_starve() {
     matrix::run(|| {
@@ -126,7 +126,7 @@ fn large_requests_do_not_starve() {
     });
 }
 
-/// A large request that gives up lets those behind it have what it could not get.
+/// When a large request gives up, the requests behind it get the free permits.
 #[test]
 fn giving_up_lets_others_go_on() {
     matrix::run(|| {
@@ -273,7 +273,7 @@ fn deadlines_hold_and_permits_can_be_forgotten() {
     });
 }
 
-/// A request for more permits than there are waits until its time is over, or for ever, and delays
+/// A request for more permits than there are waits until its time is over, or forever, and delays
 /// no other request.
 #[test]
 fn oversized_requests_delay_no_other() {
@@ -286,7 +286,7 @@ fn oversized_requests_delay_no_other() {
         while !is_parked(&doomed, "semacquire") {
             yield_now();
         }
-        let all = semaphore.try_acquire(2).expect("nobody queues");
+        let all = semaphore.try_acquire(2).expect("there are no waiters");
         drop(all);
         let start = Instant::now();
         assert!(semaphore.acquire_timeout(3, Duration::from_millis(2)).is_none());
@@ -332,7 +332,7 @@ fn a_context_ends_the_wait() {
 }
 
 /// Permits, the ends of contexts and cancellers come at the same time, to goroutines and to plain
-/// threads: no permit is lost, and nobody is left behind.
+/// threads: no permit is lost, and no waiter is forgotten.
 #[test]
 fn contexts_race_with_permits() {
     matrix::run(|| {

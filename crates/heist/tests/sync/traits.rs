@@ -1,4 +1,4 @@
-//! What the types can be used for: sharing between threads, and catching a panic across them.
+//! Auto traits of the types: sharing between threads, and catching a panic across them.
 
 use crate::matrix;
 
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::error::Error;
 use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 
-/// Whatever holds these may be used across a caught panic, whatever is in them.
+/// Types that hold these may be used across a caught panic, for any content.
 #[test]
 fn types_are_unwind_safe() {
     fn both<T: UnwindSafe + RefUnwindSafe>() {}
@@ -53,7 +53,7 @@ fn types_can_be_shared() {
     shared::<(Condvar, Once, Semaphore)>();
 }
 
-/// The error of a join goes along with all others, and keeps what it holds.
+/// The error of a join converts to a boxed error like all others, and keeps its payload.
 #[test]
 fn a_join_error_converts_to_a_boxed_error() {
     fn fails() -> Result<(), Box<dyn Error + Send + Sync>> {

@@ -115,7 +115,8 @@ fn a_negative_count_panics() {
     });
 }
 
-/// However many are done too often at once, each of them panics, and the count is what it was.
+/// If `done` is called too often by several threads at once, each of them panics, and the count is
+/// unchanged.
 #[test]
 fn a_count_that_many_would_make_negative_stays_zero() {
     let group = WaitGroup::new();

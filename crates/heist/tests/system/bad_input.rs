@@ -68,14 +68,15 @@ fn errors_have_kinds() {
     assert!(std::error::Error::source(&error).is_none());
 }
 
-/// Runs the calling test in a child with an environment variable, and returns what `build` said.
+/// Runs the calling test in a child with an environment variable, and returns the result of `build`
+/// as text.
 fn with_variable(variable: &str, value: &str) -> String {
     let ended = child::run_with(
         |child| {
             child.env(variable, value);
         },
         || {
-            // SAFETY: what is run keeps nothing across a park.
+            // SAFETY: the code that runs keeps nothing across a park.
             match unsafe { Runtime::builder().procs(3).build() } {
                 Ok(rt) => eprintln!("said: {} procs", rt.run(|| rt.procs())),
                 Err(error) => eprintln!("said: {error}"),
@@ -150,7 +151,7 @@ fn the_environment_overrides_the_program() {
     }
 }
 
-/// Spawning outside a runtime says what to do; `try_go` gives the error and drops the closure.
+/// Spawning outside a runtime says what to do; `try_go` returns the error and drops the closure.
 #[test]
 fn spawning_outside_a_runtime_says_what_to_do() {
     let payload = catch_unwind(|| drop(heist::go(|| ()))).unwrap_err();

@@ -96,7 +96,7 @@ fn the_tightest_ancestor_counts() {
     machine.write("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
     machine.write("sys/fs/cgroup/cpu.max", "max 100000\n");
     assert_eq!(machine.procs(16), 4);
-    // What is beside the way up does not count.
+    // Groups that are not ancestors do not count.
     machine.write("sys/fs/cgroup/a/other/cpu.max", "200000 100000\n");
     machine.write("sys/fs/cpu.max", "200000 100000\n");
     assert_eq!(machine.procs(16), 4);
@@ -167,7 +167,7 @@ fn invalid_quotas_are_no_limit() {
     assert_eq!(matrix::start(nowhere).procs(), 5);
 }
 
-/// The builder says what a fraction gives.
+/// The builder determines how a fraction is rounded.
 #[test]
 fn fractions_are_rounded_as_asked() {
     let machine = Machine::v2();
@@ -183,7 +183,7 @@ fn fractions_are_rounded_as_asked() {
     }
 }
 
-/// Keeps a runtime busy until dropped: an idle one does not look at its quota.
+/// Keeps a runtime busy until dropped: an idle one does not check its quota.
 struct Busy(Arc<AtomicBool>);
 
 impl Busy {
@@ -267,7 +267,7 @@ fn an_idle_program_does_not_look() {
     machine.write("sys/fs/cgroup/a/b/cpu.max", "100000 100000");
     stays(&rt, 3);
     let busy = Busy::new(&rt);
-    matrix::eventually("it looks again", || rt.procs() == 2);
+    matrix::eventually("it checks the quota again", || rt.procs() == 2);
     drop(busy);
 }
 

@@ -1,4 +1,4 @@
-//! At every limit of the system a runtime goes on, or refuses to start with a reason.
+//! At every limit of the system a runtime continues, or refuses to start with a reason.
 
 use crate::limited;
 
@@ -35,7 +35,7 @@ fn goroutines_are_stopped_without_a_free_descriptor() {
     ended.worked();
 }
 
-/// Whatever the number of descriptors is.
+/// For any number of descriptors.
 #[test]
 fn a_runtime_works_or_is_refused_with_few_descriptors() {
     let mut worked = 0;
@@ -55,7 +55,7 @@ fn a_runtime_works_or_is_refused_with_few_descriptors() {
         if !works {
             ended.said("descriptors");
         }
-        // With so many there is no reason to refuse.
+        // With this many there is no reason to refuse.
         assert!(works || n < 12, "{ended}");
         worked += u32::from(works);
     }
@@ -100,7 +100,7 @@ fn thousands_sleep_although_the_system_gives_no_more_memory() {
 
 /// Mounts an empty folder over `/proc`, for this process alone.
 fn hide_proc() {
-    // SAFETY: these change what this process sees and touch no memory of ours.
+    // SAFETY: these change the namespace of this process and touch no memory of it.
     unsafe {
         if libc::unshare(libc::CLONE_NEWNS) != 0
             && libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) != 0
@@ -118,7 +118,7 @@ fn hide_proc() {
     assert!(!Path::new("/proc/self/stat").exists());
 }
 
-/// Where `/proc` is not mounted, CPU clocks tell what threads do. It is reported once, and counted.
+/// Where `/proc` is not mounted, CPU clocks show what threads do. It is reported once, and counted.
 #[test]
 fn a_runtime_works_without_proc() {
     let ended = limited::run(0, |_| {
@@ -175,7 +175,7 @@ fn refuse_calls(calls: &[libc::c_long]) {
     const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    // The number of the call is the first word of what the filter sees.
+    // The number of the call is the first word of the filter's input.
     let mut filter = vec![step(LOAD, 0, 0, 0)];
     for &call in calls {
         filter.push(step(JUMP_IF_EQUAL, 0, 1, u32::try_from(call).expect("a number of a call")));
@@ -272,13 +272,13 @@ fn hello() {
     }
 }
 
-/// Sizes of address space besides what the process has, in KiB, from nothing to enough for
+/// Sizes of address space beyond what the process has, in KiB, from nothing to enough for
 /// everything.
 fn sizes() -> impl Iterator<Item = u64> {
     (0..20_000).step_by(400).chain((20_000..=300_000).step_by(20_000))
 }
 
-/// Whatever the address space is: everything works, or the runtime or a spawn is refused with a
+/// For any size of address space: everything works, or the runtime or a spawn is refused with a
 /// reason.
 #[test]
 fn a_runtime_works_or_is_refused_with_little_address_space() {
@@ -306,14 +306,14 @@ impl Drop for SetWhenDropped {
     }
 }
 
-/// A goroutine whose stack can never come ends with an error, and the one that waits for it goes
-/// on.
+/// A goroutine that can never get a stack ends with an error, and the one that waits for it
+/// continues.
 #[test]
 fn a_goroutine_without_hope_for_a_stack_ends_with_an_error() {
     let ended = limited::run(0, |_| {
         let rt = limited::build(Runtime::builder().procs(2));
         rt.run(limited::everything_works);
-        // Far too little, whatever else comes and goes.
+        // Far too little, whatever else is allocated and freed.
         let before = limited::limit_address_space(64 << 20);
         let metrics = rt.run(|| {
             let dropped = Arc::new(AtomicBool::new(false));
@@ -352,13 +352,13 @@ impl Drop for TellWhenDropped {
     }
 }
 
-/// Also if there are hundreds of them: trying again in vain does not keep the runtime busy.
+/// The same with hundreds of them: failing retries do not keep the runtime busy.
 #[test]
 fn hundreds_without_hope_for_stacks_end_with_errors() {
     run_out_of_stacks(false);
 }
 
-/// Also where the system does not say how much memory is used.
+/// The same where the system does not report how much memory is used.
 #[test]
 fn hundreds_end_with_errors_without_proc() {
     run_out_of_stacks(true);
@@ -373,15 +373,15 @@ fn run_out_of_stacks(hides_proc: bool) {
         if hides_proc {
             hide_proc();
         }
-        // A spawn is refused as soon as a goroutine waits for a stack. If another processor was that
-        // fast, too few of them wait: all of them end and are spawned again.
+        // A spawn is refused as soon as a goroutine waits for a stack. If another processor was
+        // that fast, too few of them wait: all of them end and are spawned again.
         while !rt.run(|| spawn_beyond_memory(N)) {}
     });
     ended.worked();
 }
 
-/// Spawns `n` goroutines, for which there are not stacks enough, and waits until each has begun or has
-/// ended with an error. False if not all of them could be spawned.
+/// Spawns `n` goroutines, for which there are not stacks enough, and waits until each has begun or
+/// has ended with an error. False if not all of them could be spawned.
 fn spawn_beyond_memory(n: usize) -> bool {
     let (keep, gate) = heist::chan::bounded::<()>(0);
     let (told, tells) = heist::chan::bounded(n);
@@ -412,8 +412,8 @@ fn spawn_beyond_memory(n: usize) -> bool {
     true
 }
 
-/// Where there is no memory for a thread, deadlines of plain threads come when somebody asks, and
-/// functions run on the canceller's thread.
+/// Where there is no memory for a thread, deadlines of plain threads expire when a context is
+/// queried, and functions run on the canceller's thread.
 #[test]
 fn contexts_work_without_memory_for_a_thread() {
     use heist::context::{self, ContextError};
@@ -439,7 +439,7 @@ fn contexts_work_without_memory_for_a_thread() {
     }
 }
 
-/// Where the system does not report the end of a program, who waits for it can be cancelled.
+/// Where the system does not report the end of a program, its waiter can be cancelled.
 #[test]
 fn a_wait_for_a_program_is_cancelled_without_pidfd() {
     let ended = limited::run(0, |_| {
@@ -462,7 +462,7 @@ fn a_wait_for_a_program_is_cancelled_without_pidfd() {
     ended.worked();
 }
 
-/// What a sandbox refuses and a runtime cannot do without is found when it is built.
+/// A call that a sandbox refuses and that a runtime needs is found when the runtime is built.
 #[test]
 fn a_runtime_without_signal_stacks_or_timers_is_refused() {
     for call in [libc::SYS_sigaltstack, libc::SYS_timerfd_settime] {
@@ -503,7 +503,7 @@ fn a_runtime_works_or_is_refused_with_few_threads() {
                 let rt = limited::build(Runtime::builder().procs(procs));
                 rt.run(limited::everything_works);
                 rt.run(|| {
-                    // For a moment, more than there may be threads.
+                    // Briefly more than the allowed number of threads.
                     let sleep = || std::thread::sleep(std::time::Duration::from_millis(1));
                     let sleepers: Vec<_> = (0..30).map(|_| heist::go(sleep)).collect();
                     sleepers.into_iter().for_each(|sleeper| sleeper.join().expect("it ends"));
@@ -571,7 +571,7 @@ fn work_in_group(folder: &Path) {
     std::fs::remove_file(&file).expect("it is there");
 }
 
-/// In a control group that is full, of pages that the kernel can give back, everything works.
+/// In a control group that is full of pages that the kernel can reclaim, everything works.
 #[test]
 fn a_runtime_works_in_a_control_group_at_its_limit() {
     const VARIABLE: &str = "HEIST_TEST_GROUP";

@@ -1,5 +1,4 @@
-//! What the operating system gives, refuses and reports: environment, limits, programs, signals,
-//! files.
+//! The operating system: environment, limits, programs, signals, files.
 
 #[path = "../harness/child.rs"]
 mod child;

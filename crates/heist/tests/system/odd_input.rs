@@ -33,7 +33,7 @@ fn with<T>(variable: &str, value: OsString, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Pieces of what is understood, in any order, and bytes that are not text. No zero byte, which an
+/// Pieces of valid input, in any order, and bytes that are not text. No zero byte, which an
 /// environment cannot have.
 fn odd_value() -> impl Strategy<Value = OsString> {
     let piece = prop_oneof![

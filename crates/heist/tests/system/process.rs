@@ -14,7 +14,7 @@ fn sh(script: &str) -> Command {
     command
 }
 
-/// What it wrote to both pipes, more than they hold, and how it ended.
+/// The output of a program to both pipes, more than they hold, and how it ended.
 fn check_output() {
     let script = "head -c 200000 /dev/zero; head -c 200000 /dev/zero >&2; exit 3";
     let output = sh(script).output().expect("starts");
@@ -28,7 +28,7 @@ fn output_is_collected() {
     check_output();
 }
 
-/// `output` has defaults of its own, for that one time, and leaves alone what was set.
+/// `output` has its own defaults, for that one call, and does not change streams that were set.
 #[test]
 fn output_keeps_what_was_set() {
     matrix::plain(2).run(|| {

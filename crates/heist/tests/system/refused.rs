@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Sets the soft limit of a resource and returns what it was.
+/// Sets the soft limit of a resource and returns the previous one.
 fn set_limit(resource: libc::__rlimit_resource_t, soft: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid place for the answer, and then a valid limit.
@@ -75,7 +75,7 @@ fn load() {
 /// When threads cannot be made, the existing ones do all the work. The missing ones are made when
 /// the system allows it again.
 #[test]
-fn work_goes_on_without_more_threads() {
+fn work_continues_without_more_threads() {
     let ended = child::run(|| {
         let rt = matrix::plain(16);
         rt.run(|| ());
@@ -99,7 +99,7 @@ fn work_goes_on_without_more_threads() {
     ended.said("heist: the system refuses another thread");
 }
 
-/// A runtime whose very first thread is refused says so, or starts as soon as it can.
+/// A runtime whose first thread is refused reports it, or starts as soon as it can.
 #[test]
 fn a_runtime_without_any_thread_is_refused() {
     let ended = child::run(|| {
@@ -165,7 +165,8 @@ fn spawning_without_memory_is_an_error() {
                 rt.run(move || {
                     assert_eq!(fill(&inner, list), SpawnError::NoMemory);
                     assert!(list.len() > 100, "only {}", list.len());
-                    // Waiting goroutines try again now and then: for a moment none waits.
+                    // Waiting goroutines try again from time to time: then none waits for a short
+                    // time.
                     let text = loop {
                         match catch_unwind(|| drop(go(|| ()))) {
                             Err(text) => break text,
@@ -302,7 +303,7 @@ fn timers_go_on_after_a_refused_thread() {
 }
 
 /// At the limit of threads, goroutines that compute keep all of them, and wait for others that
-/// cannot start. It is said so.
+/// cannot start. This is reported.
 #[test]
 fn goroutines_that_cannot_start_at_the_thread_limit_are_reported() {
     const N: usize = 20;

@@ -1,4 +1,5 @@
-//! A server at the limits of the system: it refuses what it cannot serve, and continues.
+//! A server at the limits of the system: it refuses connections that it cannot serve, and
+//! continues.
 
 use crate::limited;
 
@@ -97,7 +98,7 @@ fn a_connection_without_memory_is_refused() {
                 clients.push(TcpStream::connect(address).expect("the kernel accepts it"));
                 heist::time::sleep(Duration::from_millis(1));
             }
-            assert!(is_served(&mut first), "who is served is served on");
+            assert!(is_served(&mut first), "a connection that is served stays served");
             gate.done();
             for waiter in waiters {
                 waiter.join().expect("it ends");
@@ -132,7 +133,7 @@ fn a_server_survives_the_lack_of_descriptors() {
             heist::time::sleep(Duration::from_millis(300));
             let took = limited::cpu_time() - began;
             assert!(took < Duration::from_millis(150), "it used {took:?} of 300 ms");
-            assert!(is_served(&mut first), "who is served is served on");
+            assert!(is_served(&mut first), "a connection that is served stays served");
             drop(held);
             let mut byte = [0];
             late.read_exact(&mut byte).expect("it is served in the end");

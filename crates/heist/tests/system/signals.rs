@@ -45,7 +45,7 @@ fn ctrl_c_is_waited_for() {
             });
             waiting.join().expect("ends well").expect("it came");
             assert_eq!(first.recv(), Ok(signal::INTERRUPT));
-            // A surplus signal may still be on its way.
+            // A surplus signal may still be pending.
             std::mem::forget(first);
         });
     });
@@ -124,7 +124,7 @@ fn an_ignored_signal_stays_ignored() {
                 heist::yield_now();
             }
         });
-        // SAFETY: asks what is done about it.
+        // SAFETY: only reads the action of the signal.
         assert_eq!(unsafe { libc::signal(libc::SIGTRAP, libc::SIG_DFL) }, libc::SIG_IGN);
     });
     ended.succeeded();
@@ -138,7 +138,7 @@ fn a_signal_to_a_thread_arrives_there() {
     static SEEN: AtomicI32 = AtomicI32::new(0);
     static COUNT: AtomicU32 = AtomicU32::new(0);
     extern "C" fn note(_: libc::c_int) {
-        // SAFETY: asks a question.
+        // SAFETY: only reads the current action.
         SEEN.store(unsafe { libc::gettid() }, Ordering::Relaxed);
         COUNT.fetch_add(1, Ordering::Relaxed);
     }
@@ -159,7 +159,7 @@ fn a_signal_to_a_thread_arrives_there() {
                 .collect();
             let _guard = heist::lock_os_thread();
             for n in 0..100 {
-                // SAFETY: asks a question, and sends a signal that is handled.
+                // SAFETY: reads the current action, and sends a signal that is handled.
                 let own = unsafe {
                     let own = libc::gettid();
                     libc::syscall(libc::SYS_tgkill, libc::getpid(), own, libc::SIGUSR2);

@@ -1,4 +1,4 @@
-//! What users of std look for by std's names: files, pipes, sockets, signals.
+//! APIs with std's names: files, pipes, sockets, signals.
 
 use crate::child;
 use crate::matrix;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// A folder of its own for a test, which is gone after it.
+/// A folder for one test, which is removed after it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -87,7 +87,7 @@ fn files_do_what_those_of_std_do() {
         assert_eq!((&file).read_vectored(&mut slices).expect("reads"), 6);
         assert_eq!((&a, &b), (b"bc", b"defg"));
 
-        // A second handle goes on where the first one is.
+        // A second handle continues at the position of the first.
         let mut clone = file.try_clone().expect("a descriptor");
         assert_ne!(clone.as_raw_fd(), file.as_raw_fd());
         let mut byte = [0];
@@ -364,7 +364,7 @@ fn signals_come_one_after_the_other() {
                 send("-USR1");
                 assert_eq!(signals.recv(), Ok(signal::USER1), "{n}");
             }
-            // Both are told under one lock, which this one takes.
+            // Both are notified under one lock, which this call takes.
             drop(signals);
             assert_eq!(late.try_iter().count(), 16);
         });

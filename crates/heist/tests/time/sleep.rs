@@ -75,7 +75,7 @@ fn ends_within(time: Duration, round: impl Fn()) {
     panic!("not within {time:?}: {took:?}");
 }
 
-/// TM-10: nothing to wait for is no wait.
+/// TM-10: a sleep of zero does not wait.
 #[test]
 fn a_sleep_of_nothing_returns_at_once() {
     matrix::run(|| {
@@ -197,7 +197,8 @@ fn functions_run_concurrently() {
     });
 }
 
-/// TM-07: what is stopped in time does not run; stopping twice, or too late, is false.
+/// TM-07: a function that is stopped in time does not run; stopping twice, or too late, returns
+/// false.
 #[test]
 fn what_is_stopped_does_not_run() {
     matrix::run(|| {
@@ -309,7 +310,7 @@ fn a_sleeper_can_be_cancelled() {
     });
 }
 
-/// A runtime that ends does not wait for timers, and drops what they hold.
+/// A runtime that ends does not wait for timers, and drops their captures.
 #[test]
 fn shutdown_does_not_wait_for_timers() {
     matrix::each(|case, _| {
@@ -370,10 +371,10 @@ fn a_sleep_next_to_a_hog_ends_in_time() {
         assert!(lates[15] <= 25 * MS, "{lates:?}");
     });
     let gave_way = rt.metrics().get("/heist/preempt/gave-way:events").unwrap();
-    assert!(gave_way > 0, "the hog was never made to give way");
+    assert!(gave_way > 0, "the hog was never preempted");
 }
 
-/// A process whose goroutines sleep uses no CPU time to speak of.
+/// A process whose goroutines sleep uses almost no CPU time.
 #[test]
 fn sleeping_goroutines_use_no_cpu() {
     let ended = child::run(|| {
@@ -492,7 +493,7 @@ fn fast_tickers_tick_across_stops_of_the_world() {
     }
 }
 
-/// TM-28: goroutines that only make short system calls and look at timers do not starve the timer
+/// TM-28: goroutines that only make short system calls and check timers do not starve the timer
 /// that ends them.
 #[test]
 fn short_system_calls_do_not_starve_timers() {

@@ -352,12 +352,13 @@ fn waiting_for_a_timer_is_cancelled() {
         matrix::yield_until("parked", || heist::dump_goroutines().contains("[chan receive]"));
         waits.cancel();
         assert!(waits.join().unwrap_err().is_cancelled());
-        assert!(timer.reset(Duration::ZERO), "nobody is left to be woken");
+        assert!(timer.reset(Duration::ZERO), "no waiter is left");
         assert!(timer.receiver().recv().is_ok());
     });
 }
 
-/// A moment comes as the message, exactly, even if it is over; and a timer can be moved to one.
+/// The message is exactly the requested moment, even if it is in the past; a timer can be reset to
+/// a moment.
 #[test]
 fn messages_carry_the_exact_moment() {
     matrix::run(|| {
@@ -374,7 +375,7 @@ fn messages_carry_the_exact_moment() {
     });
 }
 
-/// TM-12: the farthest moment is a moment: a timer that waits for it is set, stopping it says so,
+/// TM-12: the most distant moment is valid: a timer for it counts as set, stopping it returns true,
 /// and it can be set to an earlier one.
 #[test]
 fn the_farthest_timer_is_set() {
@@ -389,8 +390,8 @@ fn the_farthest_timer_is_set() {
     });
 }
 
-/// A timer has one clock. The goroutine that makes it may lose its CPU at any moment, between two
-/// looks at the clock too: what the timer says of the time is right afterwards.
+/// A timer has one clock. The goroutine that makes it may lose its CPU at any moment, even between
+/// two reads of the clock: the timer's times are correct afterwards.
 #[test]
 fn timers_of_preempted_goroutines_tell_the_right_time() {
     const SLACK: Duration = Duration::from_micros(1);

@@ -62,7 +62,7 @@ fn run(stage: &Stage<'_>) -> Report {
     report
 }
 
-/// Spawns all workers and adds up what they bring.
+/// Spawns all workers and adds up their results.
 fn work_together(n_turns: u32) -> u64 {
     let workers: Vec<_> =
         (0..N_WORKERS).map(|seed| heist::go(move || work(seed, n_turns))).collect();

@@ -8,7 +8,7 @@ pub fn mix(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// So many steps, each of which needs the one before.
+/// `n` steps, each of which needs the one before.
 pub fn churn(seed: u64, n_rounds: u32) -> u64 {
     (0..n_rounds).fold(seed, |state, _| mix(state))
 }

@@ -20,9 +20,9 @@ use super::stage::Stage;
 pub struct Step {
     /// How `--steps` calls it.
     pub name: &'static str,
-    /// What it shows, for the progress bar.
+    /// A description, for the progress bar.
     pub title: &'static str,
-    /// Does it on the main thread, which is no goroutine, and checks the result.
+    /// Runs the step on the main thread, which is not a goroutine, and checks the result.
     pub run: fn(&Stage<'_>) -> Report,
 }
 
@@ -38,7 +38,7 @@ pub const STEPS: &[Step] = &[
     procs::STEP,
 ];
 
-/// What `--steps` may name.
+/// The names for `--steps`.
 pub fn names() -> impl Iterator<Item = &'static str> {
     STEPS.iter().map(|step| step.name)
 }

@@ -17,7 +17,7 @@ pub const STEP: Step =
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// The maximum memory of one of them, with its share of the kernel's page tables.
 const BYTES_EACH: u64 = 5600;
-/// A page of stack, the record, and what belongs to it, where pages have 4 KiB and the compiler
+/// A page of stack, the record, and the tables for both, where pages have 4 KiB and the compiler
 /// optimises.
 const RESIDENT_MAX: Option<u64> =
     if cfg!(target_arch = "x86_64") && !cfg!(debug_assertions) { Some(4800) } else { None };

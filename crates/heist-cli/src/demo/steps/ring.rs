@@ -2,7 +2,7 @@
 //!
 //! Each of them waits at its own gate, a `WaitGroup` that counts one while the token is elsewhere.
 //! The goroutine that has the token closes its own gate again and opens the next one's. There is
-//! one token, so a gate is opened only when its owner waits there or is on its way to it.
+//! one token, so a gate is opened only when its owner waits there or is about to.
 
 use super::Step;
 use crate::demo::figures;

@@ -1,10 +1,10 @@
 //! An uneven tree, walked by goroutines that all descend from one on one P.
 //!
-//! Seven eighths of what is below a node are on its left: a spine, with twigs that are spines with
-//! twigs. A goroutine walks a spine and spawns one for each twig, the work of which is anything
-//! from one node to an eighth of the tree. It waits for the last but one before it spawns the next,
-//! so a P's queue stays short and never spills into the global one: everything that another P does
-//! it has stolen.
+//! Seven eighths of the nodes below a node are on its left: a spine, with twigs that are spines
+//! with twigs. A goroutine walks a spine and spawns one for each twig, the work of which is
+//! anything from one node to an eighth of the tree. It waits for the last but one before it spawns
+//! the next, so a P's queue stays short and never spills into the global one: another P runs only
+//! goroutines that it has stolen.
 
 use super::Step;
 use super::mixer;
@@ -96,7 +96,7 @@ fn run(stage: &Stage<'_>) -> Report {
     report
 }
 
-/// Walks a spine; its twigs are walked by goroutines of their own.
+/// Walks a spine; other goroutines walk its twigs.
 fn walk(root: Node) -> Walk {
     let mut walked = Walk::default();
     let mut twigs = [None, None];

@@ -1,7 +1,7 @@
-//! Operations that do not wait, done from within the runtime.
+//! Operations that do not wait, done from inside the runtime.
 //!
-//! A select enters the runtime once for all its cases. It is left by the attempt that was successful:
-//! only that one may have something to free, and nothing may be freed in there.
+//! A select enters the runtime once for all its cases. The attempt that succeeds leaves it: only
+//! that attempt may have memory to free, which is not allowed inside the runtime.
 
 use super::super::alarm::Alarm;
 use super::super::parcel::Parcel;
@@ -28,7 +28,7 @@ pub(super) fn recv<T>(
     }
 }
 
-/// Sends the message, which is there, if that is possible now, else leaves it there.
+/// Sends the message, which is present, if that is possible now; otherwise leaves it in place.
 #[inline(always)]
 pub(super) fn send<T>(
     sender: &Sender<T>,

@@ -15,7 +15,7 @@ use heist_core::buffer::Buffer;
 use heist_core::timer_heap::NEVER;
 use std::cell::UnsafeCell;
 
-/// How far a case is.
+/// The progress of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Open,
@@ -35,7 +35,7 @@ impl Progress {
         }
     }
 
-    /// What a waker says.
+    /// The progress after a wait that ended in this way.
     const fn after(ended: Ended) -> Self {
         match ended {
             Ended::Done => Self::Done,
@@ -64,7 +64,7 @@ pub struct SendCase<'a, T> {
 }
 
 impl<'a, T> RecvCase<'a, T> {
-    /// The case as the select sees it.
+    /// The case in the form that the select uses.
     #[inline]
     pub fn handle(&mut self) -> Handle<'_> {
         Handle(self, Interest::Do)
@@ -83,7 +83,7 @@ impl<'a, T> RecvCase<'a, T> {
         self.progress != Progress::Open
     }
 
-    /// What was received. The case is open again.
+    /// The result of the receive. The case can be used again.
     #[inline]
     pub fn take(&mut self) -> Result<T, RecvError> {
         match std::mem::replace(&mut self.progress, Progress::Open) {
@@ -94,13 +94,13 @@ impl<'a, T> RecvCase<'a, T> {
 }
 
 impl<'a, T> SendCase<'a, T> {
-    /// The case as the select sees it.
+    /// The case in the form that the select uses.
     #[inline]
     pub fn handle(&mut self) -> Handle<'_> {
         Handle(self, Interest::Do)
     }
 
-    /// Not chosen yet. The message is there.
+    /// Not chosen yet, with its message.
     #[inline]
     pub const fn new(sender: &'a Sender<T>, message: Option<T>) -> Self {
         let message = UnsafeCell::new(message);
@@ -113,7 +113,8 @@ impl<'a, T> SendCase<'a, T> {
         self.progress != Progress::Open
     }
 
-    /// Whether the message was sent; else here it is. The case is over.
+    /// Ok if the message was sent, otherwise an error with the message. The case cannot be used
+    /// again.
     #[inline]
     pub fn take(&mut self) -> Result<(), SendError<T>> {
         self.progress = Progress::Done;
@@ -124,7 +125,7 @@ impl<'a, T> SendCase<'a, T> {
     }
 }
 
-/// Does the same with whatever channel there is.
+/// Evaluates the same expression for each type of channel.
 macro_rules! with_chan {
     ($end:ident, $flavor:expr, $chan:ident => $do:expr, $($other:pat => $else:expr),+) => {
         match $flavor {
@@ -181,9 +182,9 @@ impl<T> Case for RecvCase<'_, T> {
             receiver::Flavor::Never => true)
     }
 
-    fn tell(&self, queues: &mut Queues, rt: Option<&InRuntime>) {
+    fn wake_watchers(&self, queues: &mut Queues, rt: Option<&InRuntime>) {
         if matches!(self.receiver.flavor, receiver::Flavor::Meeting(_)) {
-            queues.tell_queued(Side::Receive, rt);
+            queues.wake_watchers_of_other(Side::Receive, rt);
         }
     }
 
@@ -224,7 +225,7 @@ impl<T> Case for SendCase<'_, T> {
         if self.progress == Progress::Done {
             return false;
         }
-        // Leaving the runtime may unwind, and then the message is gone.
+        // Set first: leaving the runtime may unwind, and the message is gone by then.
         self.progress = Progress::Done;
         self.progress = Progress::of(attempt::send(self.sender, rt, self.message.get_mut()));
         self.is_chosen()
@@ -258,7 +259,7 @@ impl<T> Case for SendCase<'_, T> {
     }
 
     unsafe fn enlist(&self, queues: &mut Queues, wait: *const Wait, interest: Interest) -> bool {
-        // SAFETY: nobody else has the case before it is queued.
+        // SAFETY: no other thread can access the case before it is queued.
         let place = message_ptr(unsafe { &mut *self.message.get() });
         self.entry.assign(wait, place.cast());
         with_chan!(sender, &self.sender.flavor,
@@ -267,9 +268,9 @@ impl<T> Case for SendCase<'_, T> {
             sender::Flavor::Never => true)
     }
 
-    fn tell(&self, queues: &mut Queues, rt: Option<&InRuntime>) {
+    fn wake_watchers(&self, queues: &mut Queues, rt: Option<&InRuntime>) {
         if matches!(self.sender.flavor, sender::Flavor::Meeting(_)) {
-            queues.tell_queued(Side::Send, rt);
+            queues.wake_watchers_of_other(Side::Send, rt);
         }
     }
 
@@ -302,7 +303,8 @@ impl<T> Case for SendCase<'_, T> {
     }
 }
 
-// The type of the messages has to be named for a buffer that does not depend on it.
+// A function, because the type of the messages must be named for a buffer that does not depend on
+// it.
 
 #[inline]
 fn receive_stamp<T, B: Buffer<T>>(chan: &Chan<T, B>) -> u64 {

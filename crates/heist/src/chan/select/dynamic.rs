@@ -1,4 +1,4 @@
-//! A select over a set of operations that is made at run time.
+//! A select over a set of operations that is built at run time.
 
 use super::super::error::{RecvError, SendError};
 use super::super::queues::Interest;
@@ -11,11 +11,11 @@ use std::error::Error;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// A set of operations of which one is to be done.
+/// A set of operations, one of which is done.
 ///
-/// Operations are added by [`recv`](Self::recv) and [`send`](Self::send), each with a number. A message is
-/// given when its send is added, as in Go's `reflect.Select`; once sent, that operation is not ready any
-/// more, and the others stay for the next round.
+/// [`recv`](Self::recv) and [`send`](Self::send) add operations, each with a number. The message of
+/// a send is passed when the operation is added, as in Go's `reflect.Select`. Once its message is
+/// sent, the operation is never ready again; the others can be selected in the next round.
 ///
 /// # Examples
 /// ```
@@ -41,20 +41,20 @@ pub struct Select<'a> {
     preference: Preference,
 }
 
-/// An operation, with the address of the end it was added with.
+/// An operation, with the address of the sender or receiver that it was added with.
 struct Added<'a> {
     case: Box<dyn Case + 'a>,
     end: *const (),
 }
 
 impl<'a> Select<'a> {
-    /// No operations; of those that can be done, one is chosen at random.
+    /// An empty set. Of the operations that can be done, one is chosen at random.
     #[must_use]
     pub const fn new() -> Self {
         Self { cases: Vec::new(), preference: Preference::Any }
     }
 
-    /// No operations; of those that can be done, the first is chosen.
+    /// An empty set. Of the operations that can be done, the first is chosen.
     #[must_use]
     pub const fn new_biased() -> Self {
         Self { cases: Vec::new(), preference: Preference::First }
@@ -79,7 +79,7 @@ impl<'a> Select<'a> {
         self.cases.len() - 1
     }
 
-    /// Takes an operation out. The numbers of the others stay.
+    /// Removes an operation. The numbers of the others do not change.
     ///
     /// # Panics
     /// If there is no such operation.
@@ -99,7 +99,8 @@ impl<'a> Select<'a> {
         assert!(added.is_some(), "Select::remove: there is no operation {index}");
     }
 
-    /// Waits until one of the operations can be done. Without operations, for ever.
+    /// Waits until one of the operations can be done, and does it. Without operations it waits
+    /// forever.
     ///
     /// # Panics
     /// If there are more than 65,536 operations.
@@ -110,7 +111,7 @@ impl<'a> Select<'a> {
         }
     }
 
-    /// Does one of the operations if that is possible now.
+    /// Does one of the operations if that is possible without waiting.
     ///
     /// # Errors
     /// If none can be done.
@@ -121,7 +122,7 @@ impl<'a> Select<'a> {
         self.run(Patience::None).ok_or(TrySelectError)
     }
 
-    /// Waits until one of the operations can be done, but no longer than `timeout`.
+    /// Waits until one of the operations can be done, but no longer than `timeout`, and does it.
     ///
     /// # Errors
     /// If none could be done in that time.
@@ -146,7 +147,7 @@ impl<'a> Select<'a> {
         self.run(Patience::lasting(timeout)).ok_or(SelectTimeoutError)
     }
 
-    /// Waits until one of the operations can be done, but not past `deadline`.
+    /// Waits until one of the operations can be done, but not past `deadline`, and does it.
     ///
     /// # Errors
     /// If none could be done in that time.
@@ -160,8 +161,9 @@ impl<'a> Select<'a> {
         self.run(Patience::until(deadline)).ok_or(SelectTimeoutError)
     }
 
-    /// Waits until one of the operations could be done, and returns its number without doing it. By the
-    /// time the caller does it, by `try_send` or `try_recv`, somebody else may have been faster.
+    /// Waits until one of the operations can be done, and returns its number without doing it. When
+    /// the caller does it, by `try_send` or `try_recv`, another goroutine or thread may have been
+    /// faster.
     ///
     /// # Panics
     /// If there are more than 65,536 operations.
@@ -206,7 +208,7 @@ impl<'a> Select<'a> {
         self.choose(Interest::Know, Patience::lasting(timeout)).ok_or(ReadyTimeoutError)
     }
 
-    /// As [`ready`](Self::ready), but waits not past `deadline`.
+    /// As [`ready`](Self::ready), but does not wait past `deadline`.
     ///
     /// # Errors
     /// If none could be done in that time.
@@ -249,13 +251,13 @@ impl fmt::Debug for Select<'_> {
     }
 }
 
-/// An operation that was done. Its result is asked for with the end it was added with; a message that
-/// was received and is not asked for is dropped.
+/// An operation that was done. To take its result, pass the sender or receiver that it was added
+/// with; a received message that is not taken is dropped.
 #[must_use]
 pub struct SelectedOperation<'s> {
     index: usize,
     end: *const (),
-    /// The case, of the type that belongs to that end.
+    /// The case, of the type that belongs to `end`.
     case: &'s mut (dyn Case + 's),
 }
 
@@ -275,9 +277,13 @@ impl SelectedOperation<'_> {
     /// If the operation was not added with this receiver.
     pub fn recv<T>(self, receiver: &Receiver<T>) -> Result<T, RecvError> {
         let end = std::ptr::from_ref(receiver).cast();
-        assert!(self.end == end, "SelectedOperation::recv: the operation is of another channel");
-        // SAFETY: it was added with the receiver at this address, which is still borrowed, so it is the
-        // same one and has this type; nobody else uses the case while the select is borrowed.
+        assert!(
+            self.end == end,
+            "SelectedOperation::recv: pass the receiver that the operation was added with"
+        );
+        // SAFETY: it was added with the receiver at this address, which is still borrowed. So it is
+        // the same receiver, and the case has this type. No other code uses the case while the
+        // select is borrowed.
         unsafe { &mut *std::ptr::from_mut(&mut *self.case).cast::<RecvCase<'_, T>>() }.take()
     }
 
@@ -290,7 +296,10 @@ impl SelectedOperation<'_> {
     /// If the operation was not added with this sender.
     pub fn send<T>(self, sender: &Sender<T>) -> Result<(), SendError<T>> {
         let end = std::ptr::from_ref(sender).cast();
-        assert!(self.end == end, "SelectedOperation::send: the operation is of another channel");
+        assert!(
+            self.end == end,
+            "SelectedOperation::send: pass the sender that the operation was added with"
+        );
         // SAFETY: as for a receive.
         unsafe { &mut *std::ptr::from_mut(&mut *self.case).cast::<SendCase<'_, T>>() }.take()
     }
@@ -298,7 +307,7 @@ impl SelectedOperation<'_> {
 
 impl Drop for SelectedOperation<'_> {
     fn drop(&mut self) {
-        // What was asked for is not there any more.
+        // A result that was taken is no longer in the case.
         self.case.forget();
     }
 }

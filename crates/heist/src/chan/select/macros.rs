@@ -1,10 +1,10 @@
 //! The macros `select!` and `select_biased!`, and what their expansion calls.
 //!
-//! The expansion has two parts. In the first the channels and messages are evaluated, in the order in
-//! which they are written, and each operation is tried; if none can be done, they become cases on the
-//! stack, of which one is waited for. The result is kept. Then everything that was borrowed is released,
-//! and in the second part the expression of the case that was chosen runs, in the function of the caller:
-//! it may return, break, and use the channels again.
+//! The expansion has two parts. In the first, the channels and messages are evaluated, in the order
+//! in which they are written, and each operation is tried. If none can be done, they become cases
+//! on the stack, and the expansion waits for one of them. The result is kept. Then all borrows are
+//! released. In the second part, the expression of the chosen case runs in the function of the
+//! caller: it may return, break, and use the channels again.
 
 use super::super::error::{RecvError, SendError};
 use super::super::parcel::Parcel;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Which case is chosen if several are ready.
 #[derive(Clone, Copy, Debug)]
 pub enum Choice {
-    /// Any, each as likely as the others.
+    /// Any, each with the same probability.
     Any,
     /// The first.
     First,
@@ -34,10 +34,10 @@ impl From<Choice> for Preference {
     }
 }
 
-/// Where an attempt is made.
+/// The place from which an attempt is made.
 pub struct Inside<'a>(&'a mut Option<InRuntime>);
 
-/// Tries each of `N` cases once, in the order that the choice asks for.
+/// Tries each of `N` cases once, in the order that `choice` demands.
 ///
 /// ```compile_fail,E0133
 /// use heist::chan::select_parts::{Choice, try_once};
@@ -45,8 +45,8 @@ pub struct Inside<'a>(&'a mut Option<InRuntime>);
 /// ```
 ///
 /// # Safety
-/// `attempt` runs inside the runtime. All it does is to call one of [`try_recv`] and [`try_send`] with the place
-/// that it was given and a result that is None.
+/// `attempt` runs inside the runtime. It does nothing but call [`try_recv`] or [`try_send`], with
+/// the `Inside` that it was given and a result that is None.
 #[inline]
 pub unsafe fn try_once<const N: usize>(
     choice: Choice,
@@ -56,7 +56,8 @@ pub unsafe fn try_once<const N: usize>(
     try_all(&mut order, choice.into(), |case, rt| attempt(case, Inside(rt))).is_some()
 }
 
-/// A message for that sender: whatever can become one without being asked does.
+/// A message for that sender. The function is a coercion site, so implicit conversions to `T`
+/// apply.
 #[inline]
 pub const fn message<T>(_: &Sender<T>, message: T) -> Option<T> {
     Some(message)
@@ -96,41 +97,43 @@ pub fn try_send<T>(
     true
 }
 
-/// Waits until one of the cases is done, all of which have been tried.
+/// Waits until one of the cases is done. All of them have been tried.
 pub fn choose(choice: Choice, cases: &mut [Handle<'_>]) {
     select_tried(cases, choice.into(), Patience::ENDLESS);
 }
 
-/// Does one of the cases, all of which have been tried, if there is no moment at which none can be done.
+/// Does one of the cases, unless there is a moment at which none can be done. All of them have been
+/// tried.
 pub fn choose_now(choice: Choice, cases: &mut [Handle<'_>]) {
     select_tried(cases, choice.into(), Patience::None);
 }
 
-/// Waits until one of the cases is done, all of which have been tried, but not longer than that.
+/// Waits until one of the cases is done, but no longer than `timeout`. All of them have been tried.
 pub fn choose_within(choice: Choice, cases: &mut [Handle<'_>], timeout: Duration) {
     select_tried(cases, choice.into(), Patience::lasting(timeout));
 }
 
-/// Does whichever of several channel operations can be done first.
+/// Does the first of several channel operations that can be done.
 ///
 /// ```text
 /// select! {
 ///     recv(receiver) -> result => expression,
 ///     send(sender, message) -> result => expression,
-///     default => expression,            // if nothing can be done now
-///     default(timeout) => expression,   // if nothing can be done for so long
+///     default => expression,            // if no case can be done now
+///     default(timeout) => expression,   // if no case can be done in that time
 /// }
 /// ```
 ///
-/// The result is a `Result<T, RecvError>` or a `Result<(), SendError<T>>`; a closed channel is ready, with
-/// an error. If several operations can be done, one of them is chosen at random, each as likely as the
-/// others; [`select_biased!`](crate::select_biased) prefers the first. Without a default it waits. Without
-/// any case it waits for ever.
+/// The result is a `Result<T, RecvError>` or a `Result<(), SendError<T>>`; a closed channel is
+/// ready, with an error. If several operations can be done, one of them is chosen at random, each
+/// with the same probability; [`select_biased!`](crate::select_biased) prefers the first. Without a
+/// default it waits. Without any case it waits forever.
 ///
-/// Channels and messages are evaluated once, in the order in which they are written, as in Go. The timeout is
-/// evaluated after them, and only if no case is ready at once: the time is counted from then. A message
-/// that is not sent because another case was chosen is dropped. The expression of the chosen case is the
-/// value of the macro; `return`, `break` and `?` in it mean the surrounding function.
+/// Channels and messages are evaluated once, in the order in which they are written, as in Go. The
+/// timeout is evaluated after them, and only if no case is ready at once: the time is counted from
+/// then. A message that is not sent because another case was chosen is dropped. The expression of
+/// the chosen case is the value of the macro; `return`, `break` and `?` in it refer to the
+/// surrounding function.
 ///
 /// # Examples
 /// ```
@@ -159,7 +162,7 @@ pub fn choose_within(choice: Choice, cases: &mut [Handle<'_>], timeout: Duration
 /// # });
 /// ```
 ///
-/// What is not a case is named:
+/// The compile error names the text that is not a case:
 ///
 /// ```compile_fail
 /// # let rx = heist::chan::never::<u8>();
@@ -171,7 +174,8 @@ macro_rules! select {
     ($($cases:tt)*) => { $crate::__select_parse!(Any [] [] $($cases)*) };
 }
 
-/// As [`select!`](crate::select), but if several operations can be done, the first one is.
+/// As [`select!`](crate::select), but if several operations can be done, the first of them is
+/// chosen.
 ///
 /// # Examples
 /// ```
@@ -223,7 +227,7 @@ macro_rules! __select_parse {
     };
 }
 
-/// Adds one case to those that were read. Each gets a name of its own for its result.
+/// Adds one case to those that were read. Each result gets its own name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_add {
@@ -245,7 +249,7 @@ macro_rules! __select_add {
         $crate::__select_parse!($choice $cases [{($timeout) ($body)}] $($rest)*)
     };
     ($choice:ident $cases:tt [$($one:tt)+] default $($rest:tt)*) => {
-        ::core::compile_error!("select!: there can be one `default` only")
+        ::core::compile_error!("select!: only one `default` is allowed")
     };
     ($choice:ident $cases:tt $default:tt default $args:tt ($result:pat) $($rest:tt)*) => {
         ::core::compile_error!("select!: `default` has no result: write `default => expression`")
@@ -282,8 +286,8 @@ macro_rules! __select_run {
     }};
 }
 
-/// Evaluates one after the other, each inside the one before, so that what is borrowed lives until one
-/// was chosen.
+/// Evaluates the cases one after the other, each nested in the one before, so that the borrowed
+/// values live until a case is chosen.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_choose {
@@ -307,7 +311,8 @@ macro_rules! __select_choose {
             }
         }
     };
-    // No items here, which the timeout would see: only names of variables are hygienic.
+    // No items here: the expression of the timeout could name them, because only names of variables
+    // are hygienic.
     ($choice:ident $default:tt [$({$kind:ident $kept:ident $end:ident ($($message:ident)?)})*]) => {{
         let choice = $crate::chan::select_parts::Choice::$choice;
         let attempt = |_which, _inside: $crate::chan::select_parts::Inside<'_>| {
@@ -320,7 +325,8 @@ macro_rules! __select_choose {
             )*
             false
         };
-        // SAFETY: it is one of the two attempts, and nothing of the user's: that was evaluated before.
+        // SAFETY: it is one of the two attempts and contains no expression of the user; those were
+        // evaluated before.
         let done = unsafe {
             $crate::chan::select_parts::try_once::<{
                 <[&::core::primitive::str]>::len(&[$(::core::stringify!($kind)),*])

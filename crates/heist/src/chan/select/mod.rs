@@ -1,28 +1,30 @@
-//! Waiting for whichever of several operations can be done first.
+//! Waiting for the first of several operations that can be done.
 //!
-//! # How it goes
-//! 1. Every case is tried once without waiting, in a fresh random order (or in order, if biased). The
-//!    first that can be done is done. The macros do this before there are any cases, only channels.
-//! 2. With a default, and no case that could be done, the default is taken, if there was a moment at
-//!    which really none could: a case may have become ready after it was tried. Each channel has a
-//!    stamp that changes when it may have become ready; the stamps are taken before the tries and
-//!    compared after them. If none has changed, there was no message in any of them at the moment
-//!    between.
-//!    The same is done when the time of a default is over.
-//! 3. Else the locks of all channels are taken, in the order of their addresses, each once. If somebody
-//!    has come meanwhile, all over again. An entry is put into every queue, again in a random order: of
-//!    two cases of one channel the first in the queue is chosen. The goroutine parks; its commit function
-//!    releases the locks.
-//! 4. Whoever claims the wait does the operation of that entry. The woken goroutine takes the other
-//!    entries out, one lock after the other.
+//! # Steps
+//! 1. Every case is tried once without waiting, in a fresh random order (or in order, if biased).
+//!    The first that can be done is done. The macros do this with the channels alone, before they
+//!    make cases.
+//! 2. If there is a default and no case could be done, the default is taken, provided that there
+//!    was a moment at which really none could be done: a case may have become ready after it was
+//!    tried. Each channel has a stamp that changes when it may have become ready. The stamps are
+//!    read before the tries and compared after them. If none has changed, no case was ready at the
+//!    moment between the two. The same check is made when the time of a default is over.
+//! 3. Otherwise the locks of all channels are taken, in the order of their addresses, each once. If
+//!    an operation has become possible meanwhile, the select starts again at step 1. An entry is
+//!    put into every queue, again in a random order: of two cases of one channel, the first in the
+//!    queue is chosen. The goroutine parks; its commit function releases the locks.
+//! 4. The thread that claims the wait does the operation of that entry. The woken goroutine removes
+//!    the other entries, one lock after the other.
 //!
-//! A select does not meet itself: it is in no queue while it tries, and does not try while it is in one.
+//! A select cannot send to itself: it is in no queue while it tries, and does not try while it is
+//! in a queue.
 //!
 //! # Why the commit function may use the stack
-//! Between the release of the first lock and that of the last, the goroutine may have been claimed and
-//! be running elsewhere. It cannot leave the frame with the list of locks, though: it takes each lock
-//! again to look after its entry, except that of the entry that was claimed, which was released already
-//! when that happened. The commit function does not look at the list after it has released the last.
+//! Between the release of the first lock and that of the last, the goroutine may have been claimed
+//! and be running elsewhere. It cannot leave the frame with the list of locks, though: it takes
+//! each lock again to remove its entry, except the lock of the claimed entry, which was released
+//! before the claim. The commit function does not read the list after it has released the last
+//! lock.
 //!
 //! GO: select.go selectgo, sellock, selparkcommit, selectnbrecv.
 
@@ -45,8 +47,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One of the operations of a select.
 pub(super) trait Case {
-    /// Does the operation if it can be done now. True if it was, or failed for good; else the caller
-    /// is still in the runtime.
+    /// Does the operation if it can be done now. True if it was done, or failed for good; otherwise
+    /// false, and the caller is still in the runtime.
     fn attempt(&mut self, rt: &mut Option<InRuntime>) -> bool;
 
     /// Whether it could be done now, or would fail for good.
@@ -58,35 +60,37 @@ pub(super) trait Case {
     /// The lock of its channel; None if it is never ready.
     fn lock(&self) -> Option<&Lock<Queues>>;
 
-    /// Whether somebody is there to do it with, or it has failed for good. The lock is held.
+    /// Whether an operation of the other side waits, or this one fails for good. The caller holds
+    /// the lock.
     fn is_met(&self, queues: &Queues, interest: Interest) -> bool;
 
-    /// Queues the entry. False if the operation can be done. The lock is held.
+    /// Queues the entry. False if the operation can be done. The caller holds the lock.
     ///
     /// # Safety
-    /// The wait and the case stay where they are until the entry is taken out.
+    /// The wait and the case are not moved until the entry is removed.
     unsafe fn enlist(&self, queues: &mut Queues, wait: *const Wait, interest: Interest) -> bool;
 
-    /// Tells those who watch that the entry is queued. The lock is held.
-    fn tell(&self, queues: &mut Queues, rt: Option<&InRuntime>);
+    /// Wakes the watchers of the other side: the entry is queued. The caller holds the lock.
+    fn wake_watchers(&self, queues: &mut Queues, rt: Option<&InRuntime>);
 
-    /// Takes the entry out if it is queued. The lock is held.
+    /// Removes the entry if it is queued. The caller holds the lock.
     fn delist(&self, queues: &mut Queues, interest: Interest);
 
-    /// When to try again at the latest. The lock is held.
+    /// The latest time at which to try again. The caller holds the lock.
     fn deadline_ns(&self) -> u64;
 
     /// The entry.
     fn entry(&self) -> *const Entry;
 
-    /// The wait was claimed at this entry. False if that only means to try again.
+    /// Completes the operation after the wait was claimed at this entry. False if the operation
+    /// must be tried again.
     fn complete(&mut self, ended: Ended) -> bool;
 
-    /// Drops a result that nobody asked for.
+    /// Drops a result that was not taken.
     fn forget(&mut self);
 }
 
-/// A case of any type, as the select sees it.
+/// A case of any type, in the form that the select uses.
 pub struct Handle<'a>(&'a mut dyn Case, Interest);
 
 impl Handle<'_> {
@@ -95,7 +99,7 @@ impl Handle<'_> {
         match self.1 {
             Interest::Do => self.0.attempt(rt),
             Interest::Know => {
-                // To look is a call of its own.
+                // Checking for readiness enters the runtime by itself.
                 drop(rt.take());
                 let ready = self.0.is_ready();
                 *rt = current::enter();
@@ -105,14 +109,14 @@ impl Handle<'_> {
     }
 }
 
-/// Whether the first case that is ready wins, or any.
+/// Whether the first ready case is chosen, or any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Preference {
     Any,
     First,
 }
 
-/// Cases up to which nothing is allocated.
+/// Up to this many cases, nothing is allocated.
 const SMALL: usize = 8;
 
 /// Go's limit.
@@ -121,7 +125,8 @@ const MAX_CASES: usize = 1 << 16;
 /// The order in which cases are written.
 const IN_ORDER: [u16; SMALL] = [0, 1, 2, 3, 4, 5, 6, 7];
 
-/// Does one of the operations and says which. None if the time is over before one can be done.
+/// Does one of the operations and returns its index. None if the time is over before one can be
+/// done.
 fn select(cases: &mut [Handle<'_>], preference: Preference, patience: Patience) -> Option<usize> {
     let n = cases.len();
     with_order(n, |order| {
@@ -130,7 +135,7 @@ fn select(cases: &mut [Handle<'_>], preference: Preference, patience: Patience) 
     })
 }
 
-/// The same for cases that have been tried once.
+/// As [`select`], for cases that have been tried once.
 #[cold]
 #[inline(never)]
 fn select_tried(
@@ -141,16 +146,16 @@ fn select_tried(
     with_order(cases.len(), |order| select_slow(order, cases, preference, patience))
 }
 
-/// The numbers of `n` cases, in the order in which they are written.
+/// Calls `use_it` with the numbers of `n` cases, in the order in which they are written.
 fn with_order<R>(n: usize, use_it: impl FnOnce(&mut [u16]) -> R) -> R {
     if n <= SMALL {
         return use_it(&mut { IN_ORDER }[..n]);
     }
-    assert!(n <= MAX_CASES, "select: more than 65536 cases");
+    assert!(n <= MAX_CASES, "select: more than 65536 cases; use several selects");
     use_it(&mut (0..=u16::MAX).take(n).collect::<Vec<_>>())
 }
 
-/// What is left to do if none could be done at first.
+/// The rest of a select whose first attempt did no operation.
 fn select_slow(
     order: &mut [u16],
     cases: &mut [Handle<'_>],
@@ -175,14 +180,14 @@ fn select_slow(
     }
 }
 
-/// Tries all cases until one was done, or there was a moment at which none could be.
+/// Tries all cases until one is done, or there was a moment at which none could be done.
 fn try_at_one_moment(
     order: &mut [u16],
     cases: &mut [Handle<'_>],
     preference: Preference,
 ) -> Option<usize> {
     if cases.len() < 2 {
-        // The moment at which it was tried.
+        // A single case was not ready at the moment at which it was tried.
         return None;
     }
     let mut small = [0; SMALL];
@@ -206,7 +211,8 @@ fn try_at_one_moment(
     }
 }
 
-/// Tries one case after the other. The next one is drawn when it is needed: mostly the first is ready.
+/// Tries one case after the other. Each is drawn when it is needed, because mostly the first is
+/// ready.
 #[inline]
 fn try_all(
     order: &mut [u16],
@@ -230,7 +236,7 @@ fn try_all(
 #[inline]
 fn draw_below(rt: Option<&InRuntime>, bound: u32) -> usize {
     let drawn = match rt {
-        // SAFETY: the M of this thread, and drawing calls nobody.
+        // SAFETY: it is the M of this thread, and drawing calls no other code.
         Some(rt) => unsafe { rt.m().draw(|rng| rng.below(bound)) },
         None => draw_on_thread(bound),
     };
@@ -253,7 +259,8 @@ fn shuffle(order: &mut [u16], preference: Preference, rt: Option<&InRuntime>) {
     }
 }
 
-/// Waits until one of the operations was done, which it says; or until they should be tried again.
+/// Waits until one of the operations is done, and returns its index, or until they should be tried
+/// again.
 fn wait(
     order: &mut [u16],
     cases: &mut [Handle<'_>],
@@ -273,23 +280,23 @@ fn wait(
     shuffle(order, preference, rt.as_ref());
     let wait = Wait::new(rt.as_ref());
     locks.take();
-    // SAFETY: the wait and the cases stay here until every entry is taken out.
+    // SAFETY: the wait and the cases stay here until every entry is removed.
     let enlisted = unsafe { enlist_all(order, cases, &raw const wait, deadline_ns) };
     let Some(deadline_ns) = enlisted else {
-        // SAFETY: just taken.
+        // SAFETY: this thread has just taken the locks.
         unsafe { HeldLocks::release(&raw const locks) };
         return None;
     };
     for (case, interest, queues) in queued(order, cases) {
         if interest == Interest::Do {
             // SAFETY: the locks are held, and there is one reference at a time.
-            case.tell(unsafe { &mut *queues }, rt.as_ref());
+            case.wake_watchers(unsafe { &mut *queues }, rt.as_ref());
         }
     }
     let terms = Terms::new(WaitReason::Select).until(deadline_ns);
     // SAFETY: this thread holds the locks; see "Why the commit function may use the stack".
     let (rt, ended) = unsafe { wait.sleep(rt, terms, &locks) };
-    // Null if nobody woke it.
+    // Null if the wait was not claimed at an entry.
     let fired = wait.fired();
     for Handle(case, interest) in cases.iter().filter(|case| case.0.entry() != fired) {
         if let Some(lock) = case.lock() {
@@ -297,7 +304,7 @@ fn wait(
         }
     }
     let done = cases.iter().position(|case| case.0.entry() == fired);
-    // Before the runtime is left, which may unwind: the message was moved.
+    // Before the runtime is left, which may unwind: the message has been moved.
     let done = done.filter(|&done| match cases[done].1 {
         Interest::Do => cases[done].0.complete(ended),
         Interest::Know => ended != Ended::Changed,
@@ -308,7 +315,8 @@ fn wait(
     done
 }
 
-/// The cases that have a channel, in that order, each with what is behind the lock of its channel.
+/// The cases that have a channel, in `order`, each with the data that the lock of its channel
+/// protects.
 fn queued<'a>(
     order: &'a [u16],
     cases: &'a [Handle<'_>],
@@ -319,11 +327,12 @@ fn queued<'a>(
     })
 }
 
-/// Queues every case, and says until when to wait; None, and nobody is queued, if one can be done. All
-/// locks are held. Of two cases of one channel the first that is queued is chosen, hence the order.
+/// Queues every case, and returns the time until which to wait. Returns None, with no case queued,
+/// if one can be done. The caller holds all locks. Of two cases of one channel, the first that is
+/// queued is chosen, hence `order`.
 ///
 /// # Safety
-/// The wait and the cases stay where they are until the entries are taken out.
+/// The wait and the cases are not moved until the entries are removed.
 unsafe fn enlist_all(
     order: &[u16],
     cases: &[Handle<'_>],
@@ -331,13 +340,13 @@ unsafe fn enlist_all(
     mut deadline_ns: u64,
 ) -> Option<u64> {
     let cases = || queued(order, cases);
-    // SAFETY: the locks are held, so nobody else uses what is behind them; here and below there is one
-    // reference at a time.
+    // SAFETY: the locks are held, so no other thread uses the data that they protect; here and
+    // below there is one reference at a time.
     if cases().any(|(case, interest, queues)| case.is_met(unsafe { &*queues }, interest)) {
         return None;
     }
     for (n, (case, interest, queues)) in cases().enumerate() {
-        // SAFETY: as above; the rest is passed on.
+        // SAFETY: as above; the rest is the caller's promise.
         if !unsafe { case.enlist(&mut *queues, wait, interest) } {
             for (case, interest, queues) in cases().take(n) {
                 // SAFETY: as above.

@@ -1,8 +1,8 @@
 //! Tests of another processor's program, run by an emulator such as qemu-user (`ci/aarch64`).
 //!
 //! `HEIST_TEST_EMULATOR` is its command line. The kernel does not start such a program by itself,
-//! so a test that starts itself again names the emulator. What an emulator cannot show is skipped,
-//! with a message.
+//! so a test that starts itself again names the emulator. Behaviour that an emulator cannot show is
+//! skipped, with a message.
 
 use std::io::Write;
 use std::process::Command;
@@ -11,7 +11,7 @@ fn emulator() -> Option<String> {
     std::env::var("HEIST_TEST_EMULATOR").ok().filter(|words| !words.is_empty())
 }
 
-/// How many times longer things take.
+/// How many times longer an operation takes.
 pub fn slowness() -> u32 {
     if emulator().is_some() { 10 } else { 1 }
 }

@@ -58,8 +58,8 @@ impl Case {
             Policy::Go => StealPolicy::go(),
             Policy::Gentle => StealPolicy::gentle(),
         };
-        // A slice that ends would move a goroutine to the global queue in the middle of what a test
-        // puts in order; the tests in tests/stalls are about that.
+        // The end of a slice would move a goroutine to the global queue in the middle of an order
+        // that a test checks; the tests in tests/stalls are about that.
         let builder =
             Runtime::builder().procs(self.procs).steal_policy(policy).quantum(LONG_QUANTUM);
         match self.chaos {
@@ -74,7 +74,7 @@ impl Case {
     }
 }
 
-/// No slice ends within a test, unless the environment asks for shorter ones.
+/// No slice ends within a test, unless the environment sets shorter ones.
 const LONG_QUANTUM: Duration = Duration::from_secs(3600);
 
 /// Starts a runtime.
@@ -90,8 +90,8 @@ pub fn plain(procs: usize) -> Runtime {
     start(Runtime::builder().procs(procs).quantum(LONG_QUANTUM))
 }
 
-/// A runtime without chaos in which no slice ends, whatever the environment says: for tests that
-/// would see it.
+/// A runtime without chaos in which no slice ends, independent of the environment: for tests that
+/// would notice it.
 pub fn whole_slices(procs: usize) -> Runtime {
     start(Runtime::builder().procs(procs).exact_quantum(LONG_QUANTUM))
 }
@@ -107,7 +107,7 @@ fn fresh_seed() -> u64 {
     })
 }
 
-/// All configurations with so many procs.
+/// All configurations with these numbers of procs.
 pub fn cases_with(procs: &[usize]) -> Vec<Case> {
     let mut cases = Vec::new();
     for &procs in procs {
@@ -217,7 +217,7 @@ pub fn stress_time() -> Option<Duration> {
     Some(Duration::from_secs(secs))
 }
 
-/// Calls `round` so many times, or for as long as `HEIST_STRESS_SECS` says.
+/// Calls `round` `rounds` times, or for as long as `HEIST_STRESS_SECS` says.
 pub fn stress(rounds: u64, mut round: impl FnMut(u64)) {
     match stress_time() {
         None => (0..rounds).for_each(round),
@@ -243,15 +243,15 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Yields until so many goroutines wait for that reason.
+/// Yields until `n` goroutines wait for `reason`.
 #[track_caller]
 pub fn until_parked(n: usize, reason: &str) {
     let header = format!("[{reason}]");
     yield_until(reason, || heist::dump_goroutines().matches(&header).count() == n);
 }
 
-/// Waits, as a goroutine, until `condition` holds. Gives up before the watchdog does, and says what
-/// all the others wait for.
+/// Waits, as a goroutine, until `condition` holds. Gives up before the watchdog does, and prints
+/// what all other goroutines wait for.
 #[track_caller]
 pub fn yield_until(what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + patience() / 2;

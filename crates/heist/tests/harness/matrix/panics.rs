@@ -1,4 +1,4 @@
-//! What goroutines say when they panic, kept back until a test fails.
+//! The panic messages of goroutines, kept back until a test fails.
 //!
 //! The test harness captures the output of threads that std has started. The threads of a runtime
 //! are not among them, so the log would be full of panics that tests expect.
@@ -42,7 +42,7 @@ fn report(info: &PanicHookInfo<'_>, before: &(dyn Fn(&PanicHookInfo<'_>) + Send 
     kept.push(text);
 }
 
-/// What was kept back, and nothing from now on.
+/// Takes the messages that were kept back, and stops keeping them.
 pub fn take() -> String {
     let kept = std::mem::take(&mut *KEPT.lock().unwrap_or_else(PoisonError::into_inner));
     if kept.is_empty() {

@@ -2,8 +2,8 @@
 //! stray signals at every thread of the process.
 //!
 //! Two test programs share it: the same load on two allocators. A second each by default, longer
-//! with `HEIST_STRESS_SECS`. The seed is printed; the interleaving of the threads is random all the
-//! same.
+//! with `HEIST_STRESS_SECS`. The seed is printed; the interleaving of the threads is random
+//! nevertheless.
 
 mod talk;
 
@@ -21,20 +21,20 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// If no goroutine ends for so long, something hangs.
+/// If no goroutine ends for this long, something hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Goroutines that are blocked in reads all the time, so that there are many threads.
 const N_BLOCKED: usize = 20;
 /// Goroutines that work at the same time.
 const N_WORKERS: u64 = 40;
-/// One in so many runs a program.
+/// One goroutine in this many runs a program.
 const PROGRAM_EVERY: u64 = 200;
 
-/// What goroutines share.
+/// The data that the goroutines share.
 struct Shared {
-    /// A std lock that is held while its holder is stopped.
+    /// A std lock whose holder is preempted while it holds it.
     lock: Mutex<u64>,
-    /// Where they print to.
+    /// The pipe that they print to.
     sink: Mutex<PipeWriter>,
     printed: AtomicU64,
     /// Goroutines that have ended.
@@ -48,7 +48,7 @@ impl Shared {
     }
 }
 
-/// Runs the load at so many procs.
+/// Runs the load with `procs` processors.
 pub fn run(procs: usize) {
     let secs = std::env::var("HEIST_STRESS_SECS").map_or(1, |secs| secs.parse().unwrap());
     let seed = std::time::UNIX_EPOCH.elapsed().unwrap().subsec_nanos();
@@ -85,13 +85,13 @@ pub fn run(procs: usize) {
     assert!(rt.metrics().get("/heist/preempt/forced:events").unwrap() > 0);
     let rt = Arc::into_inner(rt).expect("the watchdog has ended");
     drop(rt);
-    let shared = Arc::into_inner(shared).expect("everybody has ended");
+    let shared = Arc::into_inner(shared).expect("all goroutines have ended");
     let printed = shared.printed.into_inner();
     drop(shared.sink);
     assert_eq!(drain.join().unwrap(), printed);
 }
 
-/// The main goroutine: keeps so many workers busy until the time is over. Returns how many
+/// The main goroutine: keeps `N_WORKERS` workers busy until the time is over. Returns how many
 /// goroutines there were.
 fn load(shared: &Arc<Shared>, until: Instant, seed: u64) -> u64 {
     let mut spawned = 0;
@@ -105,7 +105,7 @@ fn load(shared: &Arc<Shared>, until: Instant, seed: u64) -> u64 {
             for (expected, worker) in workers.drain(..) {
                 assert_eq!(worker.join().expect("no worker fails"), expected);
             }
-            assert_eq!(*shared.lock.lock().unwrap() % 2, 0, "somebody was in the lock");
+            assert_eq!(*shared.lock.lock().unwrap() % 2, 0, "two goroutines held the lock");
             let quiet = blocked.iter().all(|(_, handle)| !handle.is_finished());
             assert!(quiet, "a blocked goroutine ended by itself");
         }
@@ -133,7 +133,7 @@ fn load(shared: &Arc<Shared>, until: Instant, seed: u64) -> u64 {
     spawned
 }
 
-/// A goroutine that is blocked in reads, now and then of something.
+/// A goroutine that is blocked in reads, which return data from time to time.
 fn block_in_reads(shared: &Arc<Shared>) -> (PipeWriter, JoinHandle<()>) {
     let (mut reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(&[1, 2, 3]).unwrap();
@@ -147,7 +147,7 @@ fn block_in_reads(shared: &Arc<Shared>) -> (PipeWriter, JoinHandle<()>) {
     (writer, handle)
 }
 
-/// What a goroutine does: one of everything.
+/// The work of a goroutine: one of every kind.
 fn work(shared: &Arc<Shared>, n: u64, echo: SocketAddr) {
     let short = Duration::from_micros(n % 1000);
     match n % 19 {
@@ -189,7 +189,7 @@ fn compute(time: Duration) {
     }
 }
 
-/// Sizes for every path of an allocator, and much freeing.
+/// Allocates and frees sizes for every path of an allocator.
 fn allocate(n: u64) {
     let mut map = HashMap::new();
     for i in 0..200 {
@@ -236,7 +236,7 @@ fn use_thread_locals(n: u64) {
     OWN.with_borrow_mut(|own| {
         own.push(n);
         compute(Duration::from_micros(700));
-        assert_eq!(own.pop(), Some(n), "somebody else was here");
+        assert_eq!(own.pop(), Some(n), "another goroutine used the thread-local");
     });
 }
 
@@ -262,7 +262,7 @@ fn stay_on_the_thread(n: u64) {
             yield_now();
             compute(Duration::from_micros(600));
             heist::time::sleep(Duration::from_micros(50));
-            assert_eq!(std::mem::take(owner), n, "somebody else was here");
+            assert_eq!(std::mem::take(owner), n, "another goroutine ran on the thread");
         });
     };
     if (n / 19).is_multiple_of(2) {
@@ -273,7 +273,7 @@ fn stay_on_the_thread(n: u64) {
     }
 }
 
-/// Empties the pipe to which goroutines print; returns how much came.
+/// Empties the pipe to which goroutines print; returns the number of bytes.
 fn drain(mut reader: PipeReader) -> u64 {
     let (mut total, mut buffer) = (0, [0; 4096]);
     loop {
@@ -312,7 +312,7 @@ fn watch(rt: &Runtime, shared: &Shared) {
             // If it is the allocator that hangs, this does too.
             // SAFETY: ends the process later.
             unsafe { libc::alarm(30) };
-            let mut text = format!("nothing moves: {seen} goroutines have ended\n");
+            let mut text = format!("no progress: {seen} goroutines have ended\n");
             let _ = writeln!(text, "{:#?}\n{}", testing::sample(rt), testing::threads(rt));
             let _ = writeln!(text, "{}\n{}", tasks(), rt.dump_goroutines());
             let _ = writeln!(std::io::stderr(), "{text}");

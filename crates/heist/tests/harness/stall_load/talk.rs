@@ -1,5 +1,4 @@
-//! What goroutines do with each other and with the network: channels, select, timers, sockets, and
-//! being cancelled in the middle of it.
+//! Communication of goroutines: channels, select, timers, sockets, and cancellation meanwhile.
 
 use heist::net::{TcpListener, TcpStream, UnixStream, pipe};
 use heist::{JoinHandle, chan, go, select, yield_now};
@@ -104,7 +103,7 @@ pub fn with_timers(n: u64) {
 pub fn over_a_socket(n: u64, echo: SocketAddr) {
     let text = vec![n as u8; 1 + (n % 30_000) as usize];
     match n % 4 {
-        // Ours: the goroutine waits, not its thread.
+        // A socket of heist: the goroutine waits, not its thread.
         0 => {
             let stream = TcpStream::connect(echo).unwrap();
             echoed(stream.try_clone().unwrap(), stream, text);
@@ -124,7 +123,7 @@ pub fn over_a_socket(n: u64, echo: SocketAddr) {
             writes.join().unwrap();
             assert!(got == expected, "{} bytes of {}", got.len(), expected.len());
         }
-        // The system's: the thread blocks, without an announcement.
+        // A socket of std: the thread blocks, without an announcement.
         _ => {
             let mut stream = std::net::TcpStream::connect(echo).unwrap();
             stream.write_all(&text[..1]).unwrap();
@@ -193,7 +192,7 @@ pub fn cancelled(n: u64) {
                 drop(heist::sync::Condvar::new().wait(mutex.lock()));
             }
         }
-        unreachable!("nobody else wakes it");
+        unreachable!("only a cancellation wakes it");
     });
     if n.is_multiple_of(2) {
         heist::time::sleep(Duration::from_micros(n % 200));
