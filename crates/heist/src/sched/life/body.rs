@@ -1,7 +1,8 @@
 //! The main function of every goroutine, on its own stack.
 //!
-//! It runs the closure, catches whatever comes out, and hands the outcome to the handle. All of
-//! this is user code in the sense of the M word: it may allocate, be stopped and be moved.
+//! The function runs the closure, catches what unwinds out of it, and hands the outcome to the
+//! handle. For the M word all of this is user code: the goroutine may allocate, be preempted and be
+//! moved.
 
 use super::shutdown;
 use crate::current::{self, InRuntime};
@@ -34,7 +35,7 @@ pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
     drop(rt);
     let outcome = run_closure(g);
     g.outcome.set(outcome);
-    // Before anybody can take the outcome away.
+    // This comes before the handle can take the outcome away.
     if outcome == Outcome::Panicked {
         on_panic(g);
     }
@@ -47,17 +48,17 @@ pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
             unsafe { Waiter::joiner_of(g, waiter).wake(rt.as_ref()) };
         }
     }
-    // Last: until then the size of the stack is in there.
+    // The extras go last: the size of the stack is in them.
     drop_extras(g);
-    // Back to the scheduler, in the runtime.
+    // The return goes back to the scheduler, which expects the M in the runtime.
     if let Some(rt) = current::enter() {
         rt.m().request.set(crate::gmp::m::Request::Exit);
         let _ = rt.into_m();
     }
 }
 
-/// Ends a goroutine that was to begin later, and that the caller, of the same runtime, has claimed: it
-/// never runs. In user code.
+/// Ends an unborn goroutine, which the caller, of the same runtime, has claimed. Its closure never
+/// runs. Called in user code.
 pub(crate) fn end_unborn(g: &G) {
     drop_closure(g, vtable_of(g));
     drop_extras(g);
@@ -71,14 +72,14 @@ pub(crate) fn end_unborn(g: &G) {
         heist_core::throw!("end_unborn: the goroutine has lost its handle");
     }
     let rt = current::enter();
-    // ORDERING: Release pairs with the closer's look.
+    // ORDERING: Release pairs with the Acquire in `shutdown::wait_for_the_last`.
     sched.life.unborn.fetch_sub(1, Ordering::Release);
     shutdown::after_finish(sched);
     drop(rt);
 }
 
 fn vtable_of(g: &G) -> &'static Vtable {
-    // SAFETY: null, or one of those that the compiler made.
+    // SAFETY: the pointer is null, or was made from a `&'static Vtable`.
     let Some(vtable) = (unsafe { g.vtable.get().as_ref() }) else {
         heist_core::throw!("goroutine_main: a goroutine without a closure");
     };
@@ -93,34 +94,34 @@ fn drop_closure(g: &G, vtable: &Vtable) {
     }
 }
 
-/// A destructor of what the goroutine owned has panicked, and nobody can be told.
+/// Handles the panic of a destructor of what the goroutine owned. No handle can receive it.
 #[cold]
 fn on_loud_drop(g: &G, payload: Box<dyn Any + Send>) {
-    // The caller's end is no panic. It goes on at the next park.
+    // The ending of the caller is no panic. It resumes at the next park.
     if !payload.is::<Ending>() {
         abort_if_asked(g, &*payload);
     }
-    // The hook has reported it; a payload whose drop panics again is leaked.
+    // The panic hook has reported it. The payload is leaked, because dropping it could panic again.
     std::mem::forget(payload);
 }
 
 fn run_closure(g: &G) -> Outcome {
     let vtable = vtable_of(g);
     if g.flags.has(Flag::CANCELLED | Flag::STACKLESS) {
-        // Its destructors may wait, as those of a goroutine that is unwound.
+        // The destructors of the closure may wait, as those of a goroutine that is unwound.
         let _shield = Shield::raise(g);
         drop_closure(g, vtable);
         return if g.is_cancelled() { Outcome::Cancelled } else { Outcome::NoStack };
     }
-    // Through a pointer the compiler knows nothing of the callee, so this frame can always be
-    // unwound into.
+    // The call goes through a pointer, so the compiler knows nothing of the callee, and this frame
+    // can always be unwound into.
     let result = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: a goroutine runs its closure once, or drops it once.
         unsafe { (vtable.run)(g) };
     }));
     match result {
         Ok(()) if g.flags.has(Flag::EXITING) => {
-            // It caught its own ending, kept it from being dropped, and returned.
+            // The goroutine caught its own ending, kept it from being dropped, and returned.
             g.outcome.set(Outcome::Returned);
             discard(g);
             if g.is_cancelled() { Outcome::Cancelled } else { Outcome::Exited }
@@ -132,8 +133,8 @@ fn run_closure(g: &G) -> Outcome {
                 Why::Exited => Outcome::Exited,
             },
             Err(payload) => {
-                // SAFETY: the closure is gone and there is no result, so the payload is free; a
-                // box of two words fits.
+                // SAFETY: the closure is gone and there is no result, so the payload is unused; a
+                // box of two words fits into it.
                 unsafe { g.payload.as_ptr::<Box<dyn Any + Send>>().write(payload) };
                 Outcome::Panicked
             }
@@ -141,11 +142,11 @@ fn run_closure(g: &G) -> Outcome {
     }
 }
 
-/// Drops a result that nobody will take.
+/// Drops a result that no handle will take.
 fn discard(g: &G) {
     let _shield = g.flags.has(Flag::CANCELLED | Flag::EXITING).then(|| Shield::raise(g));
     let dropped = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: the outcome says what the payload holds, and nobody takes it after this.
+        // SAFETY: the outcome says what the payload holds, and no thread takes it after this.
         unsafe {
             match g.outcome.get() {
                 Outcome::Returned => {
@@ -161,7 +162,7 @@ fn discard(g: &G) {
     }
 }
 
-/// Gives the record's share of the extras back.
+/// Drops the record's share of the extras.
 fn drop_extras(g: &G) {
     let extras: *const Extras = g.extras.replace(std::ptr::null());
     if !extras.is_null() {
@@ -176,7 +177,8 @@ fn on_panic(g: &G) {
     abort_if_asked(g, unsafe { &**g.payload.as_ptr::<Box<dyn Any + Send>>() });
 }
 
-/// Ends the process for a panic that nobody caught, if it was built that way.
+/// Ends the process because of an uncaught panic, if the runtime was built with
+/// `PanicPolicy::Abort`.
 fn abort_if_asked(g: &G, payload: &(dyn Any + Send)) {
     if sched_of(g).config.on_panic != PanicPolicy::Abort {
         return;

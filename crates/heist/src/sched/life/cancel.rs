@@ -2,13 +2,14 @@
 //!
 //! Both unwind the goroutine, so that destructors run. The payload of that unwinding cannot be
 //! swallowed: code that catches it and drops it starts the unwinding again, and code that keeps it
-//! is stopped at its next park.
+//! is unwound at its next park.
 //!
 //! # Without unwinding
-//! A program that is built with `panic = "abort"` cannot unwind anything: beginning it would end the process.
-//! There a mark is only a mark. It is seen by a goroutine that has not begun, which is dropped with its
-//! closure, and by who asks [`goroutine::is_cancelled`](crate::goroutine::is_cancelled); a goroutine that
-//! waits goes on waiting, and a shutdown leaves it where it is.
+//! A program that is built with `panic = "abort"` cannot unwind: beginning to would end the
+//! process. There a goroutine that is cancelled is only marked. The mark is seen by a goroutine
+//! that has not begun, which is dropped with its closure, and by code that asks
+//! [`goroutine::is_cancelled`](crate::goroutine::is_cancelled). A goroutine that waits goes on
+//! waiting, and a shutdown leaves it where it is.
 
 use super::spawn;
 use crate::current::{self, InRuntime};
@@ -37,20 +38,21 @@ pub(crate) enum Why {
 #[derive(Debug)]
 pub(crate) struct Ending {
     why: Why,
-    /// Whose end it is, and in which runtime. As long as this is there, no other runtime has its address.
+    /// The id of the goroutine that ends, and its runtime. As long as this reference exists, no
+    /// other runtime has the same address.
     whose: Option<(u64, Weak<Sched>)>,
-    /// Whether dropping it starts the unwinding again.
+    /// Whether dropping this starts the unwinding again.
     armed: bool,
 }
 
 impl Ending {
-    /// Why, from who caught it at the goroutine's base. It does no harm any more.
+    /// Returns the reason, and makes dropping this harmless. For the catch at the goroutine's base.
     pub(crate) fn disarm(mut self) -> Why {
         self.armed = false;
         self.why
     }
 
-    /// Whether it is the end of the calling goroutine.
+    /// Whether this ends the calling goroutine.
     fn is_of_caller(&self) -> bool {
         match (&self.whose, current::goroutine()) {
             (Some((id, sched)), Some(gp)) => {
@@ -63,7 +65,8 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // Whoever was handed it, as the result of a catch, is not the one that ends.
+        // Another goroutine or thread may have been handed this as the result of a catch. It is not
+        // the one that ends.
         if self.armed && !std::thread::panicking() && self.is_of_caller() {
             begin(self.why);
         }
@@ -91,20 +94,20 @@ pub(crate) fn unwind(why: Why) -> ! {
     begin(why)
 }
 
-/// What is left to a goroutine that ends and cannot be unwound.
+/// Stays here forever, because the calling goroutine ends and cannot be unwound.
 #[cold]
 fn stay(why: Why) -> ! {
     if why == Why::Exited {
         stderr::report(format_args!(
-            "fatal error: heist::exit_current: a program that is built with panic = \"abort\" cannot unwind \
-             a goroutine\n"
+            "fatal error: heist::exit_current: a program that is built with panic = \"abort\" \
+             cannot unwind a goroutine\n"
         ));
         stderr::exit_now(2);
     }
-    // Its runtime shuts down and leaves it behind.
+    // The runtime shuts down and leaves this goroutine behind.
     loop {
         match current::enter() {
-            // SAFETY: there is nothing to commit, and nobody wakes it.
+            // SAFETY: there is nothing to commit, and no waker knows of this wait.
             Some(rt) => drop(unsafe {
                 park::park(rt, WaitReason::SelectNoCases, Seal::Open, forever, std::ptr::null_mut())
             }),
@@ -117,19 +120,19 @@ unsafe fn forever(_: NonNull<G>, _: *mut ()) -> bool {
     true
 }
 
-/// Whether a goroutine that begins to wait is not to: it was cancelled, and can be unwound.
+/// Whether a goroutine must not begin to wait: it was cancelled, and can be unwound.
 #[inline]
 pub(crate) fn forbids_waiting(gp: &G) -> bool {
     CAN_UNWIND && gp.is_cancelled() && !gp.flags.has(Flag::UNCANCELLABLE)
 }
 
-/// Whether nothing unwinds the calling goroutine, though it may have been cancelled: it runs destructors because
-/// it ends, or must not leave what it does.
+/// Whether nothing unwinds the calling goroutine, though it may have been cancelled: it runs
+/// destructors because it ends, or must not leave what it is doing.
 pub(crate) fn is_spared(gp: &G) -> bool {
     std::thread::panicking() || gp.flags.has(Flag::UNCANCELLABLE)
 }
 
-/// As long as it lives its goroutine, the caller, is not unwound by cancellation.
+/// Protects its goroutine, the caller, from being unwound by cancellation until it is dropped.
 pub(crate) struct Shield<'a> {
     me: &'a G,
     was_up: bool,
@@ -151,7 +154,7 @@ impl Drop for Shield<'_> {
     }
 }
 
-/// Whether the calling goroutine was cancelled, or will be because its runtime shuts down.
+/// Whether the calling goroutine was cancelled, or will be, because its runtime shuts down.
 pub(crate) fn will_be() -> bool {
     current::goroutine().is_some_and(|gp| {
         // SAFETY: the calling goroutine's runtime outlives it.
@@ -159,8 +162,8 @@ pub(crate) fn will_be() -> bool {
     })
 }
 
-/// Ends the calling goroutine if somebody cancelled it, or if it is ending already and caught
-/// that. The check of every park point.
+/// Ends the calling goroutine if it was cancelled, or if it is ending already and caught that.
+/// Every park point calls this.
 #[inline]
 pub(crate) fn check(rt: InRuntime) -> InRuntime {
     let gp = rt.goroutine();
@@ -182,30 +185,31 @@ fn check_slow(rt: InRuntime, gp: &G) -> InRuntime {
 
 /// Asks a goroutine to end, and wakes it if it waits.
 ///
-/// `gp` must be alive, or at least not recycled: the caller holds its handle, or looks at a record
-/// that it knows to be in use.
+/// `gp` must be alive, or at least not recycled: the caller holds its handle, or uses a record that
+/// it knows to be in use.
 pub(crate) fn cancel(rt: Option<&InRuntime>, gp: &G) {
     mark(gp);
     heavy_fence();
     wake_marked(rt, gp, None);
 }
 
-/// The first half of [`cancel`]: the next park of the goroutine unwinds it. Before the second half
-/// there must be a heavy fence; one is enough for many goroutines.
+/// The first half of [`cancel`]: makes the next park of the goroutine unwind it. There must be a
+/// heavy fence before the second half; one is enough for many goroutines.
 pub(crate) fn mark(gp: &G) {
     gp.flags.set(Flag::CANCELLED);
 }
 
-/// The second half of [`cancel`]: wakes it if it is marked and waits. If `home` is given, only if it is a
-/// goroutine of that runtime: the record may be another's by now.
+/// The second half of [`cancel`]: wakes the goroutine if it is marked and waits. If `home` is
+/// given, it is woken only if it belongs to that runtime: the record may be another goroutine's by
+/// now.
 pub(crate) fn wake_marked(rt: Option<&InRuntime>, gp: &G, home: Option<&Sched>) {
-    // The goroutine began to wait before it looks at the flag; this set the flag before it looks
-    // at the wait, with the heavy fence between. One of the two sees the other. The claim is of the wait in
-    // which all of this was so.
+    // The goroutine begins to wait before it reads the flag. The canceller set the flag before it
+    // reads the status, with the heavy fence between. So one of the two sees the other. The claim
+    // succeeds only for the wait during which all the conditions held.
     let is_meant = || {
         gp.is_cancelled()
             && !gp.flags.has(Flag::UNCANCELLABLE)
-            // One that has not begun needs no unwinding.
+            // An unborn goroutine needs no unwinding.
             && (CAN_UNWIND || gp.flags.has(Flag::UNBORN))
             && home.is_none_or(|home| std::ptr::eq(gp.sched.get(), home))
     };

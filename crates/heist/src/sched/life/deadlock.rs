@@ -1,15 +1,16 @@
-//! Finding out that nothing will ever happen again.
+//! Finding out that the program is deadlocked: nothing will ever happen again.
 //!
-//! Somebody waits in [`Runtime::run`](crate::Runtime::run) for a goroutine that can never run: every
-//! goroutine is parked, no timer is due, nobody waits for the network, and there is no other thread
-//! in the process that could wake one of them.
+//! A thread waits in [`Runtime::run`](crate::Runtime::run) for a goroutine that can never run:
+//! every goroutine is parked, no timer is set, no goroutine waits for the network, and there is no
+//! other thread in the process that could wake one of them.
 //!
-//! sysmon asks when all Ps have rested for a while, before it goes to sleep for good. Most likely nothing
-//! changes while it looks. But a goroutine may come back from a blocking call, or the clock may wake one
-//! that sleeps: it may wake another one, which was seen to wait, and wait itself when it is looked at. For
-//! that it needs a P. So the look counts only if no P was taken meanwhile; otherwise sysmon looks again later.
-//! Whatever else could change something would be a thread that is not the runtime's, and one such thread is
-//! enough to be silent. A false alarm would be worse than none.
+//! sysmon checks when all Ps have been idle for a while, before it goes to sleep indefinitely. Most
+//! likely nothing changes during the check. But a goroutine may come back from a blocking call, or
+//! the clock may wake one that sleeps. Such a goroutine may wake another one, which was already
+//! seen waiting, and may itself wait by the time it is looked at. For that it needs a P. So the
+//! check counts only if no P was taken meanwhile; otherwise sysmon checks again later. Nothing else
+//! could change anything but a thread that is not the runtime's. If there is one such thread, no
+//! deadlock is reported. A false alarm would be worse than none.
 //!
 //! GO: proc.go checkdead.
 
@@ -28,11 +29,11 @@ use heist_core::timer_heap::NEVER;
 /// Threads of a runtime that run no goroutines: sysmon and the helper.
 const SYSTEM_THREADS: u32 = 2;
 
-/// Most goroutines named in the report.
+/// The largest number of goroutines that the report names.
 const REPORT_MAX: u32 = 1000;
 
-/// Ends the process with a report if nothing can ever happen again. False if something happened while it
-/// looked: then it can tell nothing.
+/// Ends the process with a report if nothing can ever happen again. Returns false if a P was in use
+/// or was taken during the check, which then says nothing.
 pub(crate) fn check_dead(sched: &Sched) -> bool {
     let Some(before) = n_taken_at_rest(sched) else { return false };
     let dead = is_dead(sched);
@@ -45,19 +46,19 @@ pub(crate) fn check_dead(sched: &Sched) -> bool {
     true
 }
 
-/// How often a P was taken, if all of them rest.
+/// How often a P was taken, or None if one is not idle.
 fn n_taken_at_rest(sched: &Sched) -> Option<u64> {
     let locked = sched.lock.lock();
     (sched.rest.idle().count_all() == sched.procs()).then(|| locked.idle_ps.n_taken())
 }
 
-/// Whether nothing can ever happen again, if no goroutine runs during the look.
+/// Whether nothing can ever happen again, provided that no goroutine runs during the check.
 fn is_dead(sched: &Sched) -> bool {
     if !sched.config.deadlock_detection || sched.outside.has_waiters() {
         return false;
     }
     let threads_before = thread::count();
-    // Not those that are still being made: each would excuse a thread that is not ours.
+    // Threads that have not begun do not count: each would hide a thread that is not the runtime's.
     let n_ms = {
         let locked = sched.lock.lock();
         locked.roster.n_running()
@@ -67,12 +68,13 @@ fn is_dead(sched: &Sched) -> bool {
     }
     let mut n_waiting = 0;
     let mut n_other = 0;
-    // A thread that waits for a goroutine is asleep as long as that one waits. When it has ended, the
-    // thread may not have run yet, but it will, and may do anything.
+    // A thread that awaits a goroutine sleeps as long as the goroutine waits. When the goroutine
+    // has ended, the thread may not have run yet, but it will, and may do anything.
     let mut runners = sched.life.exit_waiters.load(Ordering::Relaxed);
     pool::for_each(|gp| {
         if sched.is_mine(gp) && !gp.flags.has(Flag::UNBORN) {
-            // An abandoned one waits for ever too, and with it whoever waits in `run` for it.
+            // An abandoned goroutine never ends either, so the thread that waits in `run` for it
+            // never wakes.
             if gp.status.get() == Status::Waiting || gp.flags.has(Flag::ABANDONED) {
                 n_waiting += 1;
                 runners += u32::from(gp.flags.has(Flag::AWAITED));
@@ -84,7 +86,8 @@ fn is_dead(sched: &Sched) -> bool {
     if runners == 0 || n_waiting == 0 || n_other != 0 {
         return false;
     }
-    // Before and after: a thread that came meanwhile is seen, and one that did something and left.
+    // Threads are counted before and after, so that a thread that came meanwhile is seen, and so is
+    // one that did something and left.
     let ours = n_ms + SYSTEM_THREADS + runners + notify::idle_readers();
     policy::only_ours(threads_before, ours) && policy::only_ours(thread::count(), ours)
 }
@@ -106,7 +109,7 @@ fn die(sched: &Sched) -> ! {
     stderr::exit_now(2)
 }
 
-/// The calling thread waits until no goroutine is left, and then ends the process.
+/// Waits until no goroutine is left. The calling thread then ends the process.
 pub(crate) fn stay_to_the_end(sched: &Sched) {
     sched.life.exit_waiters.fetch_add(1, Ordering::Relaxed);
     shutdown::wait_until_empty(sched);
@@ -120,8 +123,8 @@ mod tests {
     use crate::sync::WaitGroup;
     use std::sync::Arc;
 
-    /// DL-14: threads that are counted but not made yet do not stand for threads that are not the
-    /// runtime's and could wake somebody, such as the one that runs this test.
+    /// DL-14: threads that are counted but not made yet do not make up for threads that are not the
+    /// runtime's and could wake a goroutine, such as the one that runs this test.
     #[test]
     fn threads_being_made_excuse_nobody() {
         // SAFETY: the goroutine holds nothing.

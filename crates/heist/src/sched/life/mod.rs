@@ -1,7 +1,8 @@
 //! The life of a goroutine and of the runtime.
 //!
-//! A goroutine is spawned, runs its closure, parks and is made ready, is cancelled, ends. The runtime ends when all of them
-//! have. Only this room counts the living.
+//! A goroutine is spawned, runs its closure, parks and is made ready, is cancelled, ends. The
+//! runtime ends when all its goroutines have ended. No other room changes the phase of the runtime
+//! or adds up its live goroutines.
 
 pub(crate) mod body;
 pub(crate) mod cancel;
@@ -26,30 +27,32 @@ use std::sync::{Arc, Weak};
 #[repr(u32)]
 pub(crate) enum Phase {
     Running = 0,
-    /// Goroutines are being unwound; no new ones.
+    /// Goroutines are being unwound, and no new ones are accepted.
     Closing = 1,
-    /// Ms leave.
+    /// The Ms leave.
     Stopped = 2,
 }
 
-/// The age of a runtime, its phase, and who lives in it.
+/// The phase and the age of a runtime, and the counts of what lives in it.
 pub(crate) struct Life {
-    /// No other runtime of the process has or had it.
+    /// The runtime's number. No other runtime of the process has or had it.
     number: u64,
     phase: AtomicU32,
     started_ns: u64,
-    /// Minutes since the start, as sysmon last saw them; see `minute_now`.
+    /// Minutes since the start, as sysmon last stored them; `minute_now` asks the clock.
     minute: AtomicU32,
-    /// Threads without a P of this runtime that wake a goroutine of it at this moment.
+    /// How many threads without a P of this runtime are waking one of its goroutines.
     external_wakers: AtomicU32,
-    /// Threads that do nothing any more but wait for the last goroutine.
+    /// How many threads do nothing any more but wait for the last goroutine.
     exit_waiters: AtomicU32,
-    /// Goroutines that were made to begin later and have not begun.
+    /// How many goroutines are unborn (they were made to begin later and have not begun), or are
+    /// just being spawned from outside.
     unborn: AtomicU64,
-    /// Tells the thread that waits for the last goroutine.
+    /// Announces the end of a goroutine to the thread that waits for the last one.
     endings: Endings,
-    this: Weak<Sched>, // see `Sched::share`
-    /// Goroutine ids handed out so far.
+    /// The scheduler that this is a part of; see `share`.
+    this: Weak<Sched>,
+    /// How many goroutine ids have been handed out.
     ids: CachePadded<AtomicU64>,
 }
 
@@ -75,11 +78,10 @@ impl Life {
         self.number
     }
 
-    /// How far the runtime is.
     #[inline]
     pub(super) fn phase(&self) -> Phase {
-        // ORDERING: SeqCst pairs with `set_phase`: a spawner that published its goroutine and then
-        // still sees `Running` is found by the walk of the closer.
+        // ORDERING: SeqCst pairs with `set_phase`: if a spawner that has published its goroutine
+        // still reads `Running`, the closer's walk over all goroutines finds that goroutine.
         match self.phase.load(Ordering::SeqCst) {
             0 => Phase::Running,
             1 => Phase::Closing,
@@ -92,23 +94,24 @@ impl Life {
         self.phase.store(phase as u32, Ordering::SeqCst);
     }
 
-    /// Minutes since the start, to mark the beginning of a wait with: a load, not a clock.
+    /// Minutes since the start, for marking the beginning of a wait. It costs a load and does not
+    /// ask the clock.
     #[inline]
     pub(crate) fn minute(&self) -> u32 {
         self.minute.load(Ordering::Relaxed)
     }
 
-    /// Minutes since the start, by the clock.
+    /// Minutes since the start, according to the clock.
     pub(crate) fn minute_now(&self) -> u32 {
         ((clock::now_ns() - self.started_ns) / 60_000_000_000) as u32
     }
 
-    /// How old the runtime is at this moment.
+    /// The age of the runtime at `now`.
     pub(crate) fn age_ns(&self, now: u64) -> u64 {
         now.saturating_sub(self.started_ns)
     }
 
-    /// Lets `minute` follow the clock. For sysmon.
+    /// Updates `minute` from the clock. For sysmon.
     pub(super) fn advance_minute(&self) {
         let now = self.minute_now();
         if now != self.minute() {
@@ -121,8 +124,8 @@ impl Life {
         self.ids.fetch_add(n, Ordering::Relaxed) + 1
     }
 
-    /// One more share of the scheduler. For a caller that knows that it is alive: a goroutine of it, or the thread that
-    /// shuts it down.
+    /// Takes one more share of the scheduler. The caller knows that the scheduler is alive: it is
+    /// one of its goroutines, or the thread that shuts it down.
     pub(crate) fn share(&self) -> Arc<Sched> {
         let Some(shared) = self.this.upgrade() else {
             heist_core::throw!("Life::share: the scheduler is gone");

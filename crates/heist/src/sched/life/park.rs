@@ -1,12 +1,12 @@
 //! Parking, waking and yielding, as the rest of the library sees them.
 //!
 //! # park and ready
-//! A goroutine that waits must be findable by its waker, and must not be run by it before it has
-//! left its stack. So parking has two halves. The goroutine switches to the scheduler first; there,
-//! off the goroutine's stack, its status becomes `Waiting` and only then the commit function runs,
-//! which releases the lock or publishes the waiter. A waker that finds the waiter therefore finds
-//! it ready to run. If the commit function sees that what it waits for has happened, it refuses,
-//! and the goroutine goes on at once.
+//! A waker must be able to find a goroutine that waits, and must not run it before it has left its
+//! stack. So parking has two halves. The goroutine first switches to the scheduler. There, off the
+//! goroutine's stack, its status becomes `Waiting`, and only then the commit function runs, which
+//! releases the lock or publishes the waiter. A waker that finds the waiter therefore finds it
+//! ready to run. If the commit function sees that what the goroutine waits for has happened, it
+//! refuses, and the goroutine continues at once.
 //!
 //! GO: proc.go gopark, goready, Gosched.
 
@@ -39,12 +39,13 @@ pub(crate) unsafe fn park(
     unsafe { park_until(rt, reason, seal, commit, arg, NEVER) }
 }
 
-/// As [`park`], but at the latest until `deadline_ns` of [`clock::now_ns`](crate::sys::clock::now_ns)
-/// time: then the clock claims it, and the outcome is [`Woken::TimedOut`]; [`NEVER`] if there is none.
+/// As [`park`], with a deadline in [`clock::now_ns`](crate::sys::clock::now_ns) time, or [`NEVER`].
+/// At the deadline the clock claims the goroutine, and the result is [`Woken::TimedOut`].
 ///
-/// Inlined wherever somebody waits: after a switch every return is one that the CPU did not foresee,
-/// because the calls that belong to it were made before another goroutine ran (docs/design/costs.md).
-/// The fewer functions there are between the switch and the code of the user, the better.
+/// This is inlined into every function that waits. After a switch the CPU mispredicts every return,
+/// because the calls that belong to them were made before another goroutine ran
+/// (docs/design/costs.md). So there should be as few functions as possible between the switch and
+/// user code.
 ///
 /// # Safety
 /// As for [`park`].
@@ -66,7 +67,7 @@ pub(crate) unsafe fn park_until(
     (rt, gp.woken.get())
 }
 
-/// Lets every other goroutine that is ready go first.
+/// Lets every other runnable goroutine run first.
 #[doc(alias = "Gosched")]
 #[inline]
 pub(crate) fn yield_now(rt: InRuntime) -> InRuntime {
@@ -76,11 +77,12 @@ pub(crate) fn yield_now(rt: InRuntime) -> InRuntime {
 }
 
 /// Lets the goroutine that was just readied run at once, on what is left of the slice. The caller
-/// goes to the end of this P's queue, not of the global one: it is not asked to be fair to all.
+/// goes to the end of this P's queue and not of the global one, because it does not have to be fair
+/// to all goroutines.
 #[doc(alias = "goyield")]
 pub(crate) fn give_way(rt: InRuntime) -> InRuntime {
     let gp = rt.goroutine();
-    // One that is bound would have to hand its P to another thread for it.
+    // A bound goroutine would have to hand its P to another thread for this.
     if std::thread::panicking() || !gp.bound_m.get().is_null() || gp.coro.is_off_its_stack() {
         return rt;
     }
@@ -97,9 +99,9 @@ fn switch_out(rt: InRuntime, gp: &G) -> InRuntime {
     suspend(rt, gp)
 }
 
-/// The same for a goroutine that may have to come back to its thread: because it is panicking, which std
-/// counts per thread, or because it is on a stack of user code's own, which is not looked through
-/// when a goroutine moves.
+/// Leaves the stack of a goroutine that may have to come back to its thread. Either it is
+/// panicking, and std counts panics per thread; or it is on a stack that user code made, which is
+/// not searched when a goroutine moves.
 #[cold]
 #[inline(never)]
 fn switch_out_rarely(rt: InRuntime, gp: &G) -> InRuntime {
@@ -125,11 +127,11 @@ fn suspend(rt: InRuntime, gp: &G) -> InRuntime {
     unsafe { InRuntime::from_switch(m) }
 }
 
-/// Makes a goroutine that the caller has claimed runnable: it runs next on this P, or where its
-/// own runtime finds it.
+/// Makes a goroutine that the caller has claimed runnable. It runs next on this P, or, if it
+/// belongs to another runtime, goes to the global queue of that one.
 ///
 /// # Safety
-/// The caller has claimed `gp` and nobody has queued it since.
+/// The caller has claimed `gp`, and no thread has queued it since.
 #[inline]
 #[doc(alias = "goready")]
 pub(crate) unsafe fn ready(rt: &InRuntime, gp: NonNull<G>) {
@@ -151,9 +153,10 @@ pub(crate) unsafe fn ready(rt: &InRuntime, gp: NonNull<G>) {
 /// # Safety
 /// As for [`ready`], and `sched` is its runtime.
 pub(crate) unsafe fn ready_from_outside(sched: &Sched, gp: NonNull<G>) {
-    // Nothing else keeps the runtime from ending under this thread once the goroutine is queued: it may
-    // have been the last.
-    // ORDERING: Relaxed: who waits for zero has seen the end of the goroutine, which comes after this.
+    // Once the goroutine is queued, only this count keeps the runtime from ending under this
+    // thread: the goroutine may have been the last.
+    // ORDERING: Relaxed: the thread that waits for zero has first seen the end of the goroutine,
+    // and that comes after this.
     sched.life.external_wakers.fetch_add(1, Ordering::Relaxed);
     let n = sched.stats.readied.add_shared(1);
     // SAFETY: claimed goroutines are valid.
@@ -162,7 +165,8 @@ pub(crate) unsafe fn ready_from_outside(sched: &Sched, gp: NonNull<G>) {
     // SAFETY: passed on.
     unsafe { run::push_global(sched, gp) };
     rest::announce_work(sched);
-    // ORDERING: Release pairs with `Sched::wait_for_external_wakers`: the last that is done with it here.
+    // ORDERING: Release pairs with `shutdown::wait_for_external_wakers`: this thread does not use
+    // the scheduler after this.
     sched.life.external_wakers.fetch_sub(1, Ordering::Release);
 }
 
@@ -180,7 +184,7 @@ pub(crate) unsafe fn ready_anywhere(rt: Option<&InRuntime>, gp: NonNull<G>) {
     }
 }
 
-/// In chaos mode, yields now and then. For the beginning of operations that may park.
+/// In chaos mode, yields at random. For the beginning of operations that may park.
 #[inline]
 pub(crate) fn chaos_point(rt: InRuntime) -> InRuntime {
     if rt.m().p().is_unusual { disturb(rt) } else { rt }
@@ -194,8 +198,8 @@ fn disturb(rt: InRuntime) -> InRuntime {
     if now { yield_now(rt) } else { rt }
 }
 
-/// IN-12: a goroutine whose commit function refuses goes on at once, on the same slice, before whoever
-/// waits.
+/// IN-12: a goroutine whose commit function refuses continues at once, on the same slice, before
+/// any goroutine that waits.
 #[test]
 fn a_refused_park_goes_on_at_once() {
     unsafe fn refuse(_: NonNull<G>, _: *mut ()) -> bool {
@@ -217,12 +221,12 @@ fn a_refused_park_goes_on_at_once() {
     });
 }
 
-/// A goroutine that was cancelled before it parked is not served any more by those who find it in a queue
-/// afterwards.
+/// A goroutine that was cancelled before it parked is not claimed by a waker that finds it in a
+/// queue afterwards.
 #[test]
 fn a_cancelled_goroutine_is_not_served() {
     use std::sync::atomic::AtomicBool;
-    /// What a waker does that waits for the lock which the commit releases.
+    /// Does what a waker does that waits for the lock which the commit function releases.
     unsafe fn serve(gp: NonNull<G>, served: *mut ()) -> bool {
         // SAFETY: records are never unmapped.
         let status = &unsafe { gp.as_ref() }.status;

@@ -1,21 +1,24 @@
 //! The end of a runtime.
 //!
-//! 1. No new goroutines. All that live are cancelled: the parked ones unwind now, the running
-//!    ones at their next park.
-//! 2. Wait until all have ended, for a bounded time. What does not end is reported and left behind: the
-//!    runtime goes on without its owner, takes no new goroutines, and unwinds at its next park whatever runs.
-//!    A thread of its own waits for the last one. Stopping the Ms instead would strand goroutines that
-//!    were stopped by force with a lock in their hands, the allocator's perhaps.
-//! 3. The Ms leave, the helper joins them.
+//! 1. No new goroutines are accepted. All live ones are cancelled: the parked ones unwind now, the
+//!    running ones at their next park.
+//! 2. The closer waits until all have ended, for a bounded time. Goroutines that do not end are
+//!    reported and left behind. Their runtime continues without its owner, takes no new goroutines,
+//!    and unwinds every goroutine at its next park. A thread of its own waits for the last one.
+//!    Stopping the Ms instead would strand frozen goroutines that hold a lock, perhaps the
+//!    allocator's.
+//! 3. The Ms leave, and the helper joins their threads.
 //!
-//! With `panic = "abort"` nothing is unwound. Then it waits only until every goroutine that is left is
-//! parked, and those are left behind without a word, as Go leaves its goroutines when `main` returns.
+//! With `panic = "abort"` nothing is unwound. Then the closer waits only until every goroutine that
+//! is left is parked. Those are left behind, as Go leaves its goroutines when `main` returns, and
+//! are reported only if the trace of the scheduler is on.
 //!
 //! # What keeps a scheduler alive
-//! Its threads, its `Runtime` and every `Handle` have a share of it. A goroutine has none: a live one is
-//! counted, and its runtime is not stopped before none is left, so its `sched` is valid for as long as it lives.
-//! Where goroutines cannot be unwound and the runtime is stopped all the same, one share is never given
-//! back. A record whose goroutine has ended keeps an address that is compared and never followed.
+//! Its threads, its `Runtime` and every `Handle` have a share of it. A goroutine has none: a live
+//! goroutine is counted, and its runtime is not stopped before none is left, so its `sched` is
+//! valid for as long as it lives. Where goroutines cannot be unwound and the runtime is stopped all
+//! the same, one share is never given back. The record of a goroutine that has ended keeps an
+//! address that is compared and never followed.
 
 use crate::gmp::described::Described;
 use crate::gmp::pool;
@@ -31,36 +34,37 @@ use heist_core::sync::Ordering;
 use std::ptr::null;
 use std::time::{Duration, Instant};
 
-/// Most goroutines named in the report of those that did not end.
+/// The largest number of goroutines that the report of those left behind names.
 const REPORT_MAX: usize = 20;
 
-/// How often to look whether all goroutines wait that cannot be unwound.
+/// How often the closer checks whether all goroutines that cannot be unwound wait.
 const LOOK_PERIOD: Duration = Duration::from_millis(1);
 
-/// Whether everything of the runtime is gone.
+/// How far the goroutines of a runtime have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Closed {
-    /// Yes: its threads can be joined.
+    /// All have ended: the threads of the runtime can be joined.
     Clean,
-    /// Not in time: some goroutines run on.
+    /// Some have not ended in time and continue to run.
     Leaked,
-    /// No: those that are left wait and cannot be unwound.
+    /// Those that are left wait and cannot be unwound.
     Parked,
 }
 
-/// Ends all goroutines, and waits for that.
+/// Ends all goroutines, and waits until they have ended or the shutdown timeout is over.
 pub(crate) fn end_goroutines(sched: &Sched) -> Closed {
     sched.life.set_phase(Phase::Closing);
     watch_endings(sched);
-    // A record that is this runtime's stays so for as long as the look takes.
+    // The pool is held during each look, so a record that is this runtime's stays so until it is
+    // marked.
     pool::for_each_held(|gp| {
         if sched.is_mine(gp) {
             cancel::mark(gp);
         }
     });
     heavy_fence();
-    // One that was made meanwhile sees to itself.
+    // A goroutine that was spawned meanwhile is cancelled by its spawner (`spawn::after_spawn`).
     pool::for_each(|gp| cancel::wake_marked(None, gp, Some(sched)));
     let closed = wait_for_the_last(sched, Some(sched.config.shutdown_timeout));
     let asked = sched.config.trace.is_some();
@@ -70,36 +74,39 @@ pub(crate) fn end_goroutines(sched: &Sched) -> Closed {
     closed
 }
 
-/// Stops the Ms, which have nothing to run any more, or are not to.
+/// Stops the Ms. They have nothing to run any more, or are not to run it.
 pub(crate) fn stop(sched: &Sched, closed: Closed) {
     stop_ms(sched);
     wait_for_external_wakers(sched);
     if closed == Closed::Clean {
         sched.outside.poller().shared().end();
     } else {
-        // Whatever is left behind can still be woken, by anybody and at any time: it keeps its scheduler.
+        // A goroutine that is left behind can still be woken, by any thread and at any time, so its
+        // scheduler is kept.
         std::mem::forget(sched.life.share());
     }
 }
 
-/// From now on every end of a goroutine is told to who waits for the last.
+/// From now on every end of a goroutine is announced to the thread that waits for the last one.
 fn watch_endings(sched: &Sched) {
     sched.life.endings.watch(heavy_fence);
 }
 
-/// Waits until no goroutine lives, however long that takes.
+/// Waits until no goroutine is left, for as long as it takes.
 pub(crate) fn wait_until_empty(sched: &Sched) {
     watch_endings(sched);
     let _ = wait_for_the_last(sched, None);
 }
 
 fn wait_for_the_last(sched: &Sched, limit: Option<Duration>) -> Closed {
-    // What is too far away to be a moment is never.
+    // A limit that no `Instant` can represent is no limit.
     let until = limit.and_then(|limit| Instant::now().checked_add(limit));
     loop {
         let seen = sched.life.endings.seen();
-        // The unborn first: one that is born between the two looks is seen by the second.
-        // ORDERING: Acquire: see `count_one_born`.
+        // The unborn are read first: a goroutine that is born between the two reads is counted by
+        // the second.
+        // ORDERING: Acquire pairs with the Release in `spawn::count_one_born`, `spawn_from_outside`
+        // and `body::end_unborn`.
         if sched.life.unborn.load(Ordering::Acquire) == 0 && n_live(sched) == 0 {
             return Closed::Clean;
         }
@@ -111,7 +118,7 @@ fn wait_for_the_last(sched: &Sched, limit: Option<Duration>) -> Closed {
             if all_wait(sched) {
                 return Closed::Parked;
             }
-            // Nobody tells of a goroutine that begins to wait.
+            // A goroutine that begins to wait is not announced, so the closer looks again soon.
             left = Some(left.unwrap_or(LOOK_PERIOD).min(LOOK_PERIOD));
         }
         sched.life.endings.sleep(&Kernel, seen, left);
@@ -125,7 +132,8 @@ fn all_wait(sched: &Sched) -> bool {
     all
 }
 
-/// A goroutine has ended: the closer may wait for it, or somebody for its stack.
+/// Follows the end of a goroutine: another goroutine may wait for its stack, and the closer for its
+/// end.
 #[inline]
 pub(crate) fn after_finish(sched: &Sched) {
     if sched.stacks.n_waiting() != 0 {
@@ -135,7 +143,8 @@ pub(crate) fn after_finish(sched: &Sched) {
     sched.life.endings.tell(&Kernel, light_fence);
 }
 
-/// Waits for those who woke the last goroutines from outside and have not got over it: for moments.
+/// Waits for threads that woke the last goroutines from outside and still use the scheduler. That
+/// takes moments.
 fn wait_for_external_wakers(sched: &Sched) {
     // ORDERING: Acquire: see `park::ready_from_outside`.
     while sched.life.external_wakers.load(Ordering::Acquire) != 0 {
@@ -165,7 +174,7 @@ fn report_leaked(sched: &Sched) {
 
 fn stop_ms(sched: &Sched) {
     sched.threads.helper().set_closer();
-    // A stop of the world ends before, and none begins after.
+    // A stop of the world has ended when the lock is taken, and none begins after it is released.
     let world_lock = sched.world.lock();
     sched.life.set_phase(Phase::Stopped);
     drop(world_lock);
@@ -179,19 +188,19 @@ fn stop_ms(sched: &Sched) {
         m.note.wake(&m.doorbell);
     }
     outside::break_poller(sched);
-    // Ms that look for work right now see the phase before they sleep.
+    // Ms that are looking for work see the phase before they sleep.
     sched.threads.helper().ask();
     sched.stall.bell().ring();
 }
 
-/// Goroutines that were spawned and have not ended.
+/// How many goroutines were spawned and have not ended.
 pub(crate) fn n_live(sched: &Sched) -> u64 {
     let finished = |shard: &Shard| shard.finished.get();
     let created = |shard: &Shard| shard.created.get();
     let ended: u64 =
         sched.world.all_made().map(|pp| finished(&pp.stats)).sum::<u64>() + finished(&sched.stats);
-    // ORDERING: the ends are read before the beginnings, so an end is never counted without
-    // its beginning.
+    // ORDERING: the fence makes the counts of ends be read before the counts of beginnings, so an
+    // end is never counted without its beginning.
     heist_core::sync::fence(Ordering::SeqCst);
     let begun: u64 =
         sched.world.all_made().map(|pp| created(&pp.stats)).sum::<u64>() + created(&sched.stats);

@@ -1,7 +1,8 @@
-//! New goroutines.
+//! Spawning goroutines.
 //!
-//! A spawn takes a record from the P's free list, writes the closure into it and puts it into
-//! `run_next`. No stack, no allocation, no lock.
+//! A goroutine that spawns takes a record from its P's free list, writes the closure into it and
+//! puts it into `run_next`. That needs no stack and, while the free list has a record, no
+//! allocation and no lock.
 //!
 //! GO: proc.go newproc, gfget.
 
@@ -24,23 +25,24 @@ use heist_core::timer_heap::NEVER;
 use std::panic::Location;
 use std::ptr::{NonNull, null};
 
-/// What a new goroutine is made of, besides its closure.
+/// Everything that a new goroutine is made of, besides its closure.
 #[derive(Clone, Copy)]
 pub(crate) struct Recipe {
     pub(crate) vtable: &'static Vtable,
     pub(crate) site: &'static Location<'static>,
     /// A share of an `Arc`, or null. The new goroutine owns it.
     pub(crate) extras: *const Extras,
-    /// Flags that it begins with, besides that of its class.
+    /// The flags that the goroutine begins with, besides that of its class.
     pub(crate) flags: Flag,
 }
 
-/// Why a spawn failed, seen from the scheduler.
+/// Why the scheduler refused a spawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The runtime is shutting down.
     Closing,
-    /// No memory for a record, or none for the stacks of goroutines spawned earlier.
+    /// There is no memory for a record, or none for the stacks of goroutines that were spawned
+    /// earlier.
     NoMemory,
 }
 
@@ -59,7 +61,7 @@ pub(crate) fn spawn(
     let pp = m.p();
     let (gp, id) = pp.with_local(|local| take_record(sched, local))?;
     let parent = rt.goroutine().id.get();
-    // SAFETY: the record is free, so nobody else uses it.
+    // SAFETY: the record is free, so no other thread uses it.
     unsafe { fill(gp, sched, recipe, id, parent, write) }.transition(DEAD, RUNNABLE);
     pp.stats.created.bump();
     // SAFETY: runnable, new, in no queue.
@@ -69,7 +71,7 @@ pub(crate) fn spawn(
     Ok(gp)
 }
 
-/// A free record and the id of the goroutine that it becomes.
+/// Takes a free record and the id of the goroutine that it becomes.
 #[inline]
 fn take_record(sched: &Sched, local: &mut Local) -> Result<(NonNull<G>, u64), Refused> {
     let gp = match local.free_gs.pop_front() {
@@ -83,31 +85,32 @@ fn take_record(sched: &Sched, local: &mut Local) -> Result<(NonNull<G>, u64), Re
         local.next_id = sched.life.reserve_ids(policy::ID_BLOCK);
         local.end_id = local.next_id + policy::ID_BLOCK;
     }
-    // The record of the next spawn may have ended on another core: fetch it meanwhile.
+    // The record of the next spawn may have been used last on another core, so it is fetched ahead.
     G::prefetch(local.free_gs.front().map_or(null(), |gp| gp.as_ptr()), 3);
     let id = local.next_id;
     local.next_id += 1;
     Ok((gp, id))
 }
 
-/// Spawns from a thread that is not one of the runtime's; bound to `m`, if it is given.
+/// Spawns from a thread that is not the runtime's. If `m` is given, the goroutine is locked to it.
 pub(crate) fn spawn_from_outside(
     sched: &Sched,
     recipe: Recipe,
     write: impl FnOnce(*mut u8),
     m: Option<&M>,
 ) -> Result<NonNull<G>, Refused> {
-    // Nothing keeps a runtime that closes from ending before this is counted.
+    // Until the goroutine is counted, nothing keeps a runtime that closes from ending.
     let (gp, _) = take_unborn(sched, || match sched.phase() {
         Phase::Running => may_spawn(sched),
         _ => Err(Refused::Closing),
     })?;
     let id = sched.life.reserve_ids(1);
-    // SAFETY: the record is free, so nobody else uses it.
+    // SAFETY: the record is free, so no other thread uses it.
     unsafe { fill(gp, sched, recipe, id, 0, write) }.transition(DEAD, RUNNABLE);
-    // Counted as alive before it is no longer counted as unborn, as in `count_one_born`.
+    // The goroutine is counted as alive before it stops being counted as unborn, as in
+    // `count_one_born`.
     let n = sched.stats.created.add_shared(1);
-    // ORDERING: Release pairs with the closer's look.
+    // ORDERING: Release pairs with the Acquire in `shutdown::wait_for_the_last`.
     sched.life.unborn.fetch_sub(1, Ordering::Release);
     // SAFETY: records are never unmapped, and this one is still this thread's.
     let g = unsafe { gp.as_ref() };
@@ -123,8 +126,8 @@ pub(crate) fn spawn_from_outside(
     Ok(gp)
 }
 
-/// Makes a goroutine that begins to live at `when`, unless it is claimed before with the ticket.
-/// Until then it is not counted.
+/// Makes an unborn goroutine, which begins at `when` unless it is claimed before with the ticket.
+/// Until it begins, it is not counted as alive.
 pub(crate) fn spawn_later(
     rt: &InRuntime,
     recipe: Recipe,
@@ -135,7 +138,7 @@ pub(crate) fn spawn_later(
     let sched = m.sched();
     let (gp, _) = take_unborn(sched, || may_spawn(sched))?;
     let parent = rt.goroutine().id.get();
-    // SAFETY: the record is free, so nobody else uses it.
+    // SAFETY: the record is free, so no other thread uses it.
     let status = unsafe { fill(gp, sched, recipe, sched.life.reserve_ids(1), parent, write) };
     // SAFETY: records are never unmapped, and this one is not recycled while its handle lives.
     let g = unsafe { gp.as_ref() };
@@ -156,7 +159,7 @@ pub(crate) fn spawn_later(
 const DEAD: Status = Status::Dead;
 const RUNNABLE: Status = Status::Runnable;
 
-/// Makes a free record a goroutine, up to its status, which it hands back.
+/// Fills a free record for a new goroutine. The caller sets the status, whose word is returned.
 ///
 /// # Safety
 /// The caller took `gp` from a free list.
@@ -169,7 +172,8 @@ unsafe fn fill<'a>(
     parent: u64,
     write: impl FnOnce(*mut u8),
 ) -> &'a StatusWord {
-    // SAFETY: records are never unmapped, and by the caller's promise nobody else uses this one.
+    // SAFETY: records are never unmapped, and the caller promises that no other thread uses this
+    // one.
     let g = unsafe { gp.as_ref() };
     g.join.reset();
     // SAFETY: null, or a share that the caller hands over.
@@ -188,7 +192,7 @@ unsafe fn fill<'a>(
     &g.status
 }
 
-/// The flags with which a goroutine that is spawned now begins.
+/// Returns the flags with which a goroutine that is spawned now begins, or the reason to refuse it.
 #[inline]
 fn may_spawn(sched: &Sched) -> Result<Flag, Refused> {
     let flags =
@@ -199,8 +203,8 @@ fn may_spawn(sched: &Sched) -> Result<Flag, Refused> {
     Ok(flags)
 }
 
-/// While a runtime closes, destructors run, and those that spawn must not panic: that would end the
-/// process. What they spawn is cancelled before it begins.
+/// While a runtime closes, destructors run. A destructor that spawns must not panic, because that
+/// would end the process. So it may spawn, and its goroutine is cancelled before it begins.
 #[cold]
 fn may_spawn_to_the_end(sched: &Sched) -> Result<Flag, Refused> {
     let is_spared = std::thread::panicking() || current::goroutine().is_some_and(is_spared);
@@ -211,16 +215,18 @@ fn may_spawn_to_the_end(sched: &Sched) -> Result<Flag, Refused> {
     }
 }
 
-/// A free record for a goroutine that is counted as unborn, and the flags with which it begins.
+/// Takes a free record for a goroutine, which is counted as unborn, and the flags with which it
+/// begins.
 ///
-/// It is counted first: a runtime that closes meanwhile either sees the count and waits for the
-/// goroutine, or is seen to be closing. Nothing else keeps it from closing under a thread of others.
+/// The goroutine is counted first. A runtime that closes meanwhile either sees the count and waits
+/// for the goroutine, or the caller sees that it is closing. Nothing else keeps a runtime from
+/// closing under a thread that is not its own.
 fn take_unborn(
     sched: &Sched,
     may_spawn: impl FnOnce() -> Result<Flag, Refused>,
 ) -> Result<(NonNull<G>, Flag), Refused> {
     sched.life.unborn.fetch_add(1, Ordering::Relaxed);
-    // ORDERING: pairs with the closer, which sets the phase, fences and adds the counts up.
+    // ORDERING: pairs with the closer, which sets the phase, fences, and then adds up the counts.
     heist_core::sync::fence(Ordering::SeqCst);
     let taken = may_spawn().and_then(|flags| match pool::take_one() {
         Ok(gp) => Ok((gp, flags)),
@@ -233,8 +239,8 @@ fn take_unborn(
     taken
 }
 
-/// The runtime may have begun to close between the check and the push; then its walk over all
-/// goroutines may have missed the new one.
+/// Follows the push of a new goroutine. The runtime may have begun to close between the check and
+/// the push, and its walk over all goroutines may have missed the new one.
 #[inline]
 fn after_spawn(sched: &Sched, gp: NonNull<G>) {
     if sched.phase() != Phase::Running {
@@ -242,8 +248,9 @@ fn after_spawn(sched: &Sched, gp: NonNull<G>) {
     }
 }
 
-/// Cancels a goroutine that may have ended meanwhile. Its record may serve another by now: one of this
-/// runtime, which ends anyway, or one of another, which is left alone.
+/// Cancels a goroutine that may have ended meanwhile. Its record may by now belong to another
+/// goroutine: to one of this runtime, which is cancelled anyway, or to one of another runtime,
+/// which is left alone.
 #[cold]
 fn cancel_late(sched: &Sched, gp: NonNull<G>) {
     // SAFETY: records are never unmapped.
@@ -257,21 +264,22 @@ fn cancel_late(sched: &Sched, gp: NonNull<G>) {
     super::cancel::wake_marked(None, g, Some(sched));
 }
 
-/// Counts goroutines whose life begins with this wake-up.
+/// Counts those of the woken goroutines that are born by this wake-up.
 pub(crate) fn count_born(sched: &Sched, woken: &List<G>) {
     for gp in woken.iter() {
         count_one_born(sched, gp);
     }
 }
 
-/// As `count_born`, for one that the caller has claimed.
+/// Counts a goroutine, which the caller has claimed, if it is born by this wake-up.
 pub(crate) fn count_one_born(sched: &Sched, gp: &G) {
     if gp.flags.has(Flag::UNBORN) {
         gp.flags.clear(Flag::UNBORN);
-        // Counted as alive before it is no longer counted as unborn: who waits until there is
-        // nobody left must not look in between.
+        // The goroutine is counted as alive before it stops being counted as unborn. Otherwise a
+        // thread that waits until no goroutine is left could look in between and see none.
         sched.stats.created.add_shared(1);
-        // ORDERING: Release pairs with the reader's fence in `n_live`.
+        // ORDERING: Release pairs with the Acquire in `shutdown::wait_for_the_last`: a closer that
+        // sees this goroutine no longer unborn sees that it was created.
         sched.life.unborn.fetch_sub(1, Ordering::Release);
     }
 }

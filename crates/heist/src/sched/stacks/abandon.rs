@@ -1,13 +1,15 @@
-//! Leaving a goroutine behind for good, with its thread.
+//! Abandoning a goroutine forever, together with its thread.
 //!
-//! A goroutine that overflowed its stack can neither go on nor be unwound. It stays `Running` for ever, and the
-//! thread that runs it sleeps for ever inside the fault handler, as it does while a goroutine is stopped by
-//! force. So whatever they hold between them (locks, borrowed thread-locals, the count of panics, the alternate
-//! stack) is never seen half changed by another: it belongs to a thread that stands still. What is given up is
-//! the P, which goes to another M, and the wait of whoever joins the goroutine.
+//! A goroutine that overflowed its stack can neither continue nor be unwound. It stays `Running`
+//! forever, and its thread sleeps forever inside the fault handler, as the thread of a frozen
+//! goroutine sleeps inside the handler of the preemption signal. So what they hold (locks, borrowed
+//! thread-locals, the count of panics, the alternate stack) is never seen half changed by another
+//! goroutine: it belongs to a thread that does not run. Only two things are given up: the P, which
+//! goes to another M, and the wait of the joiner, which ends.
 //!
 //! # Invariants
-//! - The record keeps the runtime's share of its join word, so it is never recycled, and dumps list it.
+//! - The record keeps the runtime's share of its join word, so it is never recycled, and dumps list
+//!   it.
 //! - The thread keeps its share of the runtime, so nothing that its frames refer to is freed.
 //! - An abandoned goroutine counts as finished. Its M counts as a thread of the runtime.
 
@@ -24,8 +26,8 @@ use heist_core::m_word::{PREEMPT, STOP};
 use heist_core::sync::{Ordering, fence};
 use std::ptr::NonNull;
 
-/// Leaves the goroutine `gp` and its M, the caller's, where they are. In a signal handler, which interrupted
-/// user code.
+/// Abandons the goroutine `gp` and its M, the caller's, where they are. Called in a signal handler
+/// that interrupted user code.
 pub(super) fn abandon(m: &M, gp: &G) -> ! {
     let sched = m.sched();
     if m.word.enter(no_fence) {
@@ -42,7 +44,8 @@ pub(super) fn abandon(m: &M, gp: &G) -> ! {
         sched.run.idle_class_ends();
     }
     sched.stats.overflowed.add_shared(1);
-    // ORDERING: pairs with the fence of `Sched::n_live`: a closer that counts this one as finished sees the marks.
+    // ORDERING: pairs with the fence of `life::n_live`: a closer that counts this goroutine as
+    // finished sees the marks.
     fence(Ordering::SeqCst);
     m.p().stats.finished.bump();
     if let Finished::Wake(waiter) = gp.join.finish() {

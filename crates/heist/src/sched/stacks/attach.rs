@@ -19,8 +19,9 @@ fn stack_class(sched: &Sched, gp: &G) -> Class {
     }
 }
 
-/// Gives a new goroutine its stack. False if there is no memory for one: then it waits for
-/// somebody else's.
+/// Gives a new goroutine its stack. False if it does not start now: there is no memory for a stack,
+/// and it waits for one that another goroutine leaves, or it is held back because threads are
+/// scarce.
 pub(crate) fn attach_stack(m: Holder<'_>, gp: NonNull<G>) -> bool {
     let pp = m.p();
     let sched = m.sched();
@@ -34,7 +35,8 @@ pub(crate) fn attach_stack(m: Holder<'_>, gp: NonNull<G>) -> bool {
     let taken = pp.with_local(|local| local.stacks.take(class));
     let stack = match taken {
         Ok(stack) => {
-            // There was no hope for it, and then somebody else ended.
+            // The goroutine was to end without having run, but then another one ended and left a
+            // stack.
             if g.flags.has(Flag::STACKLESS) {
                 g.flags.clear(Flag::STACKLESS);
             }
@@ -61,7 +63,8 @@ pub(crate) fn attach_stack(m: Holder<'_>, gp: NonNull<G>) -> bool {
     true
 }
 
-/// A goroutine is about to begin on `stack`: it is looked at when it ends, unless the size was chosen.
+/// Prepares a goroutine that is about to begin on `stack` for a look at the stack when it ends,
+/// unless the size was chosen.
 #[cold]
 fn watch_stack(gp: &G, stack: &Stack) {
     // SAFETY: extras live as long as the goroutine.
@@ -72,7 +75,8 @@ fn watch_stack(gp: &G, stack: &Stack) {
     }
 }
 
-/// It has ended. If it came near the end, the next of its kind gets a larger stack.
+/// Looks at the stack of a goroutine that has ended. If it came near the end of the stack, the next
+/// goroutines of its kind get a larger one.
 #[cold]
 pub(crate) fn look_at_stack(sched: &Sched, gp: &G, stack: &Stack) {
     if stack.take_mark() {

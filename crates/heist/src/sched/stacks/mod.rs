@@ -1,4 +1,5 @@
-//! The stack of a goroutine: attached at its first run, missing, overflowed, abandoned, moved to another thread.
+//! The stack of a goroutine: attached at its first run, missing, overflowed, abandoned, moved to
+//! another thread.
 
 mod abandon;
 mod attach;
@@ -16,14 +17,15 @@ use heist_core::list::List;
 use heist_core::stack_needs::StackNeeds;
 use heist_core::sync::{AtomicU32, Ordering};
 
-/// What the runtime knows of the stacks that its goroutines need.
+/// The state that the runtime keeps about the stacks its goroutines need.
 pub(crate) struct Stacks {
     needs: StackNeeds,
     /// How many goroutines wait for the memory of a stack.
     n_stackless: AtomicU32,
 }
 
-/// Goroutines that could not start because there was no memory for a stack. Under the scheduler lock.
+/// Goroutines that could not start because there was no memory for a stack. Under the scheduler
+/// lock.
 pub(crate) struct Stackless {
     waiting: List<G>,
 }

@@ -1,10 +1,10 @@
-//! A goroutine goes on on another thread than the one that ran it last.
+//! Continuing a goroutine on another thread than the one that ran it last.
 
 use crate::gmp::{G, M};
 use heist_core::m_word;
 
-/// Makes the thread-locals that a goroutine uses those of this M's thread, on which it goes on. See
-/// `coro::relocation`.
+/// Makes the thread-locals that a goroutine uses those of this M's thread, on which it continues.
+/// See `coro::relocation`.
 #[cold]
 #[inline(never)]
 pub(crate) fn move_here(m: &M, gp: &G) {
@@ -17,7 +17,8 @@ pub(crate) fn move_here(m: &M, gp: &G) {
         }
         n_words += 1;
     };
-    // SAFETY: the goroutine was found, so it is this M's to run and suspended, and it has started.
+    // SAFETY: the M found the goroutine, so the goroutine is this M's to run, and it is suspended;
+    // it has started.
     unsafe { gp.coro.move_to(m.thread.get(), found) };
     let stats = &m.p().stats;
     stats.moves.bump();

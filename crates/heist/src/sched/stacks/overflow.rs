@@ -1,14 +1,16 @@
-//! A goroutine that runs out of stack: the report, and what becomes of the process.
+//! Stack overflow of a goroutine: the report, and what becomes of the process.
 //!
-//! Below a stack lies its guard. Touching it raises SIGSEGV, whose handler runs on the M's alternate stack. The
-//! overflow is not turned into a panic: frames whose callees cannot unwind have no landing pads, so their
-//! destructors would be skipped, and safe code relies on those. The process ends with the report, or, where the
-//! runtime was built with [`OverflowPolicy::Abandon`], the goroutine stays where it is for good.
+//! Below a stack lies its guard. Touching it raises SIGSEGV, whose handler runs on the M's
+//! alternate stack. The overflow is not turned into a panic: frames whose callees cannot unwind
+//! have no landing pads, so their destructors would be skipped, and safe code relies on those. The
+//! process ends with the report. If the runtime was built with [`OverflowPolicy::Abandon`], the
+//! goroutine is abandoned instead and stays where it is forever.
 //!
 //! # What the handler may do
-//! The interrupted code may hold any lock of user code. The handler makes system calls, walks the stack and
-//! writes to standard error; nothing of that allocates. The first lines are written before the walk, which on
-//! old systems takes the loader's lock; if the process is to end anyway, an alarm ends it if the walk hangs.
+//! The interrupted code may hold any lock of user code. The handler makes system calls, walks the
+//! stack and writes to standard error; none of that allocates. The first lines are written before
+//! the walk, which on old systems takes the loader's lock. If the process is to end anyway, an
+//! alarm ends it if the walk hangs.
 
 use crate::coro::extra;
 use crate::coro::stack::Bounds;
@@ -23,7 +25,7 @@ use heist_core::sync::{AtomicU32, Ordering};
 use std::fmt;
 use std::time::Duration;
 
-/// What to do when a goroutine overflows its stack.
+/// How the runtime reacts when a goroutine overflows its stack.
 ///
 /// # Examples
 /// ```no_run
@@ -45,28 +47,29 @@ pub enum OverflowPolicy {
     /// The process ends with a report and exit code 2, as in Go.
     #[default]
     Exit,
-    /// The goroutine is abandoned, after the same report; the others go on.
+    /// The goroutine is abandoned, after the same report; the others continue.
     ///
-    /// It is frozen where it is. It is never resumed and never unwound, so no destructor runs: its locks stay
-    /// held, what it borrowed stays borrowed, and a [`scope`](crate::scope()) or a
-    /// [`Runtime::run`](crate::Runtime::run) that waits for it does not return. Its stack and its thread are
-    /// kept until the process ends. Its [`JoinHandle`](crate::JoinHandle) gives an error for which
-    /// [`is_stack_overflow`](crate::JoinError::is_stack_overflow) is true, and dumps go on listing it.
+    /// The goroutine stays where it is. It is never resumed and never unwound, so no destructor
+    /// runs: its locks stay held, what it borrowed stays borrowed, and a [`scope`](crate::scope())
+    /// or a [`Runtime::run`](crate::Runtime::run) that waits for it does not return. Its stack and
+    /// its thread are kept until the process ends. Its [`JoinHandle`](crate::JoinHandle) gives an
+    /// error for which [`is_stack_overflow`](crate::JoinError::is_stack_overflow) is true, and
+    /// dumps still list it.
     ///
-    /// The process still ends if the overflow happens inside the runtime, while the goroutine panics, or with
-    /// a function of another library among the callers: such a function may hold the allocator's lock or the
-    /// loader's.
+    /// The process still ends if the overflow happens inside the runtime, while the goroutine
+    /// panics, or with a function of another library among the callers: such a function may hold
+    /// the allocator's lock or the loader's.
     Abandon,
 }
 
-/// The thread that reports at the moment, or zero.
+/// The thread that is writing a report, or zero.
 static REPORTER: AtomicU32 = AtomicU32::new(0);
-/// How long a report may take of a process that ends.
+/// How long the report of a process that ends may take.
 const REPORT_MAX_SECONDS: u32 = 10;
-/// How long to wait for the report of another thread before looking again.
+/// How long a thread waits for the report of another before it looks again.
 const TURN_PERIOD: Duration = Duration::from_millis(1);
 
-/// Handles a memory fault. Returns if it is no overflow of a goroutine's stack.
+/// Handles a memory fault. Returns if it is no overflow of a stack that heist made.
 pub(crate) fn on_fault(fault: &Fault<'_>) {
     if REPORTER.load(Ordering::Relaxed) == thread::id() {
         stderr::report(format_args!("fatal error: another fault during the report\n"));
@@ -87,34 +90,35 @@ pub(crate) fn on_fault(fault: &Fault<'_>) {
     }
 }
 
-/// Puts the handler in place.
+/// Installs [`on_fault`] as the handler of memory faults.
 pub(crate) fn install() {
     signal::install_fault_handler(on_fault);
 }
 
-/// The stacks of ours that a goroutine, or the calling thread if it runs none, is on.
+/// The stacks of heist that the goroutine is on, or the calling thread if it runs none.
 fn stacks_of(gp: Option<&G>) -> impl Iterator<Item = Bounds> {
     extra::stacks_of(gp).chain(gp.and_then(|gp| gp.coro.stack_bounds()))
 }
 
-/// A thread that runs goroutines has overflowed its own stack.
+/// Handles a thread that runs goroutines and has overflowed its own stack.
 fn handle_scheduler(fault: &Fault<'_>) -> ! {
     let name = placed_thread::name();
     end_with(format_args!("heist: thread '{}' has overflowed its stack\n", &*name), fault)
 }
 
-/// A plain thread has overflowed the stack that `with_stack` gave it.
+/// Handles a plain thread that has overflowed the stack that `with_stack` gave it.
 fn handle_thread(stack: Bounds, fault: &Fault<'_>) -> ! {
     end_with(
         format_args!(
-            "heist: a thread overflowed its stack of {} bytes\n\tgive it more with heist::with_stack\n",
+            "heist: a thread overflowed its stack of {} bytes\n\t\
+             give it more with heist::with_stack\n",
             stack.usable_bytes(),
         ),
         fault,
     )
 }
 
-/// Ends the process with that and the frames.
+/// Ends the process with a report: `what`, then the frames.
 fn end_with(what: fmt::Arguments<'_>, fault: &Fault<'_>) -> ! {
     signal::block_all();
     await_turn();
@@ -128,7 +132,7 @@ fn end_with(what: fmt::Arguments<'_>, fault: &Fault<'_>) -> ! {
 }
 
 fn handle(m: &M, gp: &G, stack: Bounds, fault: &Fault<'_>) -> ! {
-    // This thread never goes on.
+    // This thread never continues.
     signal::block_all();
     await_turn();
     report(m, gp, stack);
@@ -150,13 +154,14 @@ fn handle(m: &M, gp: &G, stack: Bounds, fault: &Fault<'_>) -> ! {
     report_frames(&frames);
     if frames.has_foreign || !frames.is_complete {
         stderr::report(format_args!(
-            "fatal error: stack overflow: it cannot be abandoned inside a foreign library, which may hold a lock\n"
+            "fatal error: stack overflow: it cannot be abandoned inside a foreign library, which \
+             may hold a lock\n"
         ));
         stderr::exit_now(2);
     }
     stderr::report(format_args!(
-        "\tgoroutine {} is abandoned: it keeps its locks, its stack and M{}, and whatever waits for it, other than its \
-         handle, waits for ever\n",
+        "\tgoroutine {} is abandoned: it keeps its locks, its stack and M{}, and everything that \
+         waits for it, except its handle, waits forever\n",
         gp.id.get(),
         m.id,
     ));
@@ -165,7 +170,8 @@ fn handle(m: &M, gp: &G, stack: Bounds, fault: &Fault<'_>) -> ! {
     abandon(m, gp)
 }
 
-/// One report at a time. If the other one ends the process, this thread never comes back.
+/// Waits until no other thread writes a report. If the other report ends the process, this thread
+/// never comes back.
 fn await_turn() {
     let own = thread::id();
     // ORDERING: Acquire: see `handle`.

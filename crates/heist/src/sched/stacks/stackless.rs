@@ -1,18 +1,20 @@
 //! Goroutines for whose stacks the system has no memory.
 //!
-//! They wait until another goroutine ends and leaves its stack (`Sched::wait_for_stack`). If none can end any
-//! more, because all of them wait, the stack never comes. Then those without one end, one after the other,
-//! with an error for whoever joins them: the closure is dropped on a stack that is kept for this.
+//! Such a goroutine waits until another one ends and leaves its stack ([`wait_for_stack`]). If none
+//! can end any more, because all of them wait, the stack never comes. Then the goroutines without
+//! one end, one after the other, with an error for the joiner: the closure is dropped on a stack
+//! that is kept for this.
 //!
-//! # Who tries again
-//! One at a time: an attempt in vain asks the kernel, and thousands of them would keep the Ps so
-//! busy that nobody sees that all is hopeless. The helper sends one at every look; one that gets a
-//! stack sends the next ([`hand_on`]), and so does a goroutine that ends and leaves its own.
+//! # When they try again
+//! Only one goroutine at a time tries again. An attempt in vain asks the kernel, and thousands of
+//! them would keep the Ps so busy that the helper would never see that the wait is hopeless. The
+//! helper lets one try at every look; one that gets a stack lets the next one try ([`hand_on`]),
+//! and so does a goroutine that ends and leaves its stack.
 //!
-//! # When it is hopeless
-//! Every P rests, no goroutine runs, none waits for the clock or for the network, and that for [`ROUNDS`]
-//! looks of the helper in a row. A thread that is not the runtime's could still wake somebody; it has as long
-//! to do it.
+//! # When the wait is hopeless
+//! Every P is idle, no goroutine runs, none waits for the clock or for the network, and all of that
+//! holds for [`ROUNDS`] looks of the helper in a row. A thread that is not the runtime's could
+//! still wake a goroutine; it has that long to do so.
 
 use crate::coro::stack::{self, Class, Stack};
 use crate::current;
@@ -26,19 +28,20 @@ use heist_core::sync::Ordering;
 use heist_core::timer_heap::NEVER;
 use std::ptr::NonNull;
 
-/// Looks of the helper, 10 ms apart, at a runtime in which nothing happens.
+/// How many looks of the helper, 10 ms apart, must find that nothing happens in the runtime.
 const ROUNDS: u32 = 30;
 
-/// What the helper remembers of goroutines without stacks.
+/// The state that the helper keeps about goroutines without stacks.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     hopeless_rounds: u32,
-    /// How many end at the next look, if it is as hopeless as the last one: twice as many each
+    /// How many goroutines end at the next look if the wait is still hopeless: twice as many each
     /// time.
     n_ending: u32,
 }
 
-/// No stack could be had for a new goroutine: it waits for one, or gets the last one to end on.
+/// Handles a new goroutine for which there is no stack. It waits for one, or gets the last stack to
+/// end on.
 #[cold]
 pub(super) fn without_stack(
     sched: &Sched,
@@ -56,8 +59,8 @@ pub(super) fn without_stack(
     let last = g.flags.has(Flag::STACKLESS).then(stack::take_last).flatten();
     if last.is_some() {
         Lack::Goroutine.missed(format_args!(
-            "goroutine {} ends without having run: the system has no memory for its stack, and no other \
-             goroutine can end; raise `ulimit -v` or make stacks smaller",
+            "goroutine {} ends without having run: the system has no memory for its stack, and no \
+             other goroutine can end; raise `ulimit -v` or make stacks smaller",
             g.id.get()
         ));
     } else {
@@ -66,8 +69,8 @@ pub(super) fn without_stack(
     last
 }
 
-/// Lets one of those that wait for stacks end, if there is no hope for it. For the helper, which calls
-/// this at every look as long as somebody waits.
+/// Lets goroutines that wait for stacks end, if the wait is hopeless. For the helper, which calls
+/// this at every look as long as a goroutine waits.
 pub(crate) fn end_hopeless(sched: &Sched, patience: &mut Patience) {
     if !is_hopeless(sched) {
         *patience = Patience::default();
@@ -77,11 +80,11 @@ pub(crate) fn end_hopeless(sched: &Sched, patience: &mut Patience) {
     if patience.hopeless_rounds <= ROUNDS {
         return;
     }
-    // If that brings no stack, others end at the next look.
+    // If that frees no stack, more goroutines end at the next look.
     patience.hopeless_rounds = ROUNDS;
     patience.n_ending = (2 * patience.n_ending).max(1);
     let locked = sched.lock.lock();
-    // Those behind the first one follow when it has ended.
+    // The goroutines behind the first one follow when it has ended.
     for g in locked.stackless.waiting.iter().take(patience.n_ending as usize) {
         g.flags.set(Flag::STACKLESS);
     }
@@ -113,12 +116,13 @@ fn wait_for_stack(sched: &Sched, gp: NonNull<G>) {
     unsafe { locked.stackless.waiting.push_back(gp) };
     sched.stacks.n_stackless.store(locked.stackless.waiting.len(), Ordering::Relaxed);
     drop(locked);
-    // The last stack may have come free before this was in the list, or may lie with a P that
-    // rests: the helper looks after it.
+    // The last stack may have become free before the goroutine was in the list, or may be kept by
+    // an idle P: the helper looks after it.
     sched.threads.helper().ask();
 }
 
-/// Leaves the stacks of the caller's P to all Ps: not only this one may run who waits for one.
+/// Gives the unused stacks of the caller's P to all Ps: the goroutine that waits for one may run on
+/// any of them.
 #[cold]
 pub(crate) fn release_stacks() {
     // SAFETY: the M of the calling thread is alive.
@@ -130,7 +134,7 @@ pub(crate) fn release_stacks() {
     }
 }
 
-/// A stack is free: one goroutine that waits for one may start.
+/// Lets one goroutine that waits for a stack start, because one is free.
 #[cold]
 pub(crate) fn retry_stackless(sched: &Sched) {
     let mut locked = sched.lock.lock();
@@ -141,16 +145,16 @@ pub(crate) fn retry_stackless(sched: &Sched) {
     }
 }
 
-/// A goroutine that was about to begin has got a stack while others wait for one: there may be
-/// more.
+/// Lets the next goroutine that waits for a stack try again, after a new goroutine has got one:
+/// there may be more.
 #[cold]
 pub(super) fn hand_on(sched: &Sched) {
     release_stacks();
     try_next(sched);
 }
 
-/// Goroutines wait for stacks: collects those that resting Ps keep for themselves, and lets one
-/// that waits try again. For the helper.
+/// Collects the stacks that idle Ps keep for themselves, and lets one goroutine that waits for a
+/// stack try again. For the helper.
 #[cold]
 pub(crate) fn collect_stacks(sched: &Sched) {
     for pp in sched.all_ps() {
@@ -163,7 +167,7 @@ pub(crate) fn collect_stacks(sched: &Sched) {
     try_next(sched);
 }
 
-/// Lets one that waits try again, on any P.
+/// Lets one goroutine that waits for a stack try again, on any P.
 fn try_next(sched: &Sched) {
     retry_stackless(sched);
     rest::announce_work(sched);

@@ -1,4 +1,4 @@
-//! `Bell`: how others reach sysmon when it sleeps.
+//! `Bell`: how other threads wake sysmon.
 
 use super::sysmon;
 use crate::gmp::P;
@@ -11,15 +11,15 @@ use heist_core::policy::sysmon::Demand;
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How others reach sysmon when it sleeps.
+/// Where sysmon naps and sleeps, and how other threads wake it.
 pub(crate) struct Bell {
-    /// It sleeps for good.
+    /// 1 while sysmon sleeps without a timeout; cleared to wake it.
     asleep: AtomicU32,
-    /// It naps; set to end the nap.
+    /// 0 while sysmon naps; set to 1 to end the nap.
     nap: AtomicU32,
-    /// Until when it naps.
+    /// Until when sysmon naps; 0 if it does not.
     until_ns: AtomicU64,
-    /// Whether it naps because every P rests.
+    /// Whether sysmon naps because every P is idle.
     at_rest: AtomicU32,
 }
 
@@ -33,29 +33,32 @@ impl Bell {
         }
     }
 
-    /// Something will have to be looked at at this moment.
+    /// Wakes sysmon if it sleeps, or naps beyond `when_ns`: something has to be looked at then.
     #[cold]
     pub(crate) fn ring_before(&self, when_ns: u64) {
         self.ring();
-        // ORDERING: the caller has fenced after it wrote what is to be seen; `nap` publishes, fences
-        // and looks.
+        // ORDERING: SeqCst pairs with `nap`, which publishes the end of the nap, fences and looks.
+        // The caller wrote what sysmon is to see and then fenced; for `watch_call` that is the
+        // SeqCst read-modify-write by which its P was taken from the idle ones.
         if self.until_ns.load(Ordering::SeqCst) > when_ns {
             self.until_ns.store(0, Ordering::Relaxed);
-            // ORDERING: SeqCst pairs with `nap`: a nap that begins after this does not begin.
+            // ORDERING: SeqCst pairs with `nap`: if sysmon has published its nap and does not sleep
+            // yet, it does not begin to.
             self.nap.store(1, Ordering::SeqCst);
             Kernel.wake(&self.nap);
         }
     }
 
-    /// Whether it naps because every P rested. Exact for who holds a P.
+    /// Whether sysmon naps because every P was idle. Exact if the caller holds a P.
     #[inline]
     pub(crate) fn is_at_rest(&self) -> bool {
-        // ORDERING: Relaxed: `nap` writes it, fences and looks whether all Ps rest; the caller's P was
-        // taken from those by a read-modify-write before this.
+        // ORDERING: Relaxed: `nap` writes it, fences, and looks whether all Ps are idle; the
+        // caller's P was taken from the idle ones by a read-modify-write before this.
         self.at_rest.load(Ordering::Relaxed) != 0
     }
 
-    /// Naps until `until_ns` or what `earlier` answers after that was published.
+    /// Naps until `until_ns`, or until the moment that `earlier` returns if that is sooner.
+    /// `earlier` is called after `until_ns` was published.
     pub(super) fn nap(&self, until_ns: u64, at_rest: bool, earlier: impl FnOnce() -> u64) {
         self.at_rest.store(at_rest.into(), Ordering::Relaxed);
         // ORDERING: see `ring_before`.
@@ -63,7 +66,8 @@ impl Bell {
         self.until_ns.store(until_ns, Ordering::SeqCst);
         heist_core::sync::fence(Ordering::SeqCst);
         let until_ns = until_ns.min(earlier());
-        // Whoever rings for a later moment need not. Who has read the old value rings in vain.
+        // A thread that wants sysmon to look later than this need not ring. One that has read the
+        // old value rings in vain.
         self.until_ns.store(until_ns, Ordering::Relaxed);
         let left = until_ns.saturating_sub(clock::now_ns());
         if left != 0 {
@@ -73,16 +77,16 @@ impl Bell {
         self.at_rest.store(0, Ordering::Relaxed);
     }
 
-    /// A P is no longer at rest: somebody must watch it.
+    /// Wakes sysmon if it sleeps: a P is no longer idle and must be watched.
     #[inline]
     pub(crate) fn ring(&self) {
-        // ORDERING: SeqCst pairs with `sleep`: it says so before it counts the Ps at rest.
+        // ORDERING: SeqCst pairs with `sleep`, which sets `asleep` before it counts the idle Ps.
         if self.asleep.load(Ordering::SeqCst) != 0 && self.asleep.swap(0, Ordering::SeqCst) != 0 {
             Kernel.wake(&self.asleep);
         }
     }
 
-    /// Sleeps until rung, unless `still` answers false.
+    /// Sleeps until the bell rings, unless `still` returns false.
     pub(super) fn sleep(&self, still: impl FnOnce() -> bool) {
         // ORDERING: see `ring`.
         self.asleep.store(1, Ordering::SeqCst);
@@ -97,16 +101,17 @@ impl Bell {
     }
 }
 
-/// A goroutine runs, or goes on, where a known hog was to be followed by another: sysmon, which
-/// relied on that, is to look soon.
+/// Makes sysmon look soon. It relied on a known hog being followed by another one, but another
+/// goroutine runs there now, or the hog continues.
 pub(super) fn expect_no_hog(sched: &Sched) {
-    // ORDERING: as everybody's who rings.
+    // ORDERING: see `ring_before`: what sysmon is to see was written before.
     heist_core::sync::fence(Ordering::SeqCst);
     sched.stall.bell.ring_before(clock::now_ns().saturating_add(SYSMON_NAP_WANTED_NS));
 }
 
-/// The goroutine on `pp` begins a blocking call. If sysmon takes its rest with the program, and
-/// would not see the call for long, it is woken: at most once for each time that all Ps rested.
+/// Wakes sysmon, if needed, when the goroutine on `pp` begins a blocking call. If sysmon naps
+/// because all Ps were idle, it would not see the call for long. It is woken at most once for each
+/// time that all Ps were idle.
 pub(super) fn watch_call(sched: &Sched, pp: &P) {
     if sched.stall.bell.is_at_rest() {
         let Demand { here, others_free, .. } = sysmon::demand_for(sched, pp);
@@ -116,11 +121,11 @@ pub(super) fn watch_call(sched: &Sched, pp: &P) {
     }
 }
 
-/// A goroutine came back from a blocking call and found no P. Those who have one may well block in
-/// their turn, and nobody announces that: sysmon is to look, at once if it takes its rest with the
-/// program, else soon.
+/// Makes sysmon look after a goroutine came back from a blocking call and found no P. The
+/// goroutines that have one may well block in their turn, which is not announced. sysmon looks at
+/// once if it naps because all Ps were idle, otherwise soon.
 pub(super) fn watch_crowd(sched: &Sched) {
-    // ORDERING: as everybody's who rings.
+    // ORDERING: see `ring_before`: what sysmon is to see was written before.
     heist_core::sync::fence(Ordering::SeqCst);
     let at_rest = sched.stall.bell.is_at_rest();
     let soon = clock::now_ns().saturating_add(SYSMON_NAP_WANTED_NS);

@@ -12,7 +12,7 @@ use crate::sched::{outside, run, world};
 use crate::sys::thread;
 use heist_core::m_word::{GIVE_P, Place, TAKEN};
 
-/// Runs `f`, which may block the thread; the other goroutines go on meanwhile.
+/// Runs `f`, which may block the thread. The other goroutines continue meanwhile.
 #[doc(alias = "entersyscall")]
 pub(crate) fn blocking<T>(f: impl FnOnce() -> T) -> T {
     let Some(rt) = current::enter() else { return f() };
@@ -21,7 +21,8 @@ pub(crate) fn blocking<T>(f: impl FnOnce() -> T) -> T {
     bell::watch_call(rt.sched(), pp);
     // SAFETY: the M of the calling thread is alive; the evidence ends here.
     unsafe { rt.into_m().as_ref() }.word.leave(Place::Blocked);
-    /// Any call into the runtime takes the P back, or waits for one. So does a panic on its way out.
+    /// Takes the P back, or waits for one, as any call into the runtime does; also when a panic
+    /// unwinds out of `f`.
     struct Return;
     impl Drop for Return {
         fn drop(&mut self) {
@@ -32,8 +33,9 @@ pub(crate) fn blocking<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// The goroutine on `m` leaves the runtime and most likely blocks without announcing it. Unless others
-/// would find whatever becomes runnable, gives the P away now: sysmon would do it after two looks.
+/// Gives the P of `m` away ahead, because its goroutine leaves the runtime and most likely blocks
+/// without announcing it; sysmon would take the P only after two looks. Keeps it if nothing waits
+/// for it and other Ms would find whatever becomes runnable.
 #[cold]
 pub(super) fn give_p_ahead(sched: &Sched, m: &M) {
     m.word.clear_attention(GIVE_P);
@@ -44,8 +46,8 @@ pub(super) fn give_p_ahead(sched: &Sched, m: &M) {
     outside::leave_timers(sched, m);
     m.gave_p_ahead.set(Some(thread::n_blocks()));
     pp.stats.foreseen.bump();
-    // Under the lock, as everybody who takes a P: one who is about to, and finds that the M has moved on,
-    // takes its flag back.
+    // The lock is held as by every thread that takes a P. A taker that finds that the M has moved
+    // on clears `TAKEN` again, under this lock.
     let locked = sched.lock.lock();
     m.word.call_attention(TAKEN);
     m.release_p();
@@ -53,8 +55,8 @@ pub(super) fn give_p_ahead(sched: &Sched, m: &M) {
     retake::pass_on(sched, pp);
 }
 
-/// The goroutine on `m` is back, after its P was given away because it was expected to block. If it did
-/// not, it is not expected to any more.
+/// Checks a prediction when the goroutine on `m` is back, after its P was given away because it was
+/// expected to block. If it did not block, it is no longer expected to.
 #[cold]
 fn check_prediction(sched: &Sched, m: &M, blocks_before: u64) {
     if let Some(gp) = m.current()
@@ -65,7 +67,8 @@ fn check_prediction(sched: &Sched, m: &M, blocks_before: u64) {
     }
 }
 
-/// The M is back in the runtime and its P may have been taken: gets one.
+/// Gets a P for an M that is back in the runtime and whose P may have been taken. If none is free,
+/// the goroutine is frozen until its turn comes.
 #[cold]
 #[inline(never)]
 #[doc(alias = "exitsyscall")]
@@ -76,7 +79,7 @@ pub(crate) fn regain_p(sched: &Sched, m: &M) {
     let mut locked = sched.lock.lock();
     m.word.clear_attention(TAKEN);
     if m.has_p() {
-        return; // Who wanted it came too late.
+        return; // The taker came too late.
     }
     if !m.stopped_p.get().is_null() {
         world::await_stopped_p(sched, m, locked);
@@ -92,7 +95,7 @@ pub(crate) fn regain_p(sched: &Sched, m: &M) {
         m.p().stats.regained.bump();
         return;
     }
-    // Every P is busy. The goroutine waits for its turn, its thread with it.
+    // Every P is busy. The goroutine waits for its turn, and its thread with it.
     let frozen = freeze::freeze(m);
     frozen.queue(sched, &mut locked);
     drop(locked);
@@ -101,8 +104,8 @@ pub(crate) fn regain_p(sched: &Sched, m: &M) {
     m.p().stats.regained.bump();
 }
 
-/// A P that rests, or that waits for the helper to make an M: this one is there already, and
-/// the helper may be waiting for a lock that its goroutine holds.
+/// Takes an idle P, or one that waits for the helper to make an M: this M exists already, and the
+/// helper may be waiting for a lock that its goroutine holds.
 fn free_p(sched: &Sched, locked: &mut Locked, latency: bool) -> Option<u32> {
     let idle_ps = &mut locked.idle_ps;
     let id =

@@ -1,4 +1,4 @@
-//! Freezing a goroutine in place: it stays on its thread, which sleeps until it gets a P again.
+//! Freezing a goroutine in place: it stays on its thread, which sleeps until it is lent a P.
 
 use super::bell;
 use crate::gmp::flags::Flag;
@@ -10,7 +10,7 @@ use crate::sys::clock;
 use heist_core::status::Status;
 use std::ptr::{NonNull, null};
 
-/// A goroutine that is frozen: runnable, without a P, and bound to its M. Before the M sleeps, the
+/// A frozen goroutine: runnable, without a P, and bound to its M. Before the M sleeps, the
 /// goroutine is put where another M finds it, or its P is counted as stopped.
 #[must_use]
 pub(crate) struct Frozen<'m> {
@@ -32,14 +32,14 @@ pub(crate) fn freeze(m: &M) -> Frozen<'_> {
 }
 
 impl Frozen<'_> {
-    /// Puts the goroutine among those that wait with their threads.
+    /// Puts the goroutine among the frozen ones of the global queue.
     pub(super) fn queue(&self, sched: &Sched, locked: &mut Locked) {
-        // SAFETY: it is runnable now, and being bound it is run by no other M.
+        // SAFETY: the goroutine is runnable, and no other M runs it, because it is bound.
         unsafe { run::push_stopped(sched, locked, NonNull::from(self.gp)) };
         sched.stats.global_put.add_shared(1);
     }
 
-    /// Sleeps until another thread hands this M a P for the goroutine, which goes on.
+    /// Sleeps until another thread hands this M a P for the goroutine, which then continues.
     pub(crate) fn wait_for_turn(self, sched: &Sched) {
         let Self { m, gp } = self;
         sched.stats.m_parks.add_shared(1);
@@ -49,7 +49,7 @@ impl Frozen<'_> {
         };
         bound::unbind(m, gp);
         gp.status.transition(Status::Runnable, Status::Running);
-        // After a stop of the world it goes on with what is left of its slice.
+        // After a stop of the world the goroutine continues with what is left of its slice.
         if m.stopped_p.replace(null()).is_null() {
             m.word.mark_next_stay();
             m.p().begin_slice(clock::now_ns());

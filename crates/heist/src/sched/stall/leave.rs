@@ -1,4 +1,4 @@
-//! Leaving the runtime when somebody wants something of the goroutine.
+//! Leaving the runtime when something is requested of the goroutine.
 
 use super::{bell, blocking};
 use crate::current::InRuntime;
@@ -10,8 +10,9 @@ use crate::tls_report;
 use heist_core::m_word::{GIVE_P, MOVED, PREEMPT, Place, STOP};
 use std::ptr::NonNull;
 
-/// Goes back to user code by the long way: lets others run first if that was asked for, waits if the
-/// world stops, and gives its P away if it is going to block.
+/// Returns to user code and serves the requests on the way: lets other goroutines run first if that
+/// was asked for, waits if the world stops, and gives the P away if the goroutine is expected to
+/// block.
 #[cold]
 #[inline(never)]
 pub(crate) fn with_attention(m: NonNull<M>) {
@@ -23,8 +24,8 @@ pub(crate) fn with_attention(m: NonNull<M>) {
         here.word.clear_attention(PREEMPT);
         here.p().stats.preempted.bump();
         bell::expect_no_hog(here.sched());
-        // Only parks move a goroutine to another thread; this may be any call, made while user code
-        // holds a thread-local. So it comes back to this M.
+        // Only parks move a goroutine to another thread. This may be any call, made while user code
+        // holds a reference to a thread-local, so the goroutine comes back to this M.
         bound::bind(here, gp);
         // SAFETY: as above.
         let rt = park::yield_now(unsafe { InRuntime::from_switch(m) });

@@ -1,8 +1,10 @@
-//! Nobody stalls: taking the P from goroutines that block or compute for too long.
+//! Keeping the program from stalling: taking the P from goroutines that block or compute for too
+//! long.
 //!
-//! sysmon watches every P (`sysmon`, woken by `bell`). It takes the P of an M that blocks (`retake`) and asks or forces a
-//! goroutine that computes to stop (`preempt`). A goroutine that comes back without a P gets one, or is frozen with its
-//! thread until it does (`blocking`, `freeze`, `leave`).
+//! sysmon watches every P (`sysmon`, woken by `bell`). It takes the P of an M that blocks
+//! (`retake`). It asks a goroutine that computes to yield, then forces it (`preempt`, `signal`). A
+//! goroutine that comes back without a P gets one, or is frozen with its thread until it does
+//! (`blocking`, `freeze`, `leave`).
 
 mod bell;
 pub(crate) mod blocking;
@@ -22,16 +24,17 @@ use bell::Bell;
 use heist_core::block_predictor::BlockPredictor;
 use heist_core::sync::AtomicU32;
 
-/// What sysmon and its victims share.
+/// The state that sysmon shares with the threads that it watches.
 pub(crate) struct Stall {
     bell: Bell,
     predictor: BlockPredictor,
-    /// Whether all Ms execute full fences when they enter the runtime. Written under the scheduler lock.
+    /// Whether all Ms execute full fences when they enter the runtime. Written under the scheduler
+    /// lock.
     full_fences: AtomicU32,
 }
 
 impl Stall {
-    /// `full_fences`: the system has no asymmetric ones.
+    /// `full_fences`: the system has no asymmetric fences.
     pub(super) fn new(full_fences: bool) -> Self {
         Self {
             bell: Bell::new(),
@@ -46,7 +49,7 @@ impl Stall {
         &self.bell
     }
 
-    /// Which kinds of goroutines are expected to block.
+    /// The prediction of which kinds of goroutines block.
     #[inline]
     pub(crate) fn predictor(&self) -> &BlockPredictor {
         &self.predictor

@@ -1,11 +1,11 @@
-//! Preemption: taking the processor from a goroutine that will not give it back.
+//! Preemption: taking the P from a goroutine that does not give it back.
 //!
-//! Asking comes first: every call into the runtime looks at the request when it leaves. A
-//! goroutine that makes no calls is forced: a signal interrupts its thread, and the handler puts
-//! the goroutine into the global queue, bound to this very thread, gives the P away and sleeps.
-//! Whoever finds the goroutine lends the thread a P and wakes it; the handler returns and the
-//! loop goes on. No thread-local, allocator or lock is ever seen half changed by another
-//! goroutine, because the thread itself has stopped. docs/design/preemption.md has the protocol.
+//! Asking comes first: every call into the runtime checks for the request when it leaves. A
+//! goroutine that makes no calls is forced. A signal interrupts its thread. The handler puts the
+//! goroutine into the global queue, bound to this very thread, gives the P away and sleeps. The M
+//! that finds the goroutine lends the thread a P and wakes it. The handler returns, and the
+//! interrupted code continues. No other goroutine ever sees a half-changed thread-local, allocator
+//! or lock, because the thread itself sleeps. docs/design/preemption.md has the protocol.
 
 use crate::gmp::M;
 use crate::sched::Sched;
@@ -15,7 +15,7 @@ use crate::sys::thread_state::{State, ThreadStates};
 use heist_core::m_word::PREEMPT;
 use heist_core::policy::FORCE_PERIOD_NS;
 
-/// Asks the goroutine on `m` to let others run, and forces it if it does not listen. True if its
+/// Asks the goroutine on `m` to let others run, and forces it if it does not respond. True if its
 /// thread will be interrupted.
 #[doc(alias = "preemptone")]
 pub(crate) fn request(
@@ -30,13 +30,14 @@ pub(crate) fn request(
         return false;
     }
     if !rest::has_taker(sched) {
-        // Somebody must be there to take the P; the goroutine may own the allocator's lock, so
-        // making a thread may have to wait for it.
+        // There must be an M that can take the P at once. The goroutine may own the allocator's
+        // lock, so making a thread may have to wait for the goroutine.
         sched.threads.helper().ask_for_spare();
         return false;
     }
-    // Not one that sleeps in a system call: it would be interrupted, and it uses no CPU. If that is not
-    // known, the goroutine is stopped wherever it is: otherwise one that computes might never be.
+    // A thread that sleeps in a system call is not interrupted: the call would be, and the thread
+    // uses no CPU. If the state of the thread is not known, the goroutine is preempted wherever it
+    // is. Otherwise one that computes might never be preempted.
     let runs = matches!(states.of_runner(m.tid()), State::Running | State::Unknown);
     if runs {
         *forced_ns = now;

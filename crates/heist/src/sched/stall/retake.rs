@@ -12,8 +12,9 @@ use heist_core::policy::sysmon::{HandOff, Offer, hand_off};
 use heist_core::sync::Ordering;
 use heist_core::timer_heap::NEVER;
 
-/// The fence of who takes the P of another M, with the scheduler lock held. If the kernel refuses
-/// `membarrier` now, the Ms are told to fence themselves, and have passed a fence when this returns.
+/// The fence of a thread that takes the P of another M. The caller holds the scheduler lock. If the
+/// kernel refuses `membarrier` now, the Ms are told to fence themselves, and have passed a fence
+/// when this returns.
 pub(crate) fn heavy_fence(sched: &Sched) {
     membarrier::heavy_fence();
     if !membarrier::is_asymmetric() && sched.stall.full_fences.load(Ordering::Relaxed) == 0 {
@@ -27,12 +28,13 @@ pub(crate) fn heavy_fence(sched: &Sched) {
     }
 }
 
-/// Whether others would find work that appears.
+/// Whether other Ms would find work that appears.
 pub(super) fn has_others_free(sched: &Sched) -> bool {
     sched.rest.n_spinning() + sched.rest.idle().count() != 0
 }
 
-/// Takes the P of an M that blocks in the state `seen`, and gives it to somebody else.
+/// Takes the P of an M that blocks in the state `seen`, and hands it to another M. False if the M
+/// has moved on or has lost the P already.
 pub(crate) fn take_p(sched: &Sched, m: &M, pp: &P, seen: Stamp) -> bool {
     let locked = sched.lock.lock();
     if !std::ptr::eq(pp.m(), m) || !m.word.take(seen, || heavy_fence(sched)) {
@@ -44,17 +46,17 @@ pub(crate) fn take_p(sched: &Sched, m: &M, pp: &P, seen: Stamp) -> bool {
     true
 }
 
-/// Gives the P of a goroutine that blocks to somebody else.
+/// Hands on the P of a goroutine that blocks.
 pub(super) fn pass_on(sched: &Sched, pp: &P) {
     sched.stats.handoffs.add_shared(1);
     handoff_p(sched, pp);
     if sched.lock.lock().idle_ms.is_empty() {
-        // Whoever takes the P over may block as well.
+        // The M that takes the P over may block as well.
         sched.threads.helper().ask_for_spare();
     }
 }
 
-/// Finds an M for a P whose own M is about to sleep, or puts it to rest.
+/// Finds an M for a P whose own M is about to sleep, or makes the P idle.
 #[doc(alias = "handoffp")]
 pub(crate) fn handoff_p(sched: &Sched, pp: &P) {
     if world::stop_instead(sched, pp) {
@@ -86,8 +88,8 @@ pub(crate) fn handoff_p(sched: &Sched, pp: &P) {
     }
     rest::put_idle(sched, &mut locked, pp);
     drop(locked);
-    // ORDERING: the P is at rest; who submitted before that and asked for a spinner is served
-    // here, as in `Sched::sleep`.
+    // ORDERING: the P became idle before this fence; the request of a submitter that pushed work
+    // before that and asked for a spinner is served here, as in `rest::sleep`.
     heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
     if sched.rest.wants_spinner() {
         rest::wake_p(sched);

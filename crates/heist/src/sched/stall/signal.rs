@@ -1,8 +1,8 @@
-//! The handler that stops a goroutine by force.
+//! The signal handler that preempts a goroutine by force.
 //!
 //! # What it may do
 //! It runs between any two instructions of user code, on the M's alternate stack. It makes system
-//! calls, uses atomics and the scheduler lock (which no user code holds), and nothing else.
+//! calls, uses atomics and the scheduler lock (which no user code holds), and does nothing else.
 
 use super::{bell, blocking, freeze};
 use crate::current;
@@ -15,26 +15,27 @@ use crate::sys::thread;
 use heist_core::m_word::{PREEMPT, Place, STOP};
 use heist_core::policy::DOORBELLS_MAX;
 
-/// Handles the preemption signal. The request may be gone meanwhile.
+/// Handles the preemption signal. The request may be gone by now.
 pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) {
     // SAFETY: the M of the calling thread is alive.
     let Some(m) = (unsafe { current::m().as_ref() }) else { return };
     if m.word.attention() & (PREEMPT | STOP) == 0 || m.word.stamp().place() != Place::User {
         return;
     }
-    let may_be_stopped = !interrupted.in_another_handler(m.blocked.get());
-    if may_be_stopped && m.current().is_some_and(|gp| gp.may_be_forced()) {
+    let may_be_preempted = !interrupted.in_another_handler(m.blocked.get());
+    if may_be_preempted && m.current().is_some_and(|gp| gp.may_be_forced()) {
         stop(m);
     } else {
         bell::expect_no_hog(m.sched());
     }
 }
 
-/// Gives the P away and sleeps until it is this goroutine's turn again.
+/// Gives the P away and freezes the goroutine until its turn comes again.
 fn stop(m: &M) {
     let sched = m.sched();
     if m.word.enter(no_fence) {
-        // The P is gone, or being taken: this thread looked asleep. Nothing to give, but to wait for.
+        // The P is gone, or is being taken, because this thread looked asleep. There is no P to
+        // give away, but one to wait for.
         m.word.clear_attention(PREEMPT);
         blocking::regain_p(sched, m);
         return go_on(m);
@@ -59,7 +60,7 @@ fn stop(m: &M) {
     drop(locked);
     sched.stats.forced.add_shared(1);
     sched.stall.predictor().stopped(gp.kind());
-    // When it is woken, its waker is about to sleep.
+    // The thread that will wake this one is about to sleep itself at that moment.
     let lets_sleep = !gp.flags.has(Flag::LATENCY) && thread::let_wakers_sleep();
     // SAFETY: the taker was idle, or waits for its goroutine's turn; this thread took it off the
     // list.
@@ -74,7 +75,7 @@ fn stop(m: &M) {
     go_on(m);
 }
 
-/// Goes back to user code, but not while the world is stopped.
+/// Returns to user code, but not while the world is stopped.
 fn go_on(m: &M) {
     while m.word.attention() & STOP != 0 {
         world::stop_here(m.sched(), m);

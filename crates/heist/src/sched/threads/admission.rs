@@ -1,31 +1,33 @@
-//! Whom to start while threads are scarce.
+//! Admission: which goroutines may start while threads are scarce.
 //!
-//! A goroutine that blocks in a lock heist does not know, or is stopped by force, keeps its thread. Where many
-//! contend for one lock, each that is started takes a thread with it. The helper makes more; but if the lock is
-//! the allocator's, it has to wait for the lock itself, behind all of them. Without a thread that is free,
-//! nobody can run but those that have one: a goroutine that the clock or the network has woken would wait for
-//! the helper.
+//! A goroutine keeps its thread if it blocks in a lock that heist does not know, or is frozen.
+//! Where many contend for one lock, each that is started takes a thread with it. The helper makes
+//! more. But if the lock is the allocator's, the helper has to wait for the lock itself, behind all
+//! of them. Without a free thread, only goroutines that have one can run: a goroutine that the
+//! clock or the network has woken would wait for the helper.
 //!
-//! So the last free thread is kept for goroutines that have started already, and for new ones of which nobody
-//! expects that they keep it. Others are *held back*. They are admitted when there is a thread more, or when a P
-//! would have nothing else to run.
+//! So the last free thread is kept for goroutines that have started already, and for new ones that
+//! are not expected to keep it. Others are *held back*. They are admitted when there is one more
+//! thread, or when a P would have nothing else to run.
 //!
 //! # A crowd
-//! A goroutine that gets a foreign lock after its P was taken runs without one. Many of them make more threads that
-//! run than there are CPUs, and sysmon notices by its own naps, which end late. A P that is lent to a goroutine whose
-//! thread has to wait for a CPU is of no use to anybody, and what its timers wake waits with it. So in a crowd a P
-//! whose next timer is due within a millisecond is not lent: its M sleeps until then and serves the timer itself. It
-//! is lent all the same when that has gone on for a tenth of a second.
+//! A goroutine that gets a foreign lock after its P was taken runs without one. If there are many
+//! of them, more threads run than there are CPUs. sysmon notices that because its own naps end
+//! late. A P that is lent to a goroutine whose thread has to wait for a CPU is of no use, and the
+//! goroutines that its timers wake wait with it. So in a crowd a P is not lent while it has
+//! goroutines in its queue, or if its next timer is due within a millisecond: then its M sleeps
+//! until that moment and runs the timer itself. The P is lent all the same when that has gone on
+//! for a tenth of a second.
 //!
-//! # Why nobody is held back for ever
-//! A goroutine is held back only while a stopped one waits. The stopped ones take turns, so the
-//! helper, which sysmon
-//! asks for a thread in every round, gets the lock that it may have to wait for, and makes threads until two are
-//! idle. In each of these rounds it admits as many goroutines as there are idle threads beside the
-//! last: while every P is busy no thread may become idle for a long time, so a thread that becomes
-//! idle is not the only one to admit some. When no stopped goroutine waits any more, or there can
-//! be no more threads, the helper admits all of them. A P that would become idle admits some first,
-//! and none is held back while a P is idle, so no P is idle beside them.
+//! # Why no goroutine is held back forever
+//! A goroutine is held back only while a frozen one waits. The frozen ones take turns, so the
+//! helper, which sysmon asks for a thread in every round, gets the lock that it may have to wait
+//! for, and makes threads until two are idle. In each of these rounds it admits as many goroutines
+//! as there are idle threads beside the last. It has to: while every P is busy, it may be long
+//! before a thread becomes idle, so threads that become idle must not be the only ones to admit
+//! goroutines. When no frozen goroutine waits any more, or there can be no more threads, the helper
+//! admits all of them. A P that would become idle admits some first, and none is held back while a
+//! P is idle, so no P is idle beside them.
 
 use crate::gmp::flags::Flag;
 use crate::gmp::{G, Holder};
@@ -43,12 +45,14 @@ fn is_guests(gp: &G) -> bool {
     unsafe { gp.bound_m.get().as_ref() }.is_some_and(|m| m.stack_end.get() == 0)
 }
 
-/// Whether a new goroutine, which most likely keeps its thread, is left for later. Then it is held back.
+/// Holds back a new goroutine, which most likely keeps its thread, if threads are scarce. False if
+/// it may start.
 #[cold]
 pub(crate) fn holds_back(sched: &Sched, gp: NonNull<G>) -> bool {
     // SAFETY: the goroutine is the caller's to run.
     let g = unsafe { gp.as_ref() };
-    // A bound goroutine brings its own thread. While the queue is empty no stopped goroutine waits.
+    // A bound goroutine brings its own thread. While the global queue is empty no frozen goroutine
+    // waits.
     if g.is_classed() || !g.bound_m.get().is_null() || sched.global_len().get() == 0 {
         return false;
     }
@@ -67,15 +71,15 @@ pub(crate) fn holds_back(sched: &Sched, gp: NonNull<G>) -> bool {
     true
 }
 
-/// A P would rest: those that were held back can start, some at a time. Whether there were any; then somebody
-/// may have to be woken.
+/// Admits some of the goroutines that were held back, because a P would become idle. True if there
+/// were any: then an M may have to be woken for them.
 pub(crate) fn admit(sched: &Sched, locked: &mut Locked) -> bool {
     admit_some(sched, locked, ADMITTED_MAX)
 }
 
-/// The helper was asked for threads. `enough`: it makes none now. Everybody can start if the reason
-/// to hold somebody back is gone, else as many as there are idle threads beside the last one.
-/// Whether there were any.
+/// Admits goroutines when the helper was asked for threads. `enough`: the helper makes no thread
+/// now. All of them can start if the reason to hold them back is gone, otherwise as many as there
+/// are idle threads beside the last one. True if any were admitted.
 pub(super) fn admit_from_helper(sched: &Sched, locked: &mut Locked, enough: bool) -> bool {
     let full = locked.roster.n_ms >= sched.config.max_threads;
     if full || !locked.global.has_stopped() {
@@ -84,8 +88,8 @@ pub(super) fn admit_from_helper(sched: &Sched, locked: &mut Locked, enough: bool
     enough && admit_to_idle(sched, locked)
 }
 
-/// As many can start as there are idle threads beside the last one. For a thread that has become
-/// idle, and for the helper.
+/// Admits as many goroutines as there are idle threads beside the last one. For a thread that has
+/// become idle, and for the helper.
 pub(crate) fn admit_to_idle(sched: &Sched, locked: &mut Locked) -> bool {
     let n = locked.idle_ms.len().saturating_sub(1);
     n != 0 && admit_some(sched, locked, n)
@@ -102,26 +106,27 @@ fn admit_some(sched: &Sched, locked: &mut Locked, n: u32) -> bool {
     true
 }
 
-/// Asks once more for threads for those that are held back: what the helper saw at the last time may not be
-/// true any more. For sysmon, in every round.
+/// Asks once more for threads for the goroutines that are held back: what the helper saw the last
+/// time may no longer be true. For sysmon, in every round.
 pub(crate) fn press_for_held_back(sched: &Sched) {
     if sched.threads.n_held_back.load(Ordering::Relaxed) != 0 {
         sched.threads.mailbox.ask_for_spare();
     }
 }
 
-/// Says that more threads run than there are CPUs. For sysmon.
+/// Notes that more threads run than there are CPUs. For sysmon.
 pub(crate) fn note_crowd(sched: &Sched, now_ns: u64) {
     sched.threads.crowded_until_ns.store(now_ns.saturating_add(CROWD_NS), Ordering::Relaxed);
 }
 
-/// Whether it was so a moment ago.
+/// Whether more threads ran than there are CPUs a moment ago.
 pub(crate) fn is_crowded(sched: &Sched, now_ns: u64) -> bool {
     now_ns < sched.threads.crowded_until_ns.load(Ordering::Relaxed)
 }
 
-/// Whether `m` does not lend its P to the stopped goroutine `gp`, but serves the next timer first. Then it has
-/// slept until that is due, and `gp` is first among the stopped.
+/// Decides that `m` does not lend its P to the frozen goroutine `gp`, because it runs its own queue
+/// or its next timer first. If true, `gp` is again first among the frozen ones, and `m` has slept
+/// until the timer is due, unless its queue had something to run.
 #[inline(never)]
 pub(crate) fn keeps_p(sched: &Sched, m: Holder<'_>, gp: NonNull<G>) -> bool {
     let now = clock::now_ns();
@@ -146,7 +151,7 @@ pub(crate) fn keeps_p(sched: &Sched, m: Holder<'_>, gp: NonNull<G>) -> bool {
     // SAFETY: as above; it is in no queue.
     unsafe { locked.global.put_back_stopped(sched.global_len(), gp) };
     drop(locked);
-    // Otherwise it might be found again at once: it was the turn of the global queue.
+    // Without this `gp` might be found again at once, because it was the turn of the global queue.
     pp.advance_tick();
     if is_near && pp.is_empty() {
         thread::nap(Duration::from_nanos(next.saturating_sub(now)));

@@ -13,9 +13,9 @@ use crate::sys::{registers, thread};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Ps that wait for an M to be made.
+/// Orphans: Ps that wait for an M to be made.
 pub(crate) struct Orphans {
-    // Reserved for all Ps at once: pushing must not allocate.
+    // The capacity for all Ps is reserved at the start, because pushing must not allocate.
     waiting: Vec<(u32, Start)>,
     /// How many were taken so far.
     n_taken: u64,
@@ -35,7 +35,7 @@ impl Orphans {
         self.waiting.len() as u32
     }
 
-    /// How many were taken so far: as long as that does not change, the same ones wait.
+    /// How many were taken so far. As long as that does not change, the same orphans wait.
     pub(super) const fn n_taken(&self) -> u64 {
         self.n_taken
     }
@@ -56,10 +56,11 @@ impl Owned {
     }
 }
 
-// SAFETY: the thread that gets it is the only one to use it.
+// SAFETY: only the thread that receives the M uses it.
 unsafe impl Send for Owned {}
 
-/// A panic of the scheduler itself must not end just its thread, with a P in its hands.
+/// Ends the process if the scheduler itself panics. Otherwise just the thread would end, while it
+/// holds a P.
 pub(super) struct NoUnwinding;
 
 impl Drop for NoUnwinding {
@@ -68,11 +69,12 @@ impl Drop for NoUnwinding {
     }
 }
 
-/// The thread of `m` was made, but has no memory for its signal stack: it is as if it had been refused.
+/// Handles a thread that was made, but has no memory for its signal stack. It is treated as if the
+/// system had refused the thread.
 #[cold]
 fn cannot_begin(sched: &Sched, m: &M, error: &std::io::Error) {
     Lack::Thread.missed(format_args!(
-        "the system refuses a thread the memory for its signals ({}); going on without it",
+        "the system refuses a thread the memory for its signals ({}); continuing without it",
         Plain(error)
     ));
     sched.lock.lock().roster.n_starting -= 1;
@@ -80,19 +82,19 @@ fn cannot_begin(sched: &Sched, m: &M, error: &std::io::Error) {
     give_back(sched, m);
 }
 
-/// The thread of `m` has left it and does not look at it again.
+/// Gives the record of `m` back, which its thread has left and does not use again.
 #[doc(alias = "mexit")]
 fn give_back(sched: &Sched, m: &M) {
     let mut locked = sched.lock.lock();
-    // SAFETY: the record lives as long as the runtime, and it is in no other list: an idle M
-    // was taken out by who woke it.
+    // SAFETY: the record lives as long as the runtime, and it is in no other list: an idle M was
+    // taken out by the thread that woke it, or took itself out.
     unsafe { locked.roster.gone_ms.push(NonNull::from(m)) };
     locked.roster.n_ms -= 1;
     drop(locked);
     sched.threads.mailbox.ask();
 }
 
-/// A new M begins: with a P that waits for one, or with a rest.
+/// Lets a new M begin: with a P that waits for one, or by going to sleep.
 pub(crate) fn first_p(sched: &Sched, m: &M) -> Found {
     let mut locked = sched.lock.lock();
     locked.roster.n_starting -= 1;
@@ -103,7 +105,7 @@ pub(crate) fn first_p(sched: &Sched, m: &M) -> Found {
     rest::stop_m(sched, m)
 }
 
-/// An M without a P takes one that waits for a thread. False if there is none.
+/// Gives `m`, which has no P, one that waits for a thread. False if there is none.
 pub(crate) fn take_orphan(sched: &Sched, m: &M, locked: &mut Locked) -> bool {
     let Some((id, start)) = locked.roster.orphans.pop() else { return false };
     m.acquire_p(sched.p(id));
@@ -113,14 +115,14 @@ pub(crate) fn take_orphan(sched: &Sched, m: &M, locked: &mut Locked) -> bool {
     true
 }
 
-/// No thread could be made for a P that waits for one: its work goes where others find it. Those may all be
-/// in use, by goroutines that block or that are bound to them. If one of the latter could run, it gets the P:
-/// its thread does nothing else.
+/// Gives up a P for which no thread could be made: its work goes where other Ms find it. All Ms may
+/// be in use, by goroutines that block or that are bound to them. If a bound goroutine could run,
+/// its M gets the P, because that M does nothing else.
 pub(super) fn give_up_orphan(sched: &Sched) {
     let mut locked = sched.lock.lock();
     let Some((id, start)) = locked.roster.orphans.pop() else { return };
     let pp = sched.p(id);
-    // SAFETY: nobody holds an orphan, and this thread has just taken it off the list.
+    // SAFETY: no M holds an orphan, and this thread has just taken it off the list.
     let mut work = unsafe { pp.owner() }.drain();
     work.append(&mut pp.yielded.take(u32::MAX));
     let Locked { global, .. } = &mut *locked;
@@ -140,8 +142,8 @@ pub(super) fn give_up_orphan(sched: &Sched) {
         sched.rest.discount_spinner();
     }
     if let Some(m) = taker {
-        // SAFETY: a bound M sleeps, or is about to, while its goroutine is in a queue, and this thread has
-        // taken that out.
+        // SAFETY: a bound M sleeps, or is about to, while its goroutine is in a queue, and this
+        // thread has taken the goroutine out.
         unsafe { rest::hand_over(sched, m, pp, Start::Working) };
     }
 }

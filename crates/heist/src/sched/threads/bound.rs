@@ -1,19 +1,19 @@
-//! Goroutines that must run on one M: the one mechanism for all of them.
+//! Bound goroutines, which must run on one M: one mechanism for all of them.
 //!
-//! A bound M runs its goroutine and nothing else. While the goroutine waits, the M gives its P
-//! away and sleeps; whoever finds the goroutine in a queue gives it his own P, wakes the M and
-//! goes to sleep himself.
+//! A bound M runs its goroutine and nothing else. While the goroutine waits, the M gives its P away
+//! and sleeps. The M that finds the goroutine in a queue lends its own P to the bound M, wakes it,
+//! and goes to sleep.
 //!
-//! There can be several reasons at once: user code locked the goroutine to its thread, perhaps
-//! more than once; it parks while it is panicking; it was stopped by force; it waits for a P after
-//! a blocking call. Each counts one, and the goroutine is free when none is left. The count is kept
-//! in the M, which a bound goroutine cannot leave.
+//! There can be several reasons at once: user code locked the goroutine to its thread, perhaps more
+//! than once; the goroutine parks while it is panicking; it was preempted, on request or by force;
+//! it waits for a P after a blocking call. Each reason counts one, and the goroutine is free when
+//! none is left. The count is kept in the M, which a bound goroutine cannot leave.
 //!
 //! # Invariants
 //! - An M is bound to a goroutine if and only if the goroutine is bound to the M, and then
 //!   `n_bindings` is at least one.
 //! - Only user code's reasons outlast a call into the runtime. So a goroutine that ends bound was
-//!   locked by user code, which may have changed its thread: that one ends too.
+//!   locked by user code, which may have changed its thread. That thread ends too.
 //!
 //! GO: proc.go stoplockedm, startlockedm, lockOSThread, gdestroy, handoffp.
 
@@ -41,7 +41,7 @@ pub(crate) fn bind(m: &M, gp: &G) {
     m.n_bindings.set(n);
 }
 
-/// Takes one reason away.
+/// Takes away one reason for a goroutine to stay on its M.
 #[doc(alias = "dounlockOSThread")]
 pub(crate) fn unbind(m: &M, gp: &G) {
     check(m, gp);
@@ -55,8 +55,9 @@ pub(crate) fn unbind(m: &M, gp: &G) {
     }
 }
 
-/// User code locks a goroutine to the M it runs on: a reason that a dump names. The answer names the lock, or
-/// rather all of them until the last is taken away: no other in the process has that number.
+/// Locks a goroutine to the M it runs on, for user code. A dump names this reason. Returns a number
+/// that stands for all locks of the goroutine until the last is taken away. The number is unique in
+/// the process: the next lock after that gets a new one.
 #[doc(alias = "LockOSThread")]
 pub(crate) fn lock(m: &M, gp: &G) -> u64 {
     static N_LOCKED: AtomicU64 = AtomicU64::new(0);
@@ -69,12 +70,12 @@ pub(crate) fn lock(m: &M, gp: &G) -> u64 {
     m.lock_number.get()
 }
 
-/// Whether that lock holds the goroutine on this M.
+/// Whether the lock with this number still holds the goroutine on this M.
 pub(crate) fn is_locked(m: &M, number: u64) -> bool {
     m.n_locks.get() != 0 && m.lock_number.get() == number
 }
 
-/// Takes one lock away.
+/// Takes away one lock of user code.
 #[doc(alias = "UnlockOSThread")]
 pub(crate) fn unlock(m: &M, gp: &G) {
     unbind(m, gp);
@@ -87,8 +88,8 @@ pub(crate) fn unlock(m: &M, gp: &G) {
     }
 }
 
-/// The goroutine has ended. If it was bound, so has the M; it keeps `bound_g`, so that it comes to
-/// [`Sched::wait_for_bound`] before it runs anything else.
+/// Notes that the goroutine has ended. If it was bound, its M ends too. The M keeps `bound_g`, so
+/// that it comes to [`wait_for_bound`] before it runs anything else.
 pub(crate) fn end(m: &M, gp: &G) {
     if !gp.bound_m.get().is_null() {
         check(m, gp);
@@ -103,8 +104,8 @@ fn check(m: &M, gp: &G) {
     }
 }
 
-/// Sleeps until somebody has found the goroutine of this M and gives a P for it. None: the
-/// thread ends, because its goroutine did or because the runtime has stopped.
+/// Sleeps until another M has found the goroutine of this M and lends a P for it. None: the thread
+/// ends, because its goroutine did or because the runtime has stopped.
 #[doc(alias = "stoplockedm")]
 pub(crate) fn wait_for_bound(sched: &Sched, m: &M) -> Option<Next> {
     if m.has_p() {
@@ -124,7 +125,8 @@ pub(crate) fn wait_for_bound(sched: &Sched, m: &M) -> Option<Next> {
     Some(Next::fresh(gp))
 }
 
-/// Gives this M's P to the M that must run `gp`, and sleeps. False: the runtime has stopped.
+/// Lends this M's P to the M that must run `gp`, and sleeps. False: the thread of this M ends,
+/// because the runtime has stopped or because the M was surplus for too long.
 #[doc(alias = "startlockedm")]
 pub(crate) fn lend_p(sched: &Sched, m: &M, gp: NonNull<G>) -> bool {
     // SAFETY: the goroutine was just found, so it is valid and this M's to move.
@@ -133,8 +135,8 @@ pub(crate) fn lend_p(sched: &Sched, m: &M, gp: NonNull<G>) -> bool {
         heist_core::throw!("lend_p: the goroutine is not bound");
     };
     let pp = m.release_p();
-    // SAFETY: a bound M sleeps, or is about to, while its goroutine is in a queue; only who
-    // took the goroutine out of the queue wakes it.
+    // SAFETY: a bound M sleeps, or is about to, while its goroutine is in a queue; only the thread
+    // that took the goroutine out of the queue wakes it.
     unsafe { rest::hand_over(sched, owner, pp, Start::Working) };
     !matches!(rest::stop_m(sched, m), Found::Leave)
 }

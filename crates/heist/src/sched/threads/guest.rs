@@ -1,8 +1,9 @@
-//! A thread that is not the runtime's becomes an M for the time of one goroutine.
+//! Guests: plain threads that become an M for the time of one goroutine.
 //!
-//! The goroutine is bound to it from the beginning, so the thread runs nothing else, and when the
-//! goroutine has ended it is a plain thread again. It is not among the threads that the runtime counts
-//! and limits; who looks for a deadlock counts it as one that waits in `run`, as it would be otherwise.
+//! The goroutine is bound to the thread from the beginning, so the thread runs nothing else. When
+//! the goroutine has ended, the thread is a plain one again. It is not among the threads that the
+//! runtime counts and limits. The search for a deadlock counts it as a thread that waits in `run`,
+//! which it would be otherwise.
 
 use crate::gmp::M;
 use crate::sched::Sched;
@@ -16,14 +17,15 @@ use std::ptr::NonNull;
 pub(crate) struct Guest<'a> {
     sched: &'a Sched,
     m: NonNull<M>,
-    /// Its goroutine can be preempted, also if the thread blocks all signals otherwise.
+    /// Lets the goroutine be preempted, even if the thread blocks all signals otherwise.
     unblocked: Unblocked,
-    /// Dropped when the thread is a plain one again.
+    /// Dropped when the thread is plain again.
     _alt_stack: AltStack,
 }
 
 impl<'a> Guest<'a> {
-    /// A record for the calling thread, which is a plain one. An error if there is no memory for its signals.
+    /// Makes a record for the calling thread, which is a plain one. Fails if there is no memory for
+    /// its signal stack or for the record.
     pub(crate) fn new(sched: &'a Sched) -> std::io::Result<Self> {
         let alt_stack = AltStack::install()?;
         let free = sched.lock.lock().roster.free_guests.pop();
@@ -43,7 +45,7 @@ impl<'a> Guest<'a> {
         Ok(guest)
     }
 
-    /// The record.
+    /// The record of the thread.
     pub(crate) const fn m(&self) -> &M {
         // SAFETY: records live as long as the runtime.
         unsafe { self.m.as_ref() }

@@ -1,10 +1,10 @@
 //! The helper thread: it makes Ms and gives memory back.
 //!
 //! Both take locks that user code can hold (the allocator's, the thread library's), so no thread
-//! with a P may do them. The helper has none. It sleeps until asked.
+//! with a P may do them. The helper has no P. It sleeps until it is asked.
 //!
-//! If the system refuses a thread, the P goes back to rest and its work to the global queue, where
-//! the Ms that there are find it; the helper tries again later.
+//! If the system refuses a thread, the P becomes idle and its work goes to the global queue, where
+//! the existing Ms find it. The helper tries again later.
 
 use super::mailbox::{PROCS, REFUSED, SCAVENGE, SPARE};
 use super::{admission, begin};
@@ -23,59 +23,61 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long stacks must lie idle before their memory is given back.
+/// How long stacks must be unused before their memory is given back.
 const SCAVENGE_PERIOD: Duration = Duration::from_secs(1);
 /// How long to wait after the system refused a thread or the memory of a stack.
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long a P waits for an M to become idle before there are too many threads. An M that has
-/// given its P away becomes idle a moment later; on a loaded machine its thread may wait for a CPU
-/// meanwhile.
+/// How long a P waits for an M to become idle before the limit of threads counts as exceeded. An M
+/// that has given its P away becomes idle a moment later; on a loaded machine its thread may have
+/// to wait for a CPU first.
 const FULL_PATIENCE: Duration = Duration::from_millis(100);
-/// How long the helper sleeps between two looks for it.
+/// How long the helper sleeps between two looks for an idle M.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 
-/// So long goroutines cannot start because of the limit of threads before that is reported.
+/// How long goroutines must have been unable to start, because of the limit of threads, before that
+/// is reported.
 const STARVATION: Duration = Duration::from_secs(1);
 
-/// Spare Ms that are asked for within so short a time are asked for again and again.
+/// If a spare M is asked for again within this time, more of them are made in advance.
 const SPARES_AGAIN: Duration = Duration::from_millis(5);
-/// Most Ms made in advance.
+/// The largest number of Ms made in advance.
 const SPARES_MAX: u32 = 8;
 
-/// So many threads are kept count of without asking the allocator, whose lock a stopped goroutine may hold.
+/// For this many threads the helper has room without asking the allocator, whose lock a frozen
+/// goroutine may hold.
 const RECORDS_USUAL: usize = 256;
 
 /// The helper's own state.
 pub(crate) struct Helper {
     sched: Arc<Sched>,
-    /// The threads by the number of their M; None if that has none.
+    /// The thread of each M, by the number of the M; None if it has no thread.
     threads: Vec<Option<PlacedThread>>,
     /// Records without a thread.
     free: Vec<NonNull<M>>,
-    /// Threads that have left their M, with their thread pointers: a destructor of a thread-local may keep
-    /// them for as long as it likes.
+    /// Threads that have left their M, with their thread pointers. A destructor of a thread-local
+    /// may keep such a thread for as long as it likes.
     ending: Vec<(PlacedThread, usize)>,
-    /// The number of a record for which there was no memory.
+    /// A number that was reserved for a record for which there was no memory.
     unused_id: Option<u32>,
     refused_until: Option<Instant>,
-    /// Since when a P waits for an M to become idle because there may be no more threads, and how
-    /// many Ps had been given to Ms before.
+    /// Since when a P has waited for an M to become idle because there may be no more threads, and
+    /// how many Ps had been given to Ms by then.
     full_since: Option<(Instant, u64)>,
-    /// When it last collected stacks.
+    /// When the helper last collected stacks.
     collected: Option<Instant>,
-    /// How long those who wait for stacks have waited in vain.
+    /// How long goroutines have waited for stacks in vain.
     patience: Patience,
     /// When a spare M was last asked for.
     spare_asked: Option<Instant>,
     starvation: Starvation,
-    /// How many to have at hand.
+    /// How many idle Ms to keep in advance.
     n_spares: u32,
-    /// Where the default number of Ps comes from; made when it is first asked for.
+    /// Where the default number of Ps comes from. Made when the helper is first asked about it.
     procs: Option<DefaultProcs>,
 }
 
-// SAFETY: the Ms are handed to their threads and come back when those have ended.
+// SAFETY: each M is handed to its thread, and comes back when the thread has ended.
 unsafe impl Send for Helper {}
 
 impl Helper {
@@ -97,7 +99,7 @@ impl Helper {
         }
     }
 
-    /// The helper's life. Returns when the runtime has stopped and its threads have ended.
+    /// Runs the helper. Returns when the runtime has stopped and its threads have ended.
     pub(crate) fn run(mut self) {
         let sched = Arc::clone(&self.sched);
         let mut scavenging = false;
@@ -139,10 +141,10 @@ impl Helper {
         }
     }
 
-    /// Helps goroutines that wait for stacks, now and then.
+    /// Helps goroutines that wait for stacks, at most once in each `REFUSED_PAUSE`.
     fn collect_stacks(&mut self) {
-        let rested = |at: Instant| at.elapsed() >= REFUSED_PAUSE;
-        if self.sched.stacks.n_waiting() != 0 && self.collected.is_none_or(rested) {
+        let is_due = |at: Instant| at.elapsed() >= REFUSED_PAUSE;
+        if self.sched.stacks.n_waiting() != 0 && self.collected.is_none_or(is_due) {
             self.collected = Some(Instant::now());
             stacks::end_hopeless(&self.sched, &mut self.patience);
             stacks::collect_stacks(&self.sched);
@@ -170,13 +172,13 @@ impl Helper {
         }
     }
 
-    /// Finds or makes an M for every P that waits for one. While it makes one it has no P in its
-    /// hands: it may have to wait for a goroutine that holds the allocator's lock and that a stop of
-    /// the world has stopped, and the stop would wait for the P.
+    /// Finds or makes an M for every P that waits for one. While it makes one, the helper holds no
+    /// P. Making one may have to wait for a goroutine that holds the allocator's lock and was
+    /// frozen by a stop of the world; that stop would wait for the P.
     fn adopt_orphans(&mut self) {
         if self.refused_until.is_some_and(|until| until <= Instant::now()) {
             self.refused_until = None;
-            // There may be work that nobody was woken for.
+            // There may be work for which no M was woken.
             rest::wake_p_if_work(&self.sched);
         }
         let sched = Arc::clone(&self.sched);
@@ -213,9 +215,9 @@ impl Helper {
         }
     }
 
-    /// A P waits for an M, none is idle, and there may be no more threads. An M may be about to
-    /// become idle, because it has given its P away, or it waits in the poller. Only if that does
-    /// not help are there too many.
+    /// Handles a P that waits for an M when none is idle and there may be no more threads. An M may
+    /// be about to become idle, because it has given its P away, or it waits in the poller. Only if
+    /// that does not help is the limit of threads exceeded.
     fn expect_idle_m(&mut self, n_taken: u64) {
         match self.full_since {
             Some((since, before)) if before == n_taken => {
@@ -228,8 +230,8 @@ impl Helper {
         outside::break_poller(&self.sched);
     }
 
-    /// Sees to it that Ms with nothing to do are at hand: one, and if they are asked for again and
-    /// again, because many goroutines block one after the other, several.
+    /// Makes idle Ms in advance: one, or several if they are asked for again and again, because
+    /// many goroutines block one after the other.
     fn make_spares(&mut self) {
         let now = Instant::now();
         let again = self.spare_asked.replace(now).is_some_and(|last| now - last < SPARES_AGAIN);
@@ -237,9 +239,10 @@ impl Helper {
         let sched = Arc::clone(&self.sched);
         loop {
             let mut locked = sched.lock.lock();
-            // The last one is kept from those that are held back: they need another.
+            // The last idle M is kept from goroutines that are held back, so they need a second
+            // one.
             let wanted = self.n_spares.max(if locked.roster.held_back.is_empty() { 0 } else { 2 });
-            // Each orphan takes one of those that are starting.
+            // Each orphan takes one of the Ms that are starting.
             let coming = locked.roster.n_starting.saturating_sub(locked.roster.orphans.len());
             let full = locked.roster.n_ms >= sched.config.max_threads;
             let enough = locked.idle_ms.len() + coming >= wanted;
@@ -264,7 +267,7 @@ impl Helper {
         }
     }
 
-    /// Starts a thread, which was counted already. False if the system refuses.
+    /// Starts a thread, which the caller has counted already. False if the system refuses.
     fn make_m(&mut self) -> bool {
         match self.try_make_m() {
             Ok(()) => {
@@ -295,13 +298,13 @@ impl Helper {
         Ok(())
     }
 
-    /// The system has refused a thread.
+    /// Makes no more threads for a while, because the system has refused one.
     fn pause_making(&mut self) {
         self.refused_until = Some(Instant::now() + REFUSED_PAUSE);
         self.sched.threads.refused.store(1, Ordering::Relaxed);
     }
 
-    /// A record that no thread has, made if there is none.
+    /// Returns a record that no thread has. Makes one if there is none.
     fn free_record(&mut self) -> std::io::Result<NonNull<M>> {
         if let Some(m) = self.free.pop() {
             // SAFETY: records live as long as the runtime, and its thread has left it.
@@ -318,8 +321,9 @@ impl Helper {
     fn complain(&self, error: &std::io::Error) {
         let n = self.threads.iter().flatten().count();
         Lack::Thread.missed(format_args!(
-            "the system refuses another thread ({}); going on with {n} that run goroutines: while all of them \
-             block or compute, others wait; raise `ulimit -u` or pids.max of the control group",
+            "the system refuses another thread ({}); continuing with {n} that run goroutines: \
+             while all of them block or compute, others wait; raise `ulimit -u` or pids.max of the \
+             control group",
             Plain(error)
         ));
     }
@@ -329,7 +333,7 @@ impl Helper {
         let closer = self.sched.threads.mailbox.closer();
         let stays = |m: &&M| m.abandoned.get() || m.thread.get() == closer;
         for m in self.sched.threads.all_ms.iter().filter(stays) {
-            // It never ends, or not before this. A guest has no thread here.
+            // The thread never ends, or not before the helper does. A guest has no thread here.
             threads.get_mut(m.id as usize).map(Option::take);
         }
         let ending = self.ending.into_iter().filter(|&(_, pointer)| pointer != closer);
@@ -338,24 +342,24 @@ impl Helper {
     }
 }
 
-/// Whether goroutines could start that no thread runs yet.
+/// Whether there are goroutines that could start and have no thread yet.
 fn has_startable(sched: &Sched, locked: &Locked) -> bool {
     sched.all_ps().any(|pp| !pp.is_empty()) || locked.global.has_free()
 }
 
-/// Whether every thread that there may be belongs to a goroutine that was stopped on it, so that
-/// those go on in turn and no other can start. Nothing ends that but one of them, and a program in
-/// which they wait for the others hangs.
+/// Detects that every thread the limit allows belongs to a frozen goroutine. Those then run in
+/// turn, and no other goroutine can start. Only one of them can end this, and a program in which
+/// they wait for the others hangs.
 #[derive(Default)]
 struct Starvation {
-    /// Since when it is so, and how much had happened before.
+    /// Since when this has been so, and how many events there had been by then.
     since: Option<(Instant, u64)>,
     is_reported: bool,
 }
 
 impl Starvation {
-    /// It looks so now, or not. Reports it once, if that has lasted and no goroutine has made
-    /// progress but by computing.
+    /// Notes whether it is so now. Reports it once, if it has lasted and no goroutine has made
+    /// progress other than by computing.
     #[cold]
     fn note(&mut self, sched: &Sched, starves: bool) {
         if !starves || self.is_reported {
@@ -374,8 +378,8 @@ impl Starvation {
                     self.is_reported = true;
                     let most = sched.config.max_threads;
                     Lack::Thread.missed(format_args!(
-                        "all {most} threads belong to goroutines that compute or block, and others cannot \
-                         start until one of them ends or parks; raise max_threads"
+                        "all {most} threads belong to goroutines that compute or block, and others \
+                         cannot start until one of them ends or parks; raise max_threads"
                     ));
                 }
             }

@@ -1,4 +1,4 @@
-//! How others reach the helper thread.
+//! The mailbox of the helper thread: how others ask it for something.
 
 use crate::sys::futex::Kernel;
 use crate::sys::registers;
@@ -6,11 +6,12 @@ use heist_core::note::Futex;
 use heist_core::sync::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Somebody needs an M, or the runtime stops.
+/// There is something to look at: a P without an M, a thread that has ended, a goroutine without a
+/// stack, or the phase of the runtime.
 pub(super) const WORK: u32 = 1;
-/// Stacks went to the pool that may not be needed for a while.
+/// Stacks have gone to the pool, and may not be needed for a while.
 pub(super) const SCAVENGE: u32 = 2;
-/// There should be an M at hand that has nothing to do.
+/// There should be an idle M, made in advance.
 pub(super) const SPARE: u32 = 4;
 
 /// The default number of Ps may have changed.
@@ -18,10 +19,10 @@ pub(super) const PROCS: u32 = 8;
 /// A thread that was made could not begin.
 pub(super) const REFUSED: u32 = 16;
 
-/// How others reach the helper.
+/// The requests to the helper, as flags, and the thread that stops the runtime.
 pub(crate) struct Mailbox {
     asked: AtomicU32,
-    /// The thread that stops the runtime.
+    /// The thread pointer of the thread that stops the runtime.
     closer: AtomicUsize,
 }
 
@@ -30,10 +31,11 @@ impl Mailbox {
         Self { asked: AtomicU32::new(0), closer: AtomicUsize::new(0) }
     }
 
-    /// Says who stops the runtime, before that is stopped. It may be a thread that was an M of it: then the
-    /// destructor of a thread-local does it, and nobody is to wait for the thread.
+    /// Records the calling thread as the one that stops the runtime, before the runtime is stopped.
+    /// That thread may have been an M of the runtime. Then the destructor of a thread-local stops
+    /// the runtime, and the helper must not wait for the thread.
     pub(in crate::sched) fn set_closer(&self) {
-        // The phase orders it.
+        // Relaxed is enough: the store of the phase, which follows, orders it.
         self.closer.store(registers::thread_pointer(), Ordering::Relaxed);
     }
 
@@ -42,12 +44,13 @@ impl Mailbox {
         self.closer.load(Ordering::Relaxed)
     }
 
-    /// Asks for a look at the orphans or at the phase.
+    /// Asks the helper to look at everything that `WORK` stands for.
     pub(crate) fn ask(&self) {
         self.post(WORK);
     }
 
-    /// Says that there are stacks to give back some time. Cheap if that is known already.
+    /// Says that there are stacks whose memory can be given back later. Cheap if the helper knows
+    /// already.
     #[inline]
     pub(crate) fn ask_to_scavenge(&self) {
         if self.asked.load(Ordering::Relaxed) & SCAVENGE == 0 {
@@ -71,13 +74,14 @@ impl Mailbox {
     }
 
     fn post(&self, what: u32) {
-        // ORDERING: AcqRel pairs with `take`: the helper sees what was written before.
+        // ORDERING: AcqRel pairs with `wait`: the helper sees what the caller wrote before.
         if self.asked.fetch_or(what, Ordering::AcqRel) & what == 0 {
             Kernel.wake(&self.asked);
         }
     }
 
-    /// Sleeps until WORK is asked for, or SCAVENGE unless `scavenging`, or until `timeout`.
+    /// Sleeps until something is asked for, or until `timeout`, and returns what was asked for.
+    /// While `scavenging`, SCAVENGE alone does not end the sleep.
     pub(super) fn wait(&self, scavenging: bool, timeout: Option<Duration>) -> u32 {
         let until = timeout.map(|timeout| Instant::now() + timeout);
         let known = if scavenging { SCAVENGE } else { 0 };

@@ -1,8 +1,9 @@
 //! The threads of a runtime.
 //!
-//! The helper thread makes them, because that needs locks which user code can hold (`helper`, `begin`). A goroutine can be
-//! bound to one (`bound`), a plain thread can be one for a while (`guest`), and while they are scarce some goroutines
-//! have to wait (`admission`). Only this room makes, counts and ends threads.
+//! The helper thread makes them, because that needs locks which user code can hold (`helper`,
+//! `begin`). A goroutine can be bound to one (`bound`), a plain thread can be one for a while
+//! (`guest`), and while they are scarce some goroutines have to wait (`admission`). Only this room
+//! makes, counts and ends threads.
 
 mod admission;
 mod begin;
@@ -33,21 +34,21 @@ pub(crate) struct Threads {
     refused: AtomicU32,
     /// How many goroutines do not start because threads are scarce.
     n_held_back: AtomicU32,
-    /// Until when there are more threads that run than CPUs; see `admission`.
+    /// Until when more threads are assumed to run than there are CPUs; see `admission`.
     crowded_until_ns: AtomicU64,
 }
 
-/// Which threads there are. Under the scheduler lock.
+/// The threads that exist, and what waits for one. Under the scheduler lock.
 pub(crate) struct Roster {
-    /// Ms that have a thread.
+    /// How many Ms have a thread.
     n_ms: u32,
-    /// Of these, how many have not begun to run: each of them looks for an orphan first.
+    /// How many of them have not begun to run. Each looks for an orphan first.
     n_starting: u32,
-    /// Records whose threads have ended, for the helper to give to others.
+    /// Records whose threads have ended. The helper gives them to new threads.
     gone_ms: DoubleList<M>,
-    /// Records of threads that were Ms for a while and are the runtime's no more.
+    /// Records of plain threads that were Ms for a while and are not any more.
     free_guests: DoubleList<M>,
-    /// Ps that got work but no M yet: the helper makes one for each.
+    /// Ps that have work but no M yet. The helper finds or makes one for each.
     orphans: Orphans,
     /// Goroutines that do not start because threads are scarce.
     held_back: List<G>,
@@ -70,7 +71,7 @@ impl Roster {
         self.n_ms
     }
 
-    /// How many of them have begun to run.
+    /// How many Ms have a thread that has begun to run.
     pub(crate) const fn n_running(&self) -> u32 {
         self.n_ms - self.n_starting
     }
@@ -80,7 +81,7 @@ impl Roster {
         &mut self.orphans
     }
 
-    /// Counts threads that do not exist as starting, or no longer.
+    /// Counts `more` threads that do not exist as starting. A negative number takes that back.
     #[cfg(test)]
     pub(crate) const fn pretend(&mut self, more: i32) {
         self.n_ms = self.n_ms.wrapping_add_signed(more);

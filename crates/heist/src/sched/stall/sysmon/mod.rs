@@ -1,13 +1,14 @@
 //! sysmon: the thread that watches the others.
 //!
 //! It has no P and takes no lock that user code can hold. In each round it asks:
-//! - does the holder of a P keep it for too long (`slices`)? An M in a blocking call loses its P, a goroutine that has run
-//!   for a whole slice while others wait is asked to yield, then forced;
-//! - does the clock or the network wait for somebody to look (`overdue`)?
-//! - does a goroutine compute that lost its P in a blocking call (`without_p`)? It is stopped until it gets one.
+//! - does the holder of a P keep it for too long (`slices`)? An M in a blocking call loses its P. A
+//!   goroutine that has run for a whole slice while others wait is asked to yield, then forced;
+//! - is a timer or the network overdue, because no M looks at them (`overdue`)?
+//! - does a goroutine compute that lost its P in a blocking call (`without_p`)? It is frozen until
+//!   it gets one.
 //!
-//! Rounds are 20 us apart while there is something to do, up to 10 ms apart when not. When every P is idle sysmon sleeps
-//! until one is not.
+//! Rounds are 20 us apart while there is something to do, and up to 10 ms apart otherwise. When
+//! every P is idle, sysmon sleeps until one is not.
 //!
 //! GO: proc.go sysmon, retake.
 
@@ -31,11 +32,11 @@ use without_p::WithoutP;
 /// How a trace of the scheduler is printed. The reader layer passes it in.
 pub(crate) type Print = fn(&Sched, Detail);
 
-/// What all questions of a round use.
+/// The state that all questions of a round share.
 struct Round<'a> {
     sched: &'a Sched,
     states: ThreadStates,
-    /// What this round found to be looked at again.
+    /// The moments at which this round found that sysmon must look again.
     agenda: Agenda,
     /// When some P was last seen to make progress.
     progress_ns: u64,
@@ -50,7 +51,7 @@ impl Round<'_> {
     }
 }
 
-/// The state of the watching thread.
+/// The state of the sysmon thread.
 pub(crate) struct Sysmon<'a> {
     round: Round<'a>,
     slices: Slices,
@@ -61,13 +62,13 @@ pub(crate) struct Sysmon<'a> {
     idle_since_ns: Option<u64>,
     /// Whether all Ps were seen idle in the last round.
     all_idle: bool,
-    /// Whether that has just ended.
+    /// Whether all Ps were idle in the round before, and are not any more.
     left_idle: bool,
     /// When the default number of Ps is looked at again.
     next_procs_ns: u64,
     /// Prints the trace of the scheduler.
     print: Print,
-    /// When it is printed next.
+    /// When the trace is printed next.
     next_trace_ns: u64,
 }
 
@@ -139,7 +140,7 @@ impl<'a> Sysmon<'a> {
         }
     }
 
-    /// Once a second has the default number of Ps looked at: by the helper, because that allocates.
+    /// Once a second asks the helper to look at the default number of Ps, because that allocates.
     fn follow_procs(&mut self, now: u64) {
         let sched = self.round.sched;
         if now >= self.next_procs_ns && sched.config.procs_default.follow {
@@ -154,13 +155,13 @@ impl<'a> Sysmon<'a> {
             && now >= self.next_trace_ns
         {
             (self.print)(self.round.sched, detail);
-            // Two lines are never closer than that, also if this one came late.
+            // Two lines are never closer together than the period, even if this one came late.
             self.next_trace_ns = clock::now_ns().saturating_add(period_ns);
         }
     }
 
-    /// If every P is idle, and has been for a while, or if the world has stopped for as long, sleeps until that is
-    /// over. True if there is nothing to look at.
+    /// Sleeps if every P has been idle for a while, until one is not; or if the world has been
+    /// stopped for as long, until it starts again. True if there is nothing to look at.
     fn is_all_idle(&mut self, now: u64) -> bool {
         let sched = self.round.sched;
         let idle = is_idle(sched);
@@ -182,7 +183,8 @@ impl<'a> Sysmon<'a> {
         }
         let undisturbed = !idle || life::check_dead(sched);
         if !undisturbed || self.next_trace_ns != NEVER {
-            // It asks again later. Or a person reads the trace, also of a program that does nothing.
+            // Either the search for a deadlock was disturbed and is repeated later, or the trace is
+            // on, which is printed even of a program that does nothing.
             return idle;
         }
         self.all_idle = false;
@@ -201,8 +203,8 @@ fn is_idle(sched: &Sched) -> bool {
     sched.rest.idle().count_all() == sched.procs() && sched.phase() != Phase::Stopped
 }
 
-/// Whether the world stops or has stopped. Under the lock: the thread that starts the world again has held it before it
-/// rings.
+/// Whether the world stops or has stopped. It is read under the lock: the thread that starts the
+/// world again has held the lock before it rings.
 fn is_stopped(sched: &Sched) -> bool {
     let _locked = sched.lock.lock();
     sched.world.is_stopping()

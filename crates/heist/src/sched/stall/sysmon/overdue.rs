@@ -1,10 +1,11 @@
-//! The clock and the network, where no M looks at them in time.
+//! Timers and network events that no M looks at in time.
 //!
-//! An idle P does not mean that an M looks: the M that waited in the poller may have left it to run what it found there,
-//! while the others slept already.
+//! An idle P does not mean that an M looks: the M that waited in the poller may have left it to run
+//! a goroutine that it found there, while the other Ms were already asleep.
 //!
-//! A P that makes progress looks at the network when its queue is empty, and takes urgent goroutines before that. It is
-//! left in peace: what is brought to it early only waits elsewhere, and no goroutine has to give way for it.
+//! A P that makes progress looks at the network when its queue is empty, and takes urgent
+//! goroutines before that. It is left alone: a goroutine that is woken for it early only waits in
+//! another queue, and no goroutine has to yield for it.
 
 use super::Round;
 use super::slices::Slices;
@@ -17,11 +18,11 @@ use heist_core::policy::NETWORK_LATE_NS;
 use heist_core::policy::sysmon as rules;
 use heist_core::timer_heap::NEVER;
 
-/// What sysmon remembers of urgent goroutines that wait.
+/// The state that sysmon keeps about urgent goroutines that wait.
 pub(super) struct Overdue {
-    /// A goroutine was asked to give way for them.
+    /// Whether a goroutine was asked to yield for them.
     asked: bool,
-    /// When they were first seen waiting.
+    /// Since when they have been seen waiting without a P being freed.
     since_ns: Option<u64>,
 }
 
@@ -30,7 +31,8 @@ impl Overdue {
         Self { asked: false, since_ns: None }
     }
 
-    /// Looks at the clock and the network if no M does, and sees that a P is free for what that woke.
+    /// Looks at the clock and the network if no M does, and frees a P for the goroutines that this
+    /// woke.
     pub(super) fn look(&mut self, round: &mut Round<'_>, slices: &mut Slices, now: u64) {
         let sched = round.sched;
         let mut woken = List::new();
@@ -52,13 +54,13 @@ impl Overdue {
         }
         if !woken.is_empty() {
             run::inject_without_p(sched, woken);
-            // They have waited already.
+            // The goroutines have waited for that long already.
             self.since_ns = Some(now.saturating_sub(if is_late { late } else { timer_late }));
         }
         if sched.rest.idle().count() != 0 {
             self.since_ns = None;
             if is_unattended(sched) && is_late {
-                // The M that wakes up finds nothing to run, and waits in the poller.
+                // The M that is woken finds nothing to run, and waits in the poller.
                 rest::wake_p(sched);
             }
             return;
@@ -70,7 +72,7 @@ impl Overdue {
         self.free_a_p(round, slices, now);
     }
 
-    /// Urgent goroutines wait and no P is idle: after a while one is taken.
+    /// Takes a P, or asks for one, when urgent goroutines have waited for a while and no P is idle.
     fn free_a_p(&mut self, round: &mut Round<'_>, slices: &mut Slices, now: u64) {
         let late = round.sched.config.wake_up_ns;
         let mut since = *self.since_ns.get_or_insert(now);
@@ -87,11 +89,12 @@ impl Overdue {
     }
 }
 
-/// Takes the P of a goroutine whose thread waits for a CPU: threads without a P have the CPUs, and the goroutine would not
-/// notice a signal. When it goes on, it has no P either. False if all of them run, or no M is idle that could take the P
-/// over at once and run an urgent goroutine.
+/// Takes the P of a goroutine whose thread waits for a CPU. Threads without a P use the CPUs, and
+/// the thread would not notice a signal. When it continues, it has no P either. False if all
+/// threads with a P run, or no M is idle that could take the P over at once and run an urgent
+/// goroutine.
 fn take_from_the_waiting(sched: &Sched) -> bool {
-    /// A thread that runs uses at least a part of it.
+    /// A thread that runs uses at least a part of this time.
     const LOOK_NS: u64 = 5_000;
     if !sched.config.forced_preemption || sched.lock.lock().idle_ms.is_empty() {
         return false;
@@ -110,13 +113,13 @@ fn take_from_the_waiting(sched: &Sched) -> bool {
     })
 }
 
-/// Whether there is something to wait for in the poller, and no M does.
+/// Whether there is something to wait for in the poller, and no M waits there.
 pub(in crate::sched) fn is_unattended(sched: &Sched) -> bool {
     let awaited = sched.outside.has_waiters() || outside::earliest_timer_hint(sched) != NEVER;
     awaited && sched.outside.last_poll_ns().is_some()
 }
 
-/// When sysmon has to look because nobody else may: at a timer, or whether an M does.
+/// When sysmon has to look because no M may do it: at a timer, or whether an M waits in the poller.
 pub(super) fn next_overdue(sched: &Sched) -> u64 {
     if sched.rest.idle().count() == 0 {
         return outside::earliest_timer_hint(sched).saturating_add(timer_late_ns(sched));
@@ -131,8 +134,8 @@ fn timer_late_ns(sched: &Sched) -> u64 {
     rules::timer_late_ns(sched.config.wake_up_ns, sched.rest.idle().count_reserved() != 0)
 }
 
-/// An M waits in the poller until then, for a P that is reserved. If it may be woken late, sysmon is to look soon after.
-/// The caller has fenced.
+/// Makes sysmon look soon after `until_ns`, if the M that waits in the poller until then, for a P
+/// that is reserved, may be woken late. The caller has fenced.
 #[inline]
 pub(in crate::sched) fn watch_waiter(sched: &Sched, until_ns: u64) {
     let idle = sched.rest.idle();

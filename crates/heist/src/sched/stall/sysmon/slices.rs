@@ -1,8 +1,9 @@
 //! Whether the holder of a P keeps it for too long.
 //!
-//! - An M in an announced blocking call loses its P after one full round, if another M can use it.
-//! - An M in user code that has not entered the runtime since the last look, used no CPU time and sleeps in the kernel
-//!   is in a blocking call that was not announced: it loses its P too.
+//! - An M in an announced blocking call loses its P after one full round, if others can use the P,
+//!   and after 10 ms in any case.
+//! - An M in user code that has not entered the runtime since the last look, used no CPU time and
+//!   sleeps in the kernel is in a blocking call that was not announced. It loses its P too.
 //! - A goroutine that has run for a whole slice while others wait is asked to yield, then forced.
 
 use super::Round;
@@ -16,15 +17,15 @@ use heist_core::m_word::{Place, Stamp};
 use heist_core::policy::sysmon::{self as rules, Demand, Look, Verdict};
 use heist_core::policy::{FORCE_PERIOD_NS, PROCS_MAX};
 
-/// What sysmon remembers of a P since its last look.
+/// The state that sysmon keeps for each P between two looks.
 #[derive(Clone, Copy)]
 struct Watch {
     slice: rules::Watch,
-    /// The thread's CPU time at the last look, if it was asked for.
+    /// The CPU time of the thread at the last look, if it was read.
     cpu_ns: Option<u64>,
-    /// When it was last forced.
+    /// When the thread was last interrupted.
     forced_ns: u64,
-    /// It runs a known hog whose slice is half over.
+    /// Whether the P runs a known hog whose slice is half over.
     half_over: bool,
 }
 
@@ -36,7 +37,7 @@ impl Watch {
 /// The slices of all Ps.
 pub(super) struct Slices {
     watches: Vec<Watch>,
-    /// A slice that others wait for was over in this round.
+    /// Whether a slice that others wait for was over in this round.
     any_ended: bool,
 }
 
@@ -47,13 +48,13 @@ struct Held<'a> {
     m: &'a M,
     stamp: Stamp,
     slice_ns: u64,
-    /// The goroutine, if it computed for its whole last slice.
+    /// The goroutine on it, if that computed for its whole last slice.
     hog: Option<&'a G>,
 }
 
 impl Slices {
     pub(super) fn new() -> Self {
-        // ALLOC: when the thread starts, for all Ps there can be.
+        // ALLOC: when the thread starts, for all Ps that there can be.
         Self { watches: Vec::with_capacity(PROCS_MAX as usize), any_ended: false }
     }
 
@@ -74,8 +75,9 @@ impl Slices {
         acted
     }
 
-    /// When a slice is over, so are those of known hogs that have run for more than half of theirs. From then on their
-    /// slices end together, and one wake-up of sysmon, which takes a CPU from a hog, serves them all.
+    /// Ends the slices of known hogs that have run for more than half of theirs, because another
+    /// slice is over. From then on their slices end together, and one wake-up of sysmon, which
+    /// takes a CPU from a hog, serves them all.
     fn end_together(&mut self, round: &mut Round<'_>, procs: u32, now: u64) {
         for id in 0..procs {
             let half_over = self.watches[id as usize].half_over;
@@ -86,20 +88,21 @@ impl Slices {
         }
     }
 
-    /// The goroutine on `m`, which holds the P `id`, has run for long enough. If it is a known hog that will be
-    /// interrupted, another one follows, or the bell rings (`stall::expect_no_hog`).
+    /// Asks or forces the goroutine on `m`, which holds the P `id` and has run for long enough, to
+    /// yield. If it is a known hog and will be interrupted, another one follows, or the bell rings
+    /// (`bell::expect_no_hog`), so sysmon need not look before the next slice is over.
     fn end_slice(&mut self, round: &mut Round<'_>, id: u32, m: &M, now: u64, known: bool) {
         let watch = &mut self.watches[id as usize];
         let forced_ns = &mut watch.forced_ns;
-        let stops = preempt::request(round.sched, m, now, forced_ns, &mut round.states) && known;
-        if !stops && watch.cpu_ns.is_none() {
-            // It may sleep: the next look tells.
+        let yields = preempt::request(round.sched, m, now, forced_ns, &mut round.states) && known;
+        if !yields && watch.cpu_ns.is_none() {
+            // The thread may sleep. The next look shows it.
             watch.cpu_ns = thread::cpu_ns(m.tid());
         }
-        if !stops {
+        if !yields {
             round.agenda.suspect();
         }
-        let pause_ns = if stops { round.sched.config.quantum_ns } else { FORCE_PERIOD_NS };
+        let pause_ns = if yields { round.sched.config.quantum_ns } else { FORCE_PERIOD_NS };
         round.agenda.look_at(now.saturating_add(pause_ns));
     }
 
@@ -114,11 +117,12 @@ impl Slices {
             return false;
         };
         let stamp = m.word.stamp();
-        // One of the idle class gives way at once.
+        // A goroutine of the idle class yields at once.
         let idle = m.current().is_some_and(|gp| gp.flags.has(Flag::IDLE));
         let slice_ns = if idle { 0 } else { sched.config.quantum_ns };
-        // One that computed for its whole last slice most likely does so again: until the end of this slice it is not
-        // suspected of blocking, and sysmon sleeps. Each look takes a CPU from a hog.
+        // A goroutine that computed for its whole last slice most likely does so again. Until the
+        // end of this slice it is not suspected of blocking, and sysmon sleeps: each look takes a
+        // CPU from a hog.
         let hog = m.current().filter(|gp| gp.flags.has(Flag::HOG));
         let (began_ns, began) = (pp.began_ns(), m.word.marked());
         let look = Look { now_ns: now, tick: pp.tick(), began_ns, began, stamp, slice_ns };
@@ -136,7 +140,7 @@ impl Slices {
             Verdict::New { ends_ns } => {
                 if demand.anywhere {
                     if hog.is_none() {
-                        // The next look tells whether it sleeps.
+                        // The next look shows whether the thread sleeps.
                         watch.cpu_ns = thread::cpu_ns(m.tid());
                         if !round.makes_progress(now) {
                             round.agenda.suspect();
@@ -153,7 +157,8 @@ impl Slices {
         }
     }
 
-    /// Looks at a P whose goroutine was there before. `unmoved`: it has not entered the runtime since.
+    /// Looks at a P whose goroutine was there before. `unmoved`: it has not entered the runtime
+    /// since. True if the P was taken.
     fn look_at_busy(
         &mut self,
         round: &mut Round<'_>,
@@ -169,7 +174,8 @@ impl Slices {
             hog.flags.clear(Flag::HOG);
         }
         let known = unmoved && hog.is_some();
-        // Its slice began when the last one's had ended, somewhat after sysmon saw to that.
+        // The slice of a known hog began a little after sysmon had ended the one before, so it
+        // counts as over a little early.
         let over = now >= ends_ns || known && now.saturating_add(slice_ns / 32) >= ends_ns;
         if !known && !round.makes_progress(now) {
             round.agenda.suspect();
@@ -191,12 +197,13 @@ impl Slices {
             watch.half_over = known && watch.slice.is_half_over(now, slice_ns);
             round.agenda.look_at(ends_ns);
         }
-        // A preemption does not make the next one come sooner: that is known in advance.
+        // A preemption does not make the next round come sooner: when that is needed is known in
+        // advance.
         false
     }
 
-    /// The goroutine that has run longest gives way. One that was asked to lately comes last: the kernel does not let
-    /// its thread run, so that it cannot.
+    /// Preempts the goroutine that has run longest. One that was interrupted lately comes last: the
+    /// kernel does not let its thread run, so it cannot yield.
     pub(super) fn preempt_longest(&mut self, round: &mut Round<'_>, now: u64) {
         let sched = round.sched;
         let in_user = |id: &u32| {
@@ -223,8 +230,8 @@ impl Slices {
     }
 }
 
-/// The thread has used no CPU time since the last look. If it sleeps in the kernel, it blocks without having announced
-/// it: takes its P. False if it does not, or has moved on.
+/// Takes the P of a thread that has used no CPU time since the last look, if it sleeps in the
+/// kernel: then it blocks without having announced it. False if it does not sleep, or has moved on.
 fn take_from_sleeper(round: &mut Round<'_>, held: &Held<'_>) -> bool {
     let Held { pp, m, stamp, .. } = *held;
     let gp = m.current();
@@ -241,7 +248,7 @@ fn take_from_sleeper(round: &mut Round<'_>, held: &Held<'_>) -> bool {
     true
 }
 
-/// What others could do with this P.
+/// The use that others would have for this P.
 pub(in crate::sched::stall) fn demand_for(sched: &Sched, pp: &P) -> Demand {
     let reserved = pp.is_reserved;
     Demand {

@@ -1,4 +1,5 @@
-//! Threads that are in user code without a P: they lost it in a blocking call, or while they had no CPU.
+//! Threads that are in user code without a P: they lost it in a blocking call, or while they had no
+//! CPU.
 
 use crate::gmp::M;
 use crate::sched::Sched;
@@ -8,10 +9,11 @@ use heist_core::m_word::{PREEMPT, Place};
 use heist_core::policy::{WITHOUT_P_CPU_NS, WITHOUT_P_LOOKS, WITHOUT_P_PERIOD_NS};
 use std::ptr::null;
 
-/// sysmon's walk over them.
+/// The walk of sysmon over these threads.
 pub(super) struct WithoutP {
-    /// When they are looked at next, and where that begins.
+    /// When they are looked at next.
     next_ns: u64,
+    /// Where the next look begins.
     cursor: *const M,
 }
 
@@ -19,7 +21,7 @@ fn is_without_p(m: &M) -> bool {
     m.word.stamp().place() == Place::User && !m.has_p()
 }
 
-/// Whether one of them runs: it has used CPU time since this was last asked.
+/// Whether a thread without a P runs: it has used CPU time since this was last asked.
 pub(super) fn any_runs(sched: &Sched) -> bool {
     let ran = |m: &M| {
         let (stamp, cpu_ns) = (m.word.stamp(), thread::cpu_ns(m.tid()).unwrap_or(0));
@@ -34,8 +36,9 @@ impl WithoutP {
         Self { next_ns: 0, cursor: null() }
     }
 
-    /// Looks at some of them, if it is time. As long as they sleep in the call during which they lost their P, all
-    /// is well; if they compute, more goroutines run than there are Ps.
+    /// Looks at some of these threads, if it is time. A thread that sleeps in the call during which
+    /// it lost its P is left alone. If one computes, more goroutines run than there are Ps, so it
+    /// is interrupted, and then waits for a P.
     pub(super) fn look(&mut self, sched: &Sched, states: &mut ThreadStates, now: u64) {
         if now < self.next_ns || !sched.config.forced_preemption {
             return;
