@@ -11,10 +11,10 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PanicPolicy {
-    /// The panic ends its goroutine and is handed to whoever joins it.
+    /// The panic ends its goroutine and is handed to the goroutine or thread that joins it.
     #[default]
     Isolate,
-    /// Go's behaviour: a panic that nobody caught ends the process with exit code 2.
+    /// Go's behaviour: a panic that is not caught ends the process with exit code 2.
     Abort,
 }
 
@@ -23,20 +23,20 @@ pub enum PanicPolicy {
 pub(crate) enum Detail {
     /// One line.
     Summary,
-    /// One for each P, M and goroutine besides.
+    /// The summary, and one line for each P, M and goroutine.
     All,
 }
 
-/// What a runtime was built with.
+/// The options of a runtime, after they were checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) name: String,
     pub(crate) procs: u32,
-    /// The first so many Ps are reserved for goroutines of the latency class.
+    /// How many Ps, from P0 on, are reserved for goroutines of the latency class.
     pub(crate) latency_procs: u32,
-    /// Whether the number of Ps was chosen, or is the default.
+    /// Whether the number of Ps was chosen or is the default.
     pub(crate) procs_choice: ProcsChoice,
-    /// What the default is.
+    /// How the default number of Ps is found.
     pub(crate) procs_default: ProcsDefault,
     pub(crate) stack: Class,
     pub(crate) max_threads: u32,
@@ -44,23 +44,23 @@ pub(crate) struct Config {
     pub(crate) on_panic: PanicPolicy,
     pub(crate) on_overflow: OverflowPolicy,
     pub(crate) shutdown_timeout: Duration,
-    /// How long a goroutine may run while others wait.
+    /// How long a goroutine may run while others wait for a P.
     pub(crate) quantum_ns: u64,
-    /// How long a goroutine that the clock or the network woke waits for a P that is not given back.
+    /// How long a goroutine that the clock or the network woke waits for a P while every P is busy.
     pub(crate) wake_up_ns: u64,
-    /// Whether goroutines that make no calls are stopped by a signal.
+    /// Whether a signal preempts goroutines that make no calls into the runtime.
     pub(crate) forced_preemption: bool,
-    /// Whether a process in which nothing can happen any more is ended.
+    /// Whether a deadlock ends the process: no goroutine runs, and nothing can wake one.
     pub(crate) deadlock_detection: bool,
     /// Seeds the scheduler's random numbers.
     pub(crate) seed: u64,
-    /// Chaos mode: the seed of its disturbances.
+    /// The seed of chaos mode; None turns it off.
     pub(crate) chaos: Option<u64>,
-    /// Whether the threads ask the kernel for short turns.
+    /// Whether every thread that runs goroutines asks the kernel for short turns when it starts.
     pub(crate) short_turns: bool,
-    /// Whether to record where goroutines that move have addresses of thread-locals.
+    /// Whether to record where a goroutine that changes threads has addresses of thread-locals.
     pub(crate) tls_report: bool,
-    /// How often sysmon prints a line about the scheduler, and how much; never if None.
+    /// How often sysmon prints a trace of the scheduler, in ns, and in which detail; never if None.
     pub(crate) trace: Option<(u64, Detail)>,
 }
 

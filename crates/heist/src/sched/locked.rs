@@ -8,7 +8,7 @@ use heist_core::idle::IdleProcs;
 use heist_core::idle_ms::IdleMs;
 use heist_core::level_time::LevelTime;
 
-/// What the scheduler lock protects. The queue comes first: it is on the lock's own cache line.
+/// What the scheduler lock protects. The queue comes first, on the cache line of the lock itself.
 #[repr(C)]
 pub(crate) struct Locked {
     pub(crate) global: GlobalQueue<G>,
@@ -16,7 +16,7 @@ pub(crate) struct Locked {
     pub(crate) idle_ms: IdleMs<M>,
     pub(crate) roster: Roster,
     pub(super) stackless: Stackless,
-    /// How long there were how many Ps.
+    /// The integral of the number of Ps over time.
     pub(crate) proc_time: LevelTime,
 }
 

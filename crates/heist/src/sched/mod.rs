@@ -1,17 +1,19 @@
 //! The scheduler of one runtime.
 //!
 //! # The cycle
-//! A goroutine that parks, yields or ends switches to the scheduler on its M's own stack (Go's g0). The scheduler does
-//! what was asked, finds the next goroutine and switches to it.
+//! A goroutine that parks, yields or ends switches to the scheduler on its M's own stack (Go's g0).
+//! The scheduler does what the goroutine asked for, finds the next one and switches to it.
 //!
 //! # The rooms
-//! Each folder owns one part of [`Sched`], with private fields, and a few functions that the others call; they are listed
-//! in its `mod.rs`. ARCHITECTURE.md draws the rooms, and tells how a goroutine walks through them.
+//! Each folder is a room. It owns one part of [`Sched`], with private fields, and has a few
+//! functions that other rooms call; its `mod.rs` lists them. ARCHITECTURE.md has a map of the
+//! rooms, and docs/walks.md follows goroutines through them.
 //!
 //! # Rules
-//! Code here runs with a P and cannot be stopped. It does not allocate, free, print, panic, or take a lock that user code
-//! can hold: a goroutine that was stopped inside the allocator may own the allocator's lock, and an M that waits for it
-//! with a P in hand waits for ever. What needs any of it goes to the helper thread.
+//! The scheduler cannot be preempted, and most of it runs with a P. It does not allocate, free,
+//! print, panic, or take a lock that user code can hold: a goroutine that was frozen inside the
+//! allocator may hold the allocator's lock, and an M that waits for that lock while it holds a P
+//! waits for ever. The helper thread does what needs any of these.
 
 mod config;
 pub(crate) mod life;
@@ -45,7 +47,7 @@ use heist_core::policy::PROCS_MAX;
 use heist_core::status::Status;
 use std::sync::{Arc, Weak};
 
-/// A runtime's scheduler: its rooms, and what all of them use.
+/// The scheduler of a runtime: its rooms, and the parts that all of them use.
 pub(crate) struct Sched {
     pub(crate) config: Config,
     pub(crate) lock: CachePadded<Lock<Locked, GlobalLen>>,
@@ -61,13 +63,14 @@ pub(crate) struct Sched {
     pub(crate) stats: CachePadded<Shard>,
 }
 
-// SAFETY: what is not Sync by itself is behind the lock or belongs to the holder of a P.
+// SAFETY: a part that is not Sync by itself is behind the lock, belongs to the holder of a P, or
+// changes only while the world is stopped.
 unsafe impl Sync for Sched {}
 // SAFETY: as above.
 unsafe impl Send for Sched {}
 
 impl Sched {
-    /// The scheduler of a new runtime, in the place where it stays.
+    /// Makes the scheduler of a new runtime. It never moves after that.
     pub(crate) fn start(config: Config) -> std::io::Result<Arc<Self>> {
         let outside = outside::Outside::new()?;
         Ok(Arc::new_cyclic(|this| Self::new(config, outside, Weak::clone(this))))
@@ -76,7 +79,8 @@ impl Sched {
     fn new(config: Config, outside: outside::Outside, this: Weak<Self>) -> Self {
         let procs = config.procs;
         let idle = IdleView::with_reserved(PROCS_MAX, config.latency_procs);
-        // Before any of them is idle: no more idle time than there is time.
+        // The time of the Ps starts before the first one is idle: their idle time must not exceed
+        // it.
         let proc_time = LevelTime::new(procs, clock::now_ns());
         let mut idle_ps = IdleProcs::with_clock(PROCS_MAX, clock::now_ns);
         for id in (0..procs).rev() {
@@ -116,7 +120,7 @@ impl Sched {
         self.world.table().n_live()
     }
 
-    /// How many Ps any goroutine may use.
+    /// How many Ps are not reserved for the latency class: any goroutine may run on them.
     #[inline]
     pub(crate) fn common_procs(&self) -> u32 {
         self.procs() - self.rest.idle().n_reserved()
@@ -134,7 +138,7 @@ impl Sched {
         self.world.table().live()
     }
 
-    /// How far the runtime is in its life.
+    /// The phase of the runtime.
     #[inline]
     pub(crate) fn phase(&self) -> Phase {
         self.life.phase()

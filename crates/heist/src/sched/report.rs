@@ -1,4 +1,4 @@
-//! What the scheduler tells of itself: its counters, and its state when it throws.
+//! Reports of the scheduler about itself: its counters, and its state when it throws.
 
 use super::Sched;
 use crate::metrics::shard::Totals;
@@ -6,8 +6,8 @@ use crate::sys::stderr;
 
 /// Adds all counters up.
 ///
-/// A goroutine's end is counted after its beginning. The shards are read one after the other, which keeps that order
-/// only roughly, so differences saturate.
+/// The end of a goroutine is counted after its beginning. This reads one shard after another, which
+/// keeps that order only roughly, so differences saturate.
 pub(crate) fn totals(sched: &Sched) -> Totals {
     let mut totals = Totals::default();
     for pp in sched.world.all_made() {
@@ -17,7 +17,7 @@ pub(crate) fn totals(sched: &Sched) -> Totals {
     totals
 }
 
-/// Writes the state of Ps and queues to standard error, without a lock.
+/// Writes the state of the Ps and of the queues to standard error, without a lock.
 pub(crate) fn state(sched: &Sched) {
     stderr::report(format_args!(
         "\tprocs={} idle={} spinning={} need_spinning={} global={}\n",

@@ -1,7 +1,7 @@
-//! `Waiter`: whoever waits for something of ours, a goroutine or a plain thread.
+//! `Waiter`: a goroutine or a plain thread that waits for something of this library.
 //!
-//! Everything in this library can be waited for by both. A goroutine parks, a plain thread sleeps
-//! on a note; whoever wakes them does not care which it is.
+//! Both can wait for everything in this library. A goroutine parks and a plain thread sleeps on a
+//! note; the waker need not know which of them it wakes.
 
 use crate::current::InRuntime;
 use crate::gmp::G;
@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// A plain thread that waits. Lives on that thread's stack.
+/// A plain thread that waits. It lives on the stack of that thread.
 #[repr(align(16))]
 pub(crate) struct ThreadWaiter {
     note: Note,
@@ -30,9 +30,10 @@ impl ThreadWaiter {
         self.note.sleep(&Kernel);
     }
 
-    /// Sleeps until woken, at the latest until `deadline_ns`. False if that came first: then whoever
-    /// has its address may still be about to wake it, and must be kept from that, or waited for by
-    /// [`sleep`](Self::sleep), before it goes.
+    /// Sleeps until woken, at the latest until `deadline_ns`. Returns false if the deadline came
+    /// first. Then a waker that has the address may still be about to use it. Before the
+    /// `ThreadWaiter` is dropped, the caller must keep the waker from that, or wait for it with
+    /// [`sleep`](Self::sleep).
     pub(crate) fn sleep_until(&self, deadline_ns: u64) -> bool {
         let woken = self.note.sleep_while(&Kernel, || {
             let left = deadline_ns.saturating_sub(clock::now_ns());
@@ -41,17 +42,18 @@ impl ThreadWaiter {
         woken == Woken::Noted
     }
 
-    /// The address by which it is woken.
+    /// The address by which a waker finds it.
     pub(crate) fn address(&self) -> NonZeroUsize {
         // The tag is below the alignment, so the sum neither overflows nor is zero.
         NonZeroUsize::MIN.saturating_add(std::ptr::from_ref(self).addr() + THREAD - 1)
     }
 }
 
-/// Set in the address of a plain thread. Goroutine records are aligned to more than that.
+/// A bit that is set in the address of a plain thread. The records of goroutines are aligned to
+/// more than that, so the bit is clear in theirs.
 const THREAD: usize = 8;
 
-/// Somebody to wake.
+/// A goroutine, with the ticket of its wait, or a plain thread.
 pub(crate) enum Waiter {
     Goroutine(NonNull<G>, Ticket),
     Thread(*const ThreadWaiter),
@@ -64,7 +66,7 @@ impl From<(NonNull<G>, Ticket)> for Waiter {
 }
 
 impl Waiter {
-    /// Who waits for `gp` to end, given the address from its join word.
+    /// The waiter that joins `gp`, from the address in its join word.
     ///
     /// # Safety
     /// The address came out of the join word of `gp`.
@@ -73,46 +75,47 @@ impl Waiter {
             return Self::Thread((address.get() & !THREAD) as *const ThreadWaiter);
         }
         let ticket = gp.joiner.get();
-        // SAFETY: not zero.
+        // SAFETY: the address is not zero.
         Self::Goroutine(unsafe { NonNull::new_unchecked(address.get() as *mut G) }, ticket)
     }
 
-    /// The address of a goroutine.
+    /// The address by which a waker finds a goroutine.
     pub(crate) fn address_of(gp: &G) -> NonZeroUsize {
         NonZeroUsize::MIN.saturating_add(std::ptr::from_ref(gp).addr() - 1)
     }
 
-    /// Wakes it, if a canceller did not.
+    /// Wakes the waiter, unless a canceller did so before.
     ///
     /// # Safety
-    /// It waits for the caller, and the caller wakes it once.
+    /// The waiter waits for the caller, and the caller wakes it once.
     pub(crate) unsafe fn wake(&self, rt: Option<&InRuntime>) {
         if self.claim() {
-            // SAFETY: just claimed; the rest is passed on.
+            // SAFETY: it was just claimed; the caller promises the rest.
             unsafe { self.wake_claimed(rt) };
         }
     }
 
-    /// Claims it: true for one caller only, who must then wake it. A goroutine may have been
-    /// cancelled; a plain thread waits until it is woken.
+    /// Claims the waiter. True for one caller only, which must then wake it. False for a goroutine
+    /// whose wait was cancelled. A plain thread waits until it is woken, so the claim always
+    /// succeeds.
     pub(crate) fn claim(&self) -> bool {
         match *self {
-            // SAFETY: records are never unmapped. A goroutine that was cancelled meanwhile is
-            // awake, or in another wait: then the ticket does not fit.
+            // SAFETY: records are never unmapped. A goroutine that was cancelled meanwhile is awake
+            // or in another wait; then the ticket does not fit.
             Self::Goroutine(gp, ticket) => unsafe { gp.as_ref() }.status.claim(ticket),
             Self::Thread(_) => true,
         }
     }
 
-    /// Wakes one that was claimed.
+    /// Wakes a waiter that was claimed.
     ///
     /// # Safety
-    /// The caller has claimed it, and wakes it once.
+    /// The caller has claimed the waiter, and wakes it once.
     pub(crate) unsafe fn wake_claimed(&self, rt: Option<&InRuntime>) {
         match *self {
-            // SAFETY: claimed.
+            // SAFETY: it is claimed, by the caller's promise.
             Self::Goroutine(gp, _) => unsafe { park::ready_anywhere(rt, gp) },
-            // SAFETY: by the caller's promise it still waits.
+            // SAFETY: by the caller's promise the thread still waits, so the note is alive.
             Self::Thread(thread) => unsafe { (*thread).note.wake(&Kernel) },
         }
     }

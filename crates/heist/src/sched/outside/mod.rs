@@ -1,6 +1,7 @@
-//! What comes from outside: the clock and the network.
+//! The clock and the network, from which goroutines are woken.
 //!
-//! Both hand back goroutines that became runnable; `run` queues them. One M at a time waits in the poller.
+//! Both hand back goroutines that became runnable; `run` queues them. One M at a time waits in the
+//! poller.
 
 mod poll;
 #[cfg(test)]
@@ -27,7 +28,7 @@ impl Outside {
         Ok(Self { gate: CachePadded::new(PollGate::new()?) })
     }
 
-    /// The poller, to register descriptors at.
+    /// The poller, for the registration of descriptors.
     pub(crate) fn poller(&self) -> &Poller {
         &self.gate.poller
     }
@@ -38,7 +39,7 @@ impl Outside {
         self.gate.has_waiters()
     }
 
-    /// When an M last polled, or None while one waits in the poller.
+    /// When a thread last polled, or None while an M waits in the poller.
     pub(super) fn last_poll_ns(&self) -> Option<u64> {
         self.gate.last_ns()
     }

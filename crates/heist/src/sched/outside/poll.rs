@@ -1,19 +1,20 @@
-//! Waiting for the outside world: the network and the clock.
+//! Waits for the network and the clock in the poller.
 //!
-//! One M at a time waits in the poller, without a P. It says until when, so that others can see
-//! whether it sleeps too long for them. Everybody else polls without waiting, one at a time.
+//! One M at a time waits in the poller, without a P. It publishes until when, so that others can
+//! see whether it sleeps too long for them. All other threads poll without waiting, one at a time.
 //!
 //! # The gate
-//! `last_ns` is zero while somebody waits in the poller; who swaps zero in is that one. `busy` says
-//! whether anybody is inside, because the poller's events have one place. An M that wants to wait may find
-//! somebody who looks. That takes a microsecond, unless the kernel has given the CPU to another
-//! thread meanwhile: then it takes until that one's turn is over, and whoever is not needed sleeps.
-//! Only one wants to wait at a time, so at most one sleeps here.
+//! The M that swaps zero into `last_ns` has claimed the wait; `last_ns` stays zero until its wait
+//! is over. `busy` says whether a thread is in the poller, because there is only one buffer for the
+//! poller's events. An M that has claimed the wait may find another thread in the poller that polls
+//! without waiting. That thread leaves after a microsecond, unless the kernel has given its CPU to
+//! another thread; then it leaves when the turn of that one is over. So the M spins first, and then
+//! sleeps until the thread leaves. Only one M at a time has the claim, so at most one sleeps here.
 //!
 //! # Why no timer is missed
-//! A waiter publishes `until_ns`, fences and computes the earliest timer; if that is earlier than
-//! what it published, it starts again. An M that adds a timer fences and then reads `until_ns`. One of
-//! the two sees the other.
+//! The M that waits publishes `until_ns`, fences and computes the earliest timer; if that is
+//! earlier than what it published, it starts again. An M that adds a timer fences and then reads
+//! `until_ns`. One of the two sees the other.
 //!
 //! GO: proc.go findRunnable (netpoll), time.go wakeNetPoller, netpoll_epoll.go.
 
@@ -32,27 +33,28 @@ use heist_core::policy::timers::{self as rules, Grain};
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use heist_core::timer_heap::NEVER;
 
-/// Nobody is inside.
+/// No thread is in the poller.
 const FREE: u32 = 0;
-/// Somebody is.
+/// A thread is in the poller.
 const INSIDE: u32 = 1;
-/// Somebody is, and somebody sleeps until that one leaves.
+/// A thread is in the poller, and an M sleeps until it leaves.
 const AWAITED: u32 = 2;
 
-/// Looks at the gate before sleeping: as long as a look into the poller takes.
+/// How often an M tries to enter before it sleeps: about as long as a poll without waiting takes.
 const SPINS: u32 = 100;
 
-/// The poller of a runtime, and who is in it.
+/// The poller of a runtime, and the gate that admits one thread at a time.
 pub(crate) struct PollGate {
     pub(crate) poller: Poller,
-    /// When somebody last polled; zero while somebody waits in the poller.
+    /// When a thread last polled; zero while an M waits in the poller.
     last_ns: AtomicU64,
-    /// Until when that one waits; zero: nobody waits.
+    /// Until when that M waits; zero if no M waits, or if it has not looked at the timers yet.
     until_ns: AtomicU64,
+    /// Whether a thread is in the poller: `FREE`, `INSIDE` or `AWAITED`.
     busy: AtomicU32,
-    /// Since when that one waits, if timers are dense; else zero.
+    /// Since when that M waits, if timers are dense; else zero.
     dense_since_ns: AtomicU64,
-    /// Short waits for a timer in a row. A hint.
+    /// How many waits for timers in a row were short. A hint.
     short_waits: AtomicU32,
 }
 
@@ -68,21 +70,22 @@ impl PollGate {
         })
     }
 
-    /// When somebody last polled, or None while somebody waits in the poller.
+    /// When a thread last polled, or None while an M waits in the poller.
     pub(crate) fn last_ns(&self) -> Option<u64> {
-        // ORDERING: Acquire pairs with the end of a wait.
+        // ORDERING: Acquire pairs with the Release store at the end of a wait.
         let last = self.last_ns.load(Ordering::Acquire);
         (last != 0).then_some(last)
     }
 
-    /// Until when somebody waits in the poller; zero if nobody does.
+    /// Until when an M waits in the poller; zero if none does.
     #[cfg(test)]
     pub(super) fn until_ns(&self) -> u64 {
-        // ORDERING: as everybody who looks whether it is too late.
+        // ORDERING: as in `break_poller_after`.
         self.until_ns.load(Ordering::SeqCst)
     }
 
-    /// Whether waits for timers were short lately: somebody may want to know which timers need not be exact.
+    /// Whether the last waits for timers were short. If so, timers may become dense, and then the
+    /// length of a wait depends on until when goroutines sleep that asked for a short time.
     #[inline]
     pub(crate) fn waits_are_short(&self) -> bool {
         self.short_waits.load(Ordering::Relaxed) != 0
@@ -94,26 +97,31 @@ impl PollGate {
         self.poller.waiters() != 0
     }
 
+    /// Enters the poller. False if a thread is inside.
     pub(super) fn enter(&self) -> bool {
-        // ORDERING: Acquire: whoever was inside before has left its events alone.
+        // ORDERING: Acquire pairs with the Release in `leave`: the thread that was inside before no
+        // longer uses the events.
         self.busy.compare_exchange(FREE, INSIDE, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Claims the wait. False if somebody else has.
+    /// Claims the wait. False if another M has.
     pub(super) fn claim(&self) -> bool {
-        // ORDERING: SeqCst: it is claimed before the timers are looked at again.
+        // ORDERING: SeqCst: the wait is claimed before the timers are looked at again. The partner
+        // is in `break_poller_after`.
         self.last_ns.swap(0, Ordering::SeqCst) != 0
     }
 
-    /// Somebody has looked, who found `last` in `last_ns` before. A claim that was made meanwhile
-    /// stays: otherwise a second one could be made while the first one waits.
+    /// Records a poll without waiting, by a thread that found `last` in `last_ns` before it. A
+    /// claim that was made meanwhile stays: otherwise a second M could claim the wait while the
+    /// first one waits.
     pub(super) fn looked(&self, last: u64) {
         let now = clock::now_ns();
-        // An M that looked before this one left may have been faster; that is as good.
+        // Another thread may have recorded its poll first; that is as good.
         let _ = self.last_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Enters as soon as whoever looks has left. For who has claimed the wait.
+    /// Enters the poller as soon as the thread inside has left. Only the M that has claimed the
+    /// wait calls this.
     pub(super) fn enter_to_wait(&self) {
         for _ in 0..SPINS {
             if self.enter() {
@@ -125,25 +133,27 @@ impl PollGate {
         while self.busy.swap(AWAITED, Ordering::Acquire) != FREE {
             Kernel.wait(&self.busy, AWAITED, None);
         }
-        // Nobody else sleeps here: there is one claim.
+        // No other M sleeps here: there is one claim.
         self.busy.store(INSIDE, Ordering::Relaxed);
     }
 
+    /// Leaves the poller, and wakes the M that sleeps in `enter_to_wait`.
     pub(super) fn leave(&self) {
-        // ORDERING: Release: see `enter`.
+        // ORDERING: Release pairs with the Acquire in `enter` and `enter_to_wait`.
         if self.busy.swap(FREE, Ordering::Release) == AWAITED {
             Kernel.wake(&self.busy);
         }
     }
 }
 
-/// Looks whether descriptors are ready, if nobody else is looking. The first that waited for one
-/// runs; only if there are more is somebody woken for them.
+/// Polls without waiting, unless another thread is in the poller. Returns the first goroutine that
+/// was woken, and queues the others; only for those is another M woken.
 pub(crate) fn poll_now(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     run_woken(sched, m, poll_without_waiting(sched))
 }
 
-/// Runs the first of what an M found that was looking for work, and queues the others.
+/// Returns the first of the goroutines that were woken while this M searched for work, and queues
+/// the others.
 pub(super) fn run_woken(sched: &Sched, m: Holder<'_>, woken: List<G>) -> Option<Next> {
     if woken.iter().any(G::is_classed) {
         // The class of a goroutine decides when and where it runs.
@@ -155,14 +165,15 @@ pub(super) fn run_woken(sched: &Sched, m: Holder<'_>, woken: List<G>) -> Option<
 
 fn run_first(sched: &Sched, m: Holder<'_>, mut woken: List<G>) -> Option<Next> {
     let first = woken.pop_front()?;
-    // SAFETY: just claimed, so it is valid.
+    // SAFETY: it was just claimed, so it is valid.
     life::count_one_born(sched, unsafe { first.as_ref() });
     m.p().stats.readied.bump();
     run::inject(sched, m, woken);
     Some(Next::fresh(first))
 }
 
-/// As `poll_now`, but hands back whoever waited.
+/// Polls without waiting, unless another thread is in the poller. Returns the goroutines that were
+/// woken.
 pub(crate) fn poll_without_waiting(sched: &Sched) -> List<G> {
     let gate = &sched.outside.gate;
     let mut woken = List::new();
@@ -170,7 +181,7 @@ pub(crate) fn poll_without_waiting(sched: &Sched) -> List<G> {
         return woken;
     }
     let Some(last) = gate.last_ns().filter(|_| gate.enter()) else { return woken };
-    // SAFETY: this thread is through the gate.
+    // SAFETY: this thread has entered the gate, so no other thread polls.
     let delta = unsafe { gate.poller.poll(Wait::No, &mut woken) };
     gate.looked(last);
     gate.leave();
@@ -178,9 +189,8 @@ pub(crate) fn poll_without_waiting(sched: &Sched) -> List<G> {
     woken
 }
 
-/// Waits in the poller until a descriptor is ready, a timer is due or the time is over, if nobody
-/// else does.
-/// None: there is nothing to wait for, or somebody else waits for it.
+/// Waits in the poller until a descriptor is ready, a timer is due or the time is over. None: there
+/// is nothing to wait for, or another M waits already.
 ///
 /// The caller has no P.
 pub(crate) fn wait_in_poller(sched: &Sched, m: &M, at_most_until: u64) -> Option<Found> {
@@ -193,7 +203,7 @@ pub(crate) fn wait_in_poller(sched: &Sched, m: &M, at_most_until: u64) -> Option
         break_poller_after(sched, until);
         return None;
     }
-    // It is the one to wake up for the latency class.
+    // This M is the one that wakes up for the latency class.
     run::suit_turns(sched, m, true);
     let woken = wait_inside(sched, until, at_most_until);
     if woken.is_empty() && at_most_until != NEVER {
@@ -227,23 +237,23 @@ fn wait_inside(sched: &Sched, mut until: u64, at_most_until: u64) -> List<G> {
         Wait::UntilNs(until)
     };
     sched.stats.polls.add_shared(1);
-    // SAFETY: this thread is through the gate.
+    // SAFETY: this thread has entered the gate, so no other thread polls.
     let delta = unsafe { gate.poller.poll(wait, &mut woken) };
     gate.until_ns.store(0, Ordering::Relaxed);
     gate.leave();
-    // ORDERING: Release: the next one to wait finds `until_ns` cleared.
+    // ORDERING: Release: the next M that waits finds `until_ns` cleared.
     gate.last_ns.store(clock::now_ns(), Ordering::Release);
     gate.poller.waiters_gone(delta);
     let n_ready = woken.len();
     timers::run_all_timers(sched, &mut woken);
-    // The next one may wait already. It is a hint.
+    // The next M may wait already, and change this too. It is a hint.
     let short_waits = gate.short_waits.load(Ordering::Relaxed);
     let short_waits = Grain::short_waits_after(short_waits, woken.len() - n_ready);
     gate.short_waits.store(short_waits, Ordering::Relaxed);
     woken
 }
 
-/// How exact the wait that begins is. For who is through the gate.
+/// Decides how exact the wait that begins is. The caller has entered the gate.
 fn choose_grain(sched: &Sched, until: u64) {
     let gate = &sched.outside.gate;
     let now = clock::now_ns();
@@ -252,7 +262,7 @@ fn choose_grain(sched: &Sched, until: u64) {
     gate.dense_since_ns.store(if grain.dense { now } else { 0 }, Ordering::Relaxed);
 }
 
-/// When the M that waits in the poller is to be awake for a timer.
+/// When the M that waits in the poller is to be awake for a timer that is due at `when`.
 fn awake_at(sched: &Sched, when: u64) -> u64 {
     // ORDERING: Relaxed: it is published with `until_ns`.
     match sched.outside.gate.dense_since_ns.load(Ordering::Relaxed) {
@@ -261,7 +271,8 @@ fn awake_at(sched: &Sched, when: u64) -> u64 {
     }
 }
 
-/// Takes a P for what the poller brought, or leaves it to those who have one.
+/// Takes an idle P for the goroutines that the poller brought. If there is none, queues them for Ms
+/// that have a P.
 fn come_back(sched: &Sched, m: &M, woken: List<G>) -> Found {
     let mut locked = sched.lock.lock();
     if sched.phase() == Phase::Stopped {
@@ -276,7 +287,7 @@ fn come_back(sched: &Sched, m: &M, woken: List<G>) -> Found {
     let Some(id) = id else {
         drop(locked);
         run::inject_without_p(sched, woken);
-        // Nobody waits for the next timer now.
+        // No M waits for the next timer now, so sysmon has to.
         sched.stall.bell().ring_before(
             timers::earliest_timer_hint(sched).saturating_add(sched.config.wake_up_ns),
         );
@@ -286,7 +297,7 @@ fn come_back(sched: &Sched, m: &M, woken: List<G>) -> Found {
     drop(locked);
     run::suit_turns(sched, m, sched.rest.idle().is_reserved(id));
     sched.stall.bell().ring();
-    // SAFETY: the M of the calling thread, which has just got a P.
+    // SAFETY: it is the M of the calling thread, and has just acquired a P.
     let m = unsafe { Holder::new(m) };
     if latency {
         // The class of a goroutine decides when and where it runs.
@@ -296,12 +307,13 @@ fn come_back(sched: &Sched, m: &M, woken: List<G>) -> Found {
     run_first(sched, m, woken).map_or(Found::Retry, Found::Run)
 }
 
-/// Breaks the wait of whoever would sleep past `when`. True if somebody waits in the poller.
+/// Ends the wait of the M in the poller, if it would sleep past `when`. True if an M waits there.
 pub(super) fn break_poller_after(sched: &Sched, when: u64) -> bool {
-    // ORDERING: the caller has fenced after it wrote what it wants to be woken for.
+    // ORDERING: the caller has fenced after it wrote what it wants to be woken for. The waiter
+    // publishes `until_ns`, fences and looks for that; see "Why no timer is missed".
     let until = sched.outside.gate.until_ns.load(Ordering::SeqCst);
     if until == 0 {
-        // Nobody, or somebody who has not looked at the timers yet.
+        // Either no M waits, or one has claimed the wait and has not looked at the timers yet.
         return sched.outside.gate.last_ns.load(Ordering::SeqCst) == 0;
     }
     if awake_at(sched, when) < until {
@@ -310,7 +322,7 @@ pub(super) fn break_poller_after(sched: &Sched, when: u64) -> bool {
     true
 }
 
-/// The runtime stops: whoever waits in the poller leaves.
+/// Ends the wait of the M in the poller, because the runtime ends.
 pub(crate) fn break_poller(sched: &Sched) {
     sched.outside.gate.poller.wake();
 }

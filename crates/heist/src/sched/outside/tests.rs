@@ -1,4 +1,5 @@
-//! The poller's gate, and where what it finds is queued, seen from inside.
+//! Tests of the poller's gate, and of where the goroutines that the poller finds are queued, from
+//! inside.
 
 use super::timers;
 use crate::current;
@@ -33,12 +34,12 @@ fn eventually(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Goroutines that are parked and say so.
+/// Goroutines that park and publish their records.
 struct Parked {
     slots: Vec<AtomicPtr<G>>,
-    /// The numbers of those that went on, in order.
+    /// The indices of the goroutines that were woken and ran, in order.
     order: Mutex<Vec<usize>>,
-    /// How many may end.
+    /// How many goroutines were woken and ran.
     n_running: AtomicU32,
 }
 
@@ -67,7 +68,7 @@ impl Parked {
             })
             .collect();
         for slot in &parked.slots {
-            eventually("all wait", || {
+            eventually("all goroutines wait", || {
                 // SAFETY: records are never unmapped.
                 let gp = unsafe { slot.load(Ordering::Acquire).as_ref() };
                 gp.is_some_and(|gp| gp.status.waiting().is_some())
@@ -76,15 +77,15 @@ impl Parked {
         (parked, handles)
     }
 
-    /// Claims all of them, as a waker does.
+    /// Claims the waits of all goroutines, as a waker does.
     fn claim(&self) -> List<G> {
         let mut list = List::new();
         for slot in &self.slots {
             // SAFETY: records are never unmapped.
             let gp = unsafe { &*slot.load(Ordering::Acquire) };
-            let ticket = gp.status.waiting().expect("it waits");
+            let ticket = gp.status.waiting().expect("the goroutine waits");
             assert!(gp.status.claim(ticket));
-            // SAFETY: just claimed.
+            // SAFETY: it was just claimed, so it is in no list.
             unsafe { list.push_back(gp.into()) };
         }
         list
@@ -95,21 +96,26 @@ impl Parked {
     }
 }
 
-/// What an injection did.
+/// The effects of an injection.
 #[derive(Debug)]
 struct Injected {
+    /// How many Ps were idle before.
     n_idle: u32,
+    /// How many goroutines were put into the global queue.
     global: u64,
+    /// How many Ms were woken.
     started: u64,
-    /// In the own ring, if nobody was there to rob it.
+    /// How many goroutines are in the own ring; exact only if no thief took any meanwhile.
     local: u32,
+    /// The length of the global queue.
     in_global: u32,
 }
 
-/// Whether all processors but so many are idle, and their threads asleep. A thread that has given its
-/// processor back looks at all queues once more, and may take a processor again by itself.
+/// Whether all processors but `n_busy` are idle and their threads sleep. Idle processors are not
+/// enough: a thread that has given its processor back looks at all queues once more, and may take a
+/// processor again by itself.
 fn others_sleep(sched: &Sched, n_busy: u32) -> bool {
-    // A goroutine takes locks of the runtime inside the runtime only.
+    // A goroutine may take locks of the runtime only inside the runtime.
     let rt = current::enter();
     let locked = sched.lock.lock();
     let asleep = sched.rest.idle().count() + n_busy == sched.procs()
@@ -120,7 +126,7 @@ fn others_sleep(sched: &Sched, n_busy: u32) -> bool {
     asleep
 }
 
-/// Injects from a goroutine, when all other processors rest.
+/// Injects `n` goroutines from another one, while all other processors are idle.
 fn inject_with_p(rt: &Runtime, n: usize) -> (Injected, Vec<usize>) {
     let (parked, handles) = Parked::spawn(rt, n);
     let here = Arc::clone(&parked);
@@ -131,7 +137,7 @@ fn inject_with_p(rt: &Runtime, n: usize) -> (Injected, Vec<usize>) {
         };
         // SAFETY: the runtime outlives its goroutines.
         let sched: &Sched = unsafe { &*sched };
-        eventually("all others rest", || others_sleep(sched, 1));
+        eventually("all other Ps are idle", || others_sleep(sched, 1));
         let rt = current::enter().expect("a goroutine");
         let woken = here.claim();
         let pp = rt.m().p();
@@ -152,8 +158,8 @@ fn inject_with_p(rt: &Runtime, n: usize) -> (Injected, Vec<usize>) {
     (injected, parked.order())
 }
 
-/// IN-24: with a P, one for each P at rest goes to the global queue, with as many Ms; the others stay
-/// here.
+/// IN-24: with a P, one goroutine for each idle P goes to the global queue and as many Ms are
+/// started; the other goroutines stay at this P.
 #[test]
 fn ready_lists_are_spread_over_the_ps_at_rest() {
     let rt = start(Runtime::builder().procs(4));
@@ -162,7 +168,7 @@ fn ready_lists_are_spread_over_the_ps_at_rest() {
         let spread = n.min(3) as u64;
         assert_eq!(injected.n_idle, 3);
         assert_eq!(injected.global, spread, "{n}: {injected:?}");
-        // The fence at the end wakes one more, if there is a P for it.
+        // `inject` announces work at its end, which wakes one more M if there is a P for it.
         assert!(injected.started >= spread, "{n}: {injected:?}");
         assert!(injected.local as usize <= n - spread as usize, "{n}: {injected:?}");
         order.sort_unstable();
@@ -170,8 +176,8 @@ fn ready_lists_are_spread_over_the_ps_at_rest() {
     }
 }
 
-/// IN-24: what the ring does not hold goes to the global queue; nothing is lost, and with one P all
-/// run in the order of the list.
+/// IN-24: goroutines that do not fit into the ring go to the global queue. None is lost, and with
+/// one P all that fit run in the order of the list.
 #[test]
 fn ready_lists_overflow_into_the_global_queue() {
     let rt = start(Runtime::builder().procs(1));
@@ -185,15 +191,15 @@ fn ready_lists_overflow_into_the_global_queue() {
     assert_eq!(order, (0..300).collect::<Vec<_>>());
 }
 
-/// IN-24: without a P all go to the global queue, and an M is started for each, as far as there are
-/// Ps at rest.
+/// IN-24: without a P all goroutines go to the global queue, and an M is started for each as long
+/// as there are idle Ps.
 #[test]
 fn ready_lists_without_a_p_start_as_many() {
     let rt = start(Runtime::builder().procs(4));
     let sched = rt.sched();
     for n in [1u32, 2, 4, 9] {
         let (parked, handles) = Parked::spawn(&rt, n as usize);
-        eventually("all rest", || others_sleep(sched, 0));
+        eventually("all Ps are idle", || others_sleep(sched, 0));
         let (global, started) = (sched.stats.global_put.get(), sched.stats.wake_ups.get());
         let woken = parked.claim();
         run::inject_without_p(sched, woken);
@@ -207,27 +213,27 @@ fn ready_lists_without_a_p_start_as_many() {
     }
 }
 
-/// IN-21: somebody waits in the poller only if there is something to wait for, says until when before
-/// that, and when it was over after that.
+/// IN-21: an M waits in the poller only if there is something to wait for. It publishes before the
+/// wait until when it waits, and after the wait when that was over.
 #[test]
 fn one_waits_in_the_poller_and_says_until_when() {
     let rt = start(Runtime::builder().procs(2));
     let (sched, gate) = (rt.sched(), &rt.sched().outside.gate);
     rt.handle().spawn(|| {}).join().expect("ends well");
-    eventually("all rest", || sched.rest.idle().count() == 2);
-    eventually("nobody waits for nothing", || gate.last_ns().is_some());
+    eventually("all Ps are idle", || sched.rest.idle().count() == 2);
+    eventually("no M waits without a reason", || gate.last_ns().is_some());
     assert_eq!(gate.until_ns(), 0);
 
     let (mut near, far) = std::os::unix::net::UnixStream::pair().expect("a pair");
     let reader = rt.handle().spawn(move || {
-        let mut far = crate::net::UnixStream::from_std(far).expect("ours");
+        let mut far = crate::net::UnixStream::from_std(far).expect("a stream of heist");
         far.read_exact(&mut [0]).expect("reads");
     });
-    // Without a timer it waits for ever.
-    eventually("one waits", || gate.last_ns().is_none() && gate.until_ns() == NEVER);
+    // Without a timer the wait has no end.
+    eventually("an M waits", || gate.last_ns().is_none() && gate.until_ns() == NEVER);
 
     let sleeper = rt.handle().spawn(|| crate::time::sleep(Duration::from_secs(3600)));
-    eventually("it waits for the timer", || {
+    eventually("the M waits for the timer", || {
         let until = gate.until_ns();
         until != 0 && until != NEVER && until == timers::earliest_timer_hint(sched)
     });
@@ -237,43 +243,45 @@ fn one_waits_in_the_poller_and_says_until_when() {
     let before = clock::now_ns();
     near.write_all(b"x").expect("writes");
     reader.join().expect("ends well");
-    eventually("nobody waits any more", || gate.last_ns().is_some_and(|last| last >= before));
+    eventually("no M waits any more", || gate.last_ns().is_some_and(|last| last >= before));
     assert_eq!(gate.until_ns(), 0);
 }
 
-/// IN-21: who looks without waiting is alone.
+/// IN-21: one thread at a time polls without waiting.
 #[test]
 fn one_looks_into_the_poller_at_a_time() {
     let gate = PollGate::new().expect("a poller");
     assert!(gate.enter());
     std::thread::scope(|scope| {
-        scope.spawn(|| assert!(!gate.enter(), "two are inside"));
+        scope.spawn(|| assert!(!gate.enter(), "two threads are inside"));
     });
     gate.leave();
     assert!(gate.enter());
     gate.leave();
 }
 
-/// IN-21: whoever looks while another claims the wait leaves the claim alone.
+/// IN-21: a thread that polls without waiting does not end a claim that another one makes
+/// meanwhile.
 #[test]
 fn a_look_does_not_end_a_claim() {
     let gate = PollGate::new().expect("a poller");
-    let last = gate.last_ns().expect("nobody waits");
+    let last = gate.last_ns().expect("no M waits");
     assert!(gate.enter());
     assert!(gate.claim());
     gate.looked(last);
     gate.leave();
     assert_eq!(gate.last_ns(), None, "the claim is gone");
-    assert!(!gate.claim(), "a second one was made");
+    assert!(!gate.claim(), "a second claim was made");
 }
 
-/// Who wants to wait while somebody looks sleeps until that one has left, whoever is faster.
+/// A thread that wants to wait while another one polls gets in after that one has left, however the
+/// two race.
 #[test]
 fn one_who_wants_to_wait_is_let_in() {
     let gate = PollGate::new().expect("a poller");
     let n_inside = AtomicU32::new(0);
     let inside = || {
-        assert_eq!(n_inside.fetch_add(1, Ordering::Relaxed), 0, "two are inside");
+        assert_eq!(n_inside.fetch_add(1, Ordering::Relaxed), 0, "two threads are inside");
         std::thread::yield_now();
         n_inside.fetch_sub(1, Ordering::Relaxed);
         gate.leave();
@@ -295,5 +303,5 @@ fn one_who_wants_to_wait_is_let_in() {
             }
         });
     });
-    assert!(gate.enter(), "somebody is left inside");
+    assert!(gate.enter(), "a thread is left inside");
 }

@@ -1,15 +1,14 @@
-//! Timers, seen from the scheduler: who runs those that are due, and who watches those that are
-//! not.
+//! Timers in the scheduler: which thread runs those that are due, and which watches the others.
 //!
-//! A P runs its own before it looks for other work; thieves run those of others in their last pass.
-//! An M that would sleep waits in the poller until the earliest of all. When every P is busy with a
-//! goroutine that does not let go, sysmon runs them, a bounded time late, and the goroutines they
-//! wake go to the front of the global queue.
+//! An M runs the timers of its P before it looks for other work. A thief runs those of other Ps in
+//! its last pass. An M that would sleep waits in the poller until the earliest of all. When every P
+//! is busy with a goroutine that does not yield, sysmon runs the timers, late by a bounded time,
+//! and the goroutines that they wake go to the urgent lane of the global queue.
 //!
-//! # Who is told about a new timer
+//! # When another M learns about a new timer
 //! An M adds a timer when a goroutine parks, and then looks for other work itself. If there is
-//! none, it becomes the one that waits for the timer: nobody has to be told. Only when it has found
-//! something to run is it time to see that somebody else will be awake.
+//! none, this M waits for the timer, and no other has to know. Only if it finds something to run,
+//! it makes sure that another thread will be awake for the timer.
 //!
 //! GO: proc.go checkTimers, time.go wakeNetPoller; findRunnable.
 
@@ -24,7 +23,7 @@ use heist_core::policy::timers as policy;
 use heist_core::timer_heap::NEVER;
 use std::ptr::NonNull;
 
-/// Runs what is due at the own P.
+/// Runs the timers that are due at the own P.
 #[inline]
 pub(crate) fn run_own_timers(sched: &Sched, m: Holder<'_>) {
     if m.p().timers.earliest() != NEVER {
@@ -32,7 +31,8 @@ pub(crate) fn run_own_timers(sched: &Sched, m: Holder<'_>) {
     }
 }
 
-/// Runs what is due at some P. True if that woke somebody.
+/// Runs the timers that are due at `pp`, and queues the goroutines at the own P. True if they woke
+/// a goroutine.
 pub(crate) fn run_timers_of(sched: &Sched, m: Holder<'_>, pp: &P) -> bool {
     let mut woken = List::new();
     pp.timers.run_due(clock::now_ns(), sched, &mut woken);
@@ -41,9 +41,9 @@ pub(crate) fn run_timers_of(sched: &Sched, m: Holder<'_>, pp: &P) -> bool {
     any
 }
 
-/// If a goroutine at the own P asked for a tiny sleep that is over soon, waits for that and runs it: an
-/// alarm would take longer. Bounded by `policy::timers::TINY_SLEEP_NS`, and over when there is something
-/// else to do.
+/// If a goroutine at the own P asked for a tiny sleep that is over soon, watches the clock until
+/// then and returns the goroutine: an alarm would take longer. The wait is bounded by
+/// `policy::timers::TINY_SLEEP_NS`, and ends when there is something else to do.
 #[inline]
 pub(crate) fn await_tiny_sleep(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     let timers = &m.p().timers;
@@ -69,7 +69,8 @@ fn await_near_timer(sched: &Sched, m: Holder<'_>, when: u64) -> Option<Next> {
     poll::run_woken(sched, m, woken)
 }
 
-/// Runs what is due anywhere, for an M that slept until then.
+/// Runs the timers that are due at any P, for a thread without a P. Appends the goroutines that
+/// they wake to `woken`.
 pub(crate) fn run_all_timers(sched: &Sched, woken: &mut List<G>) {
     let now = clock::now_ns();
     for pp in ps_with_timers(sched) {
@@ -81,7 +82,7 @@ pub(crate) fn run_all_timers(sched: &Sched, woken: &mut List<G>) {
 pub(crate) fn add_timer(sched: &Sched, m: Holder<'_>, when: u64, gp: NonNull<G>) {
     let timers = &m.p().timers;
     let first = when < timers.earliest();
-    // Where this tells nobody anything, the clock is not read for it.
+    // The clock is read only where the length of the sleep is of use.
     if first || sched.outside.gate.waits_are_short() {
         timers.expect(policy::Sleep::of(clock::now_ns(), when), when);
     }
@@ -94,25 +95,27 @@ pub(crate) fn add_timer(sched: &Sched, m: Holder<'_>, when: u64, gp: NonNull<G>)
     }
 }
 
-/// This M found work: sees that somebody wakes up for the timer it added meanwhile.
+/// Makes sure that a thread wakes up for the timers that this M has added, because it found work
+/// and does not wait for them itself.
 #[inline]
 pub(crate) fn leave_timers(sched: &Sched, m: &M) {
     if m.new_timer_ns.get() != NEVER {
-        // ORDERING: an M on its way to sleep says so, fences and reads the timers; this wrote the
-        // timer, fences and looks who sleeps.
+        // ORDERING: an M that goes to sleep publishes that, fences and reads the timers. This M has
+        // written the timer, fences and looks for Ms that sleep. One of the two sees the other.
         heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
         watch_timer(sched, m.new_timer_ns.replace(NEVER));
     }
 }
 
-/// Sees that somebody is awake when a timer is due.
+/// Makes sure that a thread is awake when a timer is due at `when`. The caller has fenced after it
+/// added the timer.
 #[cold]
 pub(crate) fn watch_timer(sched: &Sched, when: u64) {
     if poll::break_poller_after(sched, when) {
         return;
     }
     if sched.rest.idle().count() != 0 {
-        // It finds nothing to run and waits for the timer.
+        // The M that wakes up finds nothing to run, and waits for the timer.
         rest::wake_p(sched);
     } else if sched.rest.idle().count_reserved() != 0 {
         run::wake_reserved(sched);
@@ -121,17 +124,17 @@ pub(crate) fn watch_timer(sched: &Sched, when: u64) {
     }
 }
 
-/// When the first timer of all Ps is due.
+/// When the first timer of all Ps is due. Timers whose wait is over do not count.
 pub(crate) fn earliest_timer(sched: &Sched) -> u64 {
     ps_with_timers(sched).map(|pp| pp.timers.earliest_live(sched)).min().unwrap_or(NEVER)
 }
 
-/// The same, without a look at whose wait is over.
+/// A lower bound of [`earliest_timer`] that takes no lock: timers whose wait is over count too.
 pub(crate) fn earliest_timer_hint(sched: &Sched) -> u64 {
     ps_with_timers(sched).map(|pp| pp.timers.earliest()).min().unwrap_or(NEVER)
 }
 
-/// Until when goroutines may sleep who asked for a short time.
+/// Until when goroutines may sleep that asked for a short time.
 pub(super) fn short_sleep_until(sched: &Sched) -> u64 {
     ps_with_timers(sched).map(|pp| pp.timers.short_until()).max().unwrap_or(0)
 }

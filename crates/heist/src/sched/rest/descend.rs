@@ -1,8 +1,8 @@
-//! The careful way to sleep.
+//! How an M goes to sleep without missing work.
 //!
-//! An M that found nothing gives its P back and sleeps, but between its last look and the moment
-//! others can see it asleep, work may arrive. The order of the steps, and why they lose nothing,
-//! is in `heist_core::spinning` and docs/design/spinning.md.
+//! An M that found nothing gives its P back and sleeps. Work may arrive between its last look and
+//! the moment when others can see that it sleeps. `heist_core::spinning` and
+//! docs/design/spinning.md have the order of the steps, and explain why no work is lost.
 //!
 //! GO: proc.go findRunnable (second half), stopm.
 
@@ -26,13 +26,14 @@ use std::time::Duration;
 enum LastLook {
     /// It found work and has a P again.
     Awake(Found),
-    /// There is nothing but what a P most likely runs itself: see to it.
+    /// There are at most goroutines that their P most likely runs itself: the M watches them.
     Watch,
-    /// Nothing: sleep.
+    /// There is no work, or it is left to another M: the M sleeps.
     Sleep,
 }
 
-/// Gives the P back and sleeps until there is something to do.
+/// Gives the P back and sleeps until there is something to do. It returns earlier, with the P, if
+/// it finds something under the scheduler lock.
 pub(crate) fn sleep(sched: &Sched, holder: Holder<'_>) -> Found {
     let m = holder.m();
     let mut locked = sched.lock.lock();
@@ -54,7 +55,8 @@ pub(crate) fn sleep(sched: &Sched, holder: Holder<'_>) -> Found {
         let pp = m.release_p();
         put_idle(sched, &mut locked, pp);
         drop(locked);
-        // ORDERING: the P is at rest; who adds a timer looks for that after a fence.
+        // ORDERING: the P was made idle before this fence, and the timers are read after it. An M
+        // that adds a timer fences and then checks for idle Ps. One of the two sees the other.
         heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
         return sleep_without_p(sched, m);
     }
@@ -78,14 +80,14 @@ pub(crate) fn sleep(sched: &Sched, holder: Holder<'_>) -> Found {
     }
     let pp = m.release_p();
     if !pp.is_empty() {
-        heist_core::throw!("Sched::sleep: P{} is not empty", pp.id);
+        heist_core::throw!("sleep: P{} is not empty", pp.id);
     }
     put_idle(sched, &mut locked, pp);
     drop(locked);
 
     let was_spinning = spin::end_spin(sched, m);
-    // ORDERING: putting the P to rest and leaving the spinners were SeqCst read-modify-writes;
-    // what follows reads what submitters wrote before they read those.
+    // ORDERING: the number of idle Ps was raised and that of spinning Ms lowered by SeqCst
+    // read-modify-writes. What follows reads what submitters wrote before they read these counts.
     heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
     if was_spinning || sched.rest.spinning.requested() {
         loop {
@@ -103,7 +105,7 @@ pub(crate) fn sleep(sched: &Sched, holder: Holder<'_>) -> Found {
 }
 
 fn sleep_without_p(sched: &Sched, m: &M) -> Found {
-    // It watches the timers itself, or somebody else does.
+    // This M watches the timers itself now, or another M does.
     m.new_timer_ns.set(NEVER);
     match outside::wait_in_poller(sched, m, NEVER) {
         None | Some(Found::Nothing) => stop_m(sched, m),
@@ -111,7 +113,8 @@ fn sleep_without_p(sched: &Sched, m: &M) -> Found {
     }
 }
 
-/// Puts a P to rest, or counts it if the world stops: the only way onto the idle stack.
+/// Makes a P idle, or counts it as stopped if the world stops. It is the only way onto the idle
+/// stack after the runtime has started.
 pub(crate) fn put_idle(sched: &Sched, locked: &mut Locked, pp: &P) {
     if sched.world.is_stopping() {
         return world::count_stopped(sched, locked, pp, Stopped::Free);
@@ -119,15 +122,15 @@ pub(crate) fn put_idle(sched: &Sched, locked: &mut Locked, pp: &P) {
     locked.idle_ps.put(sched.rest.idle(), pp.id, pp.timers.earliest() != NEVER);
 }
 
-/// Looks through all queues after the P is gone.
+/// Looks through all queues after the M has given its P back.
 fn look_once_more(sched: &Sched, m: &M) -> LastLook {
     if !run::has_stealable_ring(sched) {
         let nothing = !sched.all_ps().any(|pp| run::is_stealable(sched, pp));
-        // An M that is to wait for the network does not watch the others as well.
+        // An M that is going to wait for the network does not watch the other Ps as well.
         if nothing && (sched.outside.has_waiters() || !watch::others_are_busy(sched, m)) {
             return LastLook::Sleep;
         }
-        // Before it looks closer: nobody is to be woken meanwhile.
+        // The watch begins before the closer look, so that no M is woken meanwhile.
         if !sched.rest.watch.begin() {
             return LastLook::Sleep;
         }
@@ -138,7 +141,7 @@ fn look_once_more(sched: &Sched, m: &M) -> LastLook {
     }
     let mut locked = sched.lock.lock();
     let Some(id) = locked.idle_ps.take(sched.rest.idle()) else {
-        // Every P is held by somebody; the next one that would let go looks instead.
+        // Every P is busy. The next M that would give its P back searches instead.
         sched.rest.spinning.request();
         return LastLook::Sleep;
     };
@@ -149,24 +152,25 @@ fn look_once_more(sched: &Sched, m: &M) -> LastLook {
     LastLook::Awake(Found::Retry)
 }
 
-/// Sleeps until somebody hands a P over, or until this M was not needed for so long that its
+/// Sleeps until another thread hands over a P, or until this M was not needed for so long that its
 /// thread ends.
 #[doc(alias = "stopm")]
 pub(crate) fn stop_m(sched: &Sched, m: &M) -> Found {
     if m.has_p() || m.spinning.get() {
-        heist_core::throw!("Sched::stop_m: M{} holds a P or spins", m.id);
+        heist_core::throw!("stop_m: M{} holds a P or spins", m.id);
     }
     let mut locked = sched.lock.lock();
     if sched.phase() == Phase::Stopped {
         return Found::Leave;
     }
-    // This M may have lent its P to another one, which could give it to none but this.
+    // This M may have lent its P to another M. If that M has given the P up meanwhile, this one may
+    // be the only M that can take it.
     if threads::take_orphan(sched, m, &mut locked) {
         drop(locked);
         run::suit_turns(sched, m, m.p().is_reserved);
         return Found::Retry;
     }
-    // SAFETY: this M is in no list and stays where it is until its thread ends.
+    // SAFETY: this M is in no list, and its record does not move.
     unsafe { locked.idle_ms.push(NonNull::from(m)) };
     let admitted = threads::admit_to_idle(sched, &mut locked);
     let surplus = locked.idle_ms.has_surplus(sched.procs());
@@ -177,7 +181,7 @@ pub(crate) fn stop_m(sched: &Sched, m: &M) -> Found {
     let asleep_ns = clock::now_ns();
     if surplus {
         let in_vain = sleeps_out(sched, m, asleep_ns + policy::IDLE_M_NS, |idle_ms| {
-            // SAFETY: an M with a thread can be in no other list.
+            // SAFETY: the M of a live thread can be in no other list than that of the idle Ms.
             unsafe { idle_ms.give_up(NonNull::from(m), sched.procs()) }
         });
         if in_vain {
@@ -187,20 +191,21 @@ pub(crate) fn stop_m(sched: &Sched, m: &M) -> Found {
     sleep_since(sched, m, asleep_ns)
 }
 
-/// Sleeps where others find it, but not for longer than until then. Nothing: nobody did.
+/// Sleeps in the list of idle Ms, at the latest until `until_ns`. `Nothing`: no thread needed this
+/// M.
 pub(super) fn nap(sched: &Sched, m: &M, until_ns: u64) -> Found {
     let mut locked = sched.lock.lock();
     if sched.phase() == Phase::Stopped {
         return Found::Leave;
     }
-    // SAFETY: this M is in no list and stays where it is until its thread ends.
+    // SAFETY: this M is in no list, and its record does not move.
     unsafe { locked.idle_ms.push(NonNull::from(m)) };
     let admitted = threads::admit_to_idle(sched, &mut locked);
     drop(locked);
     if admitted {
         super::announce_work(sched);
     }
-    // SAFETY: an M with a thread can be in no other list.
+    // SAFETY: the M of a live thread can be in no other list than that of the idle Ms.
     if sleeps_out(sched, m, until_ns, |idle_ms| unsafe { idle_ms.remove(NonNull::from(m)) }) {
         return Found::Nothing;
     }
@@ -208,8 +213,8 @@ pub(super) fn nap(sched: &Sched, m: &M, until_ns: u64) -> Found {
     take_over(sched, m)
 }
 
-/// Sleeps until then, in the list of idle Ms, from which `leave` takes it then. True if it did:
-/// nobody needed it.
+/// Sleeps in the list of idle Ms, at the latest until `until_ns`; then `leave` takes the M off that
+/// list. True if `leave` did so: no thread needed the M.
 fn sleeps_out(
     sched: &Sched,
     m: &M,
@@ -223,7 +228,7 @@ fn sleeps_out(
     m.note.sleep_while(&m.doorbell, left) != Woken::Noted && leave(&mut sched.lock.lock().idle_ms)
 }
 
-/// Sleeps until somebody hands a P over. The M is where they find it.
+/// Sleeps until another thread hands over a P. The caller has put the M where that thread finds it.
 pub(crate) fn sleep_idle(sched: &Sched, m: &M) -> Found {
     sleep_since(sched, m, clock::now_ns())
 }
@@ -235,11 +240,12 @@ fn sleep_since(sched: &Sched, m: &M, asleep_ns: u64) -> Found {
     take_over(sched, m)
 }
 
-/// Picks up what the waker left.
+/// Takes over the P that the waker left for this M. `Leave`: there is none, because the runtime has
+/// ended.
 pub(crate) fn take_over(sched: &Sched, m: &M) -> Found {
     m.note.clear();
     let next = m.next_p.replace(null());
-    // SAFETY: a P, or null if the runtime has stopped; Ps live as long as the runtime.
+    // SAFETY: a P, or null if the runtime has ended; Ps live as long as the runtime.
     let Some(pp) = (unsafe { next.as_ref() }) else {
         return Found::Leave;
     };
@@ -249,7 +255,7 @@ pub(crate) fn take_over(sched: &Sched, m: &M) -> Found {
         spin::begin_spin(sched, m);
     }
     if sched.world.is_stopping() {
-        // The stopper may not have seen who holds this P now.
+        // The stopper may not have seen that this M holds the P now.
         m.word.call_attention(STOP);
     }
     Found::Retry

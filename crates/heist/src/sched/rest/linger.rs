@@ -1,16 +1,16 @@
 //! Lingering: a spinner that found nothing waits a little before it sleeps.
 //!
-//! Going to sleep and being woken costs the waker a system call and the work tens of microseconds
+//! A sleep and a wake-up cost the waker a system call, and the work waits tens of microseconds
 //! until a sleeping CPU runs. If work comes again and again after short pauses, it is cheaper to
-//! stay awake. How long it is worth it shows when an M is woken: a short sleep was one too many, so
-//! the next linger is longer; a long one was right, so it is shorter. A program that rests pays for
-//! a microsecond.
+//! stay awake. The sleeps show how long that is worth it: a short sleep should have been avoided,
+//! so the next linger is longer; a long sleep was right, so the next linger is shorter. A program
+//! with long pauses pays for one microsecond each time.
 //!
-//! Who lingers for longer while goroutines wait for the network gives its CPU to any thread that waits
-//! for one, again and again. With as many Ps as CPUs that thread may well be the one for whose work it
-//! lingers: the client of a server, or another M that was driven from its CPU in the middle of its
-//! queue. If nobody waits, the call returns at once. A client that is let finish sends many requests,
-//! of which none has to wake anybody.
+//! If goroutines wait for the network and the linger is longer than the shortest, the M gives its
+//! CPU again and again to any thread that waits for one. With as many Ps as CPUs, that may be the
+//! thread for whose work the M lingers: the client of a server, or another M that lost its CPU in
+//! the middle of its queue. If no thread waits for a CPU, the call returns at once. A client that
+//! can finish its turn sends many requests, and none of them has to wake an M.
 
 use crate::sched::Sched;
 use crate::sched::run::Found;
@@ -19,7 +19,7 @@ use crate::sys::clock;
 use heist_core::policy;
 use heist_core::sync::{AtomicU64, Ordering};
 
-/// How long to linger. A hint: it is read and written by whoever goes to sleep or wakes up.
+/// How long to linger. A hint: Ms that linger read it and Ms that wake up change it, in any order.
 #[derive(Debug)]
 pub(crate) struct Linger(AtomicU64);
 
@@ -28,19 +28,19 @@ impl Linger {
         Self(AtomicU64::new(policy::LINGER_MIN_NS))
     }
 
-    /// An M was woken after so long a sleep.
+    /// Adapts the time to the length of a sleep that has ended.
     pub(crate) fn learn(&self, slept_ns: u64) {
         let next = policy::next_linger(self.0.load(Ordering::Relaxed), slept_ns);
         self.0.store(next, Ordering::Relaxed);
     }
 }
 
-/// Pauses between two looks. A look takes the cache line of a busy P away from it, so it is not
-/// done all the time.
+/// How many pauses are between two looks. A look takes a cache line away from a busy P, so there
+/// are not too many of them.
 const PAUSES_PER_LOOK: u32 = 8;
 
-/// Looks for a while whether work appears. Once per search: a busy P whose `run_next` is never
-/// there to be taken must not keep a thief awake.
+/// Checks for a while whether work appears. An M lingers once per search: a busy P whose `run_next`
+/// is never there to be taken must not keep a thief awake.
 pub(crate) fn linger(sched: &Sched) -> Found {
     let linger_ns = sched.rest.linger.0.load(Ordering::Relaxed);
     let gives_way = linger_ns > policy::LINGER_MIN_NS && sched.outside.has_waiters();
@@ -56,7 +56,7 @@ pub(crate) fn linger(sched: &Sched) -> Found {
             return Found::Retry;
         }
         if clock::now_ns() >= until {
-            // Whoever had the CPU may have sent something.
+            // A thread that had the CPU meanwhile may have sent something.
             return if gives_way { Found::Retry } else { Found::Nothing };
         }
     }

@@ -1,8 +1,9 @@
-//! From work to sleep and back.
+//! The way of an M from work to sleep and back.
 //!
-//! An M without work spins, lingers, gives its P back, looks once more, watches, waits in the poller and sleeps, in this
-//! order (`descend`). A submitter of work wakes one (`wake`). The counts by which the two find each other are private
-//! to this room: idle Ps and spinning Ms change only here, or by an M that takes an idle P under the scheduler lock.
+//! An M without work spins, lingers, gives its P back, looks once more, watches, waits in the
+//! poller and sleeps, in this order (`descend`). A submitter of work wakes one (`wake`). The counts
+//! by which the two find each other are private to this room: only its functions make a P idle or
+//! change the number of spinning Ms. Other rooms take idle Ps themselves, under the scheduler lock.
 //! The protocol is in `heist_core::spinning` and docs/design/spinning.md.
 
 mod descend;
@@ -26,7 +27,7 @@ use heist_core::spinning::Spinning;
 use heist_core::watch::Watch;
 use linger::Linger;
 
-/// Which Ps are idle, and which Ms look for work.
+/// The idle Ps, the number of spinning Ms, and whether an M watches.
 pub(crate) struct Rest {
     idle: CachePadded<IdleView>,
     spinning: Spinning,
@@ -44,34 +45,36 @@ impl Rest {
         }
     }
 
-    /// The idle Ps, as anyone may see them without the lock.
+    /// The idle Ps, as any thread can see them without the lock.
     #[inline]
     pub(crate) fn idle(&self) -> &IdleView {
         &self.idle
     }
 
-    /// How many Ms look for work.
+    /// How many Ms spin.
     #[inline]
     pub(crate) fn n_spinning(&self) -> u32 {
         self.spinning.n()
     }
 
-    /// Whether a submitter found neither an idle P nor a spinning M, and asked for one that looks.
+    /// Whether a spinning M was requested, by a submitter that found neither an idle P nor a
+    /// spinning M.
     pub(crate) fn wants_spinner(&self) -> bool {
         self.spinning.requested()
     }
 
-    /// Counts the caller as a spinning M, if there is none.
+    /// Counts the M that the caller is about to start as spinning, if no other M spins.
     pub(super) fn claim_first_spinner(&self) -> bool {
         self.spinning.try_be_first()
     }
 
-    /// The caller of `claim_first_spinner` starts no M.
+    /// Discounts an M that was counted as spinning and is not started, and requests a spinning M
+    /// instead. The caller holds the scheduler lock.
     pub(super) fn withdraw_spinner(&self) {
         self.spinning.withdraw();
     }
 
-    /// An M that was counted as spinning does not begin to.
+    /// Discounts an M that was counted as spinning and does not begin to spin.
     pub(super) fn discount_spinner(&self) {
         self.spinning.stop();
     }

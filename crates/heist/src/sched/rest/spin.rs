@@ -1,4 +1,4 @@
-//! Counting the Ms that look for work.
+//! Counts the Ms that spin.
 //!
 //! GO: proc.go becomeSpinning, resetspinning.
 
@@ -7,7 +7,7 @@ use crate::gmp::M;
 use crate::sched::Sched;
 use crate::sys::clock;
 
-/// Counts `m` among those who look for work.
+/// Makes `m` a spinning M, and counts it.
 #[doc(alias = "becomeSpinning")]
 pub(crate) fn become_spinning(sched: &Sched, m: &M) {
     begin_spin(sched, m);
@@ -15,14 +15,14 @@ pub(crate) fn become_spinning(sched: &Sched, m: &M) {
     m.p().stats.spins.bump();
 }
 
-/// `m` looks for work from now on, and is counted.
+/// Makes `m` a spinning M. The caller counts it, or the waker of `m` has done so.
 pub(crate) fn begin_spin(sched: &Sched, m: &M) {
     m.spinning.set(true);
     m.spins_since_ns.set(clock::now_ns());
     m.readied_before.set(watch::n_readied(sched));
 }
 
-/// If `m` looks for work, it does no longer.
+/// Ends the spinning of `m`, and discounts it. False if `m` did not spin.
 pub(crate) fn end_spin(sched: &Sched, m: &M) -> bool {
     let was_spinning = m.spinning.replace(false);
     if was_spinning {
@@ -32,10 +32,11 @@ pub(crate) fn end_spin(sched: &Sched, m: &M) -> bool {
     was_spinning
 }
 
-/// A spinner found work: if it was the last, somebody else must look in its place.
+/// Ends the spinning of an M that found work. If it was the last spinner, another M must search in
+/// its place.
 #[doc(alias = "resetspinning")]
 pub(crate) fn stop_spinning(sched: &Sched, m: &M) {
     end_spin(sched, m);
-    // There may be more where this came from.
+    // There may be more work where this came from.
     wake::wake_p(sched);
 }

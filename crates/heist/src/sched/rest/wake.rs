@@ -1,4 +1,4 @@
-//! Waking: Ms for work, Ps for Ms.
+//! Wakes Ms for work, and finds Ms for Ps.
 //!
 //! GO: proc.go wakep, startm.
 
@@ -11,17 +11,17 @@ use std::ptr::NonNull;
 /// Whether an M starts as a spinner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// It looks for work; the caller has counted it already.
+    /// It spins; the caller has counted it already.
     Spinning,
     /// Its P has work.
     Working,
 }
 
-/// Wakes one M to look for work, if there is an idle P and nobody looks already.
+/// Wakes one M as a spinner, if there is an idle P and no M spins.
 ///
-/// The caller has published the work by an operation that is a full fence; see
-/// `heist_core::spinning` for why none is lost. When every P is busy there is nobody to wake
-/// and this must cost nothing: it reads three words that rarely change.
+/// The caller has published the work by an operation that is a full fence; `heist_core::spinning`
+/// explains why none is lost. When every P is busy there is no M to wake, and this must cost
+/// nothing: it reads four words that rarely change.
 #[inline]
 #[doc(alias = "wakep")]
 pub(crate) fn wake_p(sched: &Sched) {
@@ -31,13 +31,14 @@ pub(crate) fn wake_p(sched: &Sched) {
     if sched.rest.idle().count() == 0 {
         if !sched.rest.spinning.requested() {
             sched.rest.spinning.request();
-            // ORDERING: an M that drops its P raises the count, fences and reads the request;
-            // this writes the request, fences and reads the count. One sees the other.
+            // ORDERING: an M that drops its P raises the count of idle Ps, fences and reads the
+            // request. This thread writes the request, fences and reads the count. One of the two
+            // sees the other.
             fence(Ordering::SeqCst);
         }
         if sched.rest.idle().count() == 0 {
             if sched.run.is_idle_class_running() {
-                // Somebody runs who should not.
+                // A goroutine of the idle class runs while others wait: sysmon asks it to yield.
                 sched.stall.bell().ring_before(0);
             }
             return;
@@ -46,7 +47,8 @@ pub(crate) fn wake_p(sched: &Sched) {
     wake_spinner(sched);
 }
 
-/// The same for work that was put into a queue by plain writes: the fence between is here.
+/// Wakes an M as [`wake_p`] does, for work that was published without a full fence: the fence is
+/// here.
 #[inline]
 pub(crate) fn announce_work(sched: &Sched) {
     // ORDERING: the submitter's fence of `heist_core::spinning`.
@@ -69,7 +71,8 @@ fn wake_spinner(sched: &Sched) {
     start_m(sched, sched.p(id), Start::Spinning);
 }
 
-/// Gives `pp` to an M that sleeps, or has one made.
+/// Gives `pp` to an idle M or to the M of a frozen goroutine. If there is none, `pp` waits until
+/// the helper thread has made an M.
 #[doc(alias = "startm")]
 pub(crate) fn start_m(sched: &Sched, pp: &P, start: Start) {
     let mut locked = sched.lock.lock();
@@ -78,17 +81,19 @@ pub(crate) fn start_m(sched: &Sched, pp: &P, start: Start) {
     }
     if let Some(m) = locked.idle_ms.pop() {
         drop(locked);
-        // SAFETY: an idle M is alive and, off the list, this thread's to wake.
+        // SAFETY: an idle M is alive, and this thread, which took it off the list, is the only one
+        // that can wake it.
         return unsafe { hand_over(sched, m, pp, start) };
     }
-    // Not only to save a thread: the helper that makes one may have to wait for a lock that a
-    // stopped goroutine holds.
+    // This does not only save a thread: the helper thread, which makes them, may have to wait for a
+    // lock that a frozen goroutine holds.
     if let Some(m) = find_taker(sched, &mut locked, pp) {
         if start == Start::Spinning {
             sched.rest.spinning.withdraw();
         }
         drop(locked);
-        // SAFETY: its goroutine was just taken out of the queue for it.
+        // SAFETY: the M sleeps or is about to, and its goroutine was just taken out of the queue,
+        // so no other thread can wake it.
         return unsafe { hand_over(sched, m, pp, Start::Working) };
     }
     locked.roster.orphans().push(pp.id, start);
@@ -96,17 +101,18 @@ pub(crate) fn start_m(sched: &Sched, pp: &P, start: Start) {
     sched.threads.helper().ask();
 }
 
-/// Whether somebody could take over a P at once, without a thread being made.
+/// Whether an M can take over a P at once, without a new thread.
 pub(crate) fn has_taker(sched: &Sched) -> bool {
     let locked = sched.lock.lock();
     !locked.idle_ms.is_empty() || locked.global.has_stopped()
 }
 
-/// Takes somebody out who can take over a P at once: an idle M, or the M of a goroutine that
-/// waits for its turn with its own thread.
+/// Takes an M out of its list that can take over a P at once: an idle M, or the M of a frozen
+/// goroutine.
 ///
-/// Such an M runs nothing but its goroutine. Two that compute without end would hand the P to
-/// each other for ever, so an idle one is asked for whenever there is none left.
+/// The M of a frozen goroutine runs nothing but that goroutine. Two of them with goroutines that
+/// compute without end would hand the P to each other for ever, so the helper is asked for an idle
+/// M whenever there is none left.
 pub(crate) fn find_taker(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<NonNull<M>> {
     let taker = locked.idle_ms.pop().or_else(|| {
         let gp = run::pop_stopped(sched, locked, pp)?;
@@ -119,8 +125,8 @@ pub(crate) fn find_taker(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<N
     taker
 }
 
-/// Takes out the M of the stopped goroutine that would run next on `pp`, if it is one: then no
-/// other M has to wake up first to find that out.
+/// If a frozen goroutine is the next one to run on `pp`, takes it out of the queue and returns its
+/// M. Then no other M has to wake up only to find that goroutine.
 pub(crate) fn next_stopped(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<NonNull<M>> {
     if pp.is_reserved || !pp.is_empty() || sched.global_len().urgent() != 0 {
         return None;
@@ -133,7 +139,7 @@ pub(crate) fn next_stopped(sched: &Sched, locked: &mut Locked, pp: &P) -> Option
 /// Wakes `m` with `pp`.
 ///
 /// # Safety
-/// `m` sleeps, or is about to, and nobody else can wake it.
+/// `m` sleeps, or is about to, and no other thread can wake it.
 pub(crate) unsafe fn hand_over(sched: &Sched, m: NonNull<M>, pp: &P, start: Start) {
     // SAFETY: by the caller's promise.
     let m = unsafe { m.as_ref() };
@@ -146,8 +152,8 @@ pub(crate) unsafe fn hand_over(sched: &Sched, m: NonNull<M>, pp: &P, start: Star
     m.note.wake(&m.doorbell);
 }
 
-/// Wakes an M if there is anything to run, or if timers or descriptors wait and no M looks at them:
-/// the M finds nothing to run, and waits in the poller.
+/// Wakes an M if a goroutine is runnable, or if timers or descriptors wait and no M looks at them.
+/// In the latter case the M finds nothing to run, and waits in the poller.
 pub(crate) fn wake_p_if_work(sched: &Sched) {
     let mut locked = sched.lock.lock();
     threads::admit(sched, &mut locked);

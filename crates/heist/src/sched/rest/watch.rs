@@ -1,24 +1,26 @@
-//! Watching: an M stays at hand for goroutines that most likely need nobody.
+//! Watching: an M stays ready for goroutines that most likely need no other M.
 //!
-//! Two goroutines that keep waking each other, a token that goes round a ring, a caller and its
-//! callee: at every step one goroutine becomes runnable in `run_next`, and a moment later its own P
-//! runs it. Whoever is woken for it finds nothing, sleeps, and is woken again. That costs the P a
-//! system call each time and, while the other looks, the cache line of its `run_next`: together a
-//! third of its time.
+//! Examples are two goroutines that keep waking each other, a token that travels round a ring, a
+//! caller and its callee. At every step one goroutine becomes runnable in `run_next`, and a moment
+//! later its own P runs it. An M that is woken for it finds nothing, sleeps, and is woken again.
+//! Each time this costs the P a system call and, while the other M looks, the cache line of its
+//! `run_next`: together a third of its time.
 //!
-//! So a spinner that found nothing but such goroutines does not look again. It sleeps for a short
-//! time as the watcher, and while there is one, a goroutine that is alone in its P's queue wakes
-//! nobody. When the time is over the watcher looks whether a `run_next` stays where it is, because its
-//! P runs a goroutine that goes on: then it takes a P, and it. If goroutines are still being made
-//! runnable at a high rate, it sleeps again; else the watch is over, and the next one wakes somebody as
-//! ever. Whatever is in a ring or in the global queue wakes somebody at once, most likely the watcher.
+//! So a spinner that found nothing but such goroutines, or nothing at all while many became
+//! runnable, does not search again. It sleeps for a short time as the watcher. While there is a
+//! watcher, a goroutine that is alone in its P's queue wakes no M. When the time is over, the
+//! watcher checks whether a goroutine stays in a `run_next` because its P runs another one that
+//! continues. If so, the watcher takes a P and steals that goroutine. Otherwise it sleeps again
+//! while goroutines still become runnable at a high rate, and ends the watch if not; after that,
+//! the next goroutine wakes an M as usual. A goroutine in a ring or in the global queue wakes an M
+//! at once, most likely the watcher.
 //!
-//! The price: a goroutine that is woken by one which then computes waits for [`policy::WATCH_NS`]
-//! longer than it would, if many before it were run at once by their P.
+//! The price: a goroutine that is woken by one that then computes waits up to [`policy::WATCH_NS`]
+//! longer than without the watch, if many goroutines before it were run at once by their P.
 //!
-//! Why none is forgotten is in `heist_core::watch`.
+//! `heist_core::watch` explains why no goroutine is forgotten.
 //!
-//! Go has no such thing: it wakes a thread each time.
+//! Go has no watcher: it wakes a thread each time.
 
 use super::{descend, spin, wake};
 use crate::gmp::{M, P};
@@ -28,7 +30,8 @@ use crate::sched::{outside, run};
 use crate::sys::clock;
 use heist_core::policy;
 
-/// As `wake_p`, after a push into the `run_next` of `pp`.
+/// Wakes an M as `wake_p` does, after a push into the `run_next` of `pp`; but not if an M watches
+/// and the goroutine is alone in the queue.
 #[inline]
 pub(crate) fn wake_p_for_next(sched: &Sched, pp: &P) {
     if sched.rest.watch.is_on() && pp.queue.ring_is_empty() {
@@ -37,14 +40,14 @@ pub(crate) fn wake_p_for_next(sched: &Sched, pp: &P) {
     wake::wake_p(sched);
 }
 
-/// Whether goroutines come and go while `m` is looking for one.
+/// Whether many goroutines have become runnable since `m` began to spin.
 pub(super) fn others_are_busy(sched: &Sched, m: &M) -> bool {
     let readied = n_readied(sched).wrapping_sub(m.readied_before.get());
     readied >= policy::BUSY_MIN_READIED
 }
 
-/// Watches until there is work for this M, or nothing happens any more. The caller has no P and
-/// began the watch; when it is over it looks through all queues.
+/// Watches until there is work for this M, or few goroutines become runnable. The caller has no P
+/// and has begun the watch. After the watch it looks through all queues.
 pub(super) fn keep_watch(sched: &Sched, m: &M) -> Found {
     loop {
         let before = n_readied(sched);
@@ -59,10 +62,11 @@ pub(super) fn keep_watch(sched: &Sched, m: &M) -> Found {
     }
 }
 
-/// This M has work, or a P to search with: those who relied on the watcher must not wait for it.
+/// Follows a watch that ended because this M has work, or a P to search with. Goroutines whose
+/// submitters relied on the watcher must not wait for it, so this M or another one searches now.
 pub(super) fn leave_watch(sched: &Sched, m: &M, found: Found) -> Found {
     match found {
-        // Nobody looks for work with a reserved P.
+        // An M does not search with a reserved P.
         Found::Retry if m.p().is_reserved => wake::wake_p(sched),
         Found::Retry if !m.spinning.get() => spin::become_spinning(sched, m),
         Found::Run(_) => wake::wake_p(sched),
@@ -71,7 +75,7 @@ pub(super) fn leave_watch(sched: &Sched, m: &M, found: Found) -> Found {
     found
 }
 
-/// How many goroutines were made runnable.
+/// How many goroutines the live Ps have made runnable so far.
 pub(super) fn n_readied(sched: &Sched) -> u64 {
     sched.all_ps().map(|pp| pp.stats.readied.get()).fold(0, u64::wrapping_add)
 }

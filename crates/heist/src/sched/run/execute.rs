@@ -1,4 +1,4 @@
-//! The loop of an M: find a goroutine, run it, do what it asked for, again.
+//! The loop of an M: it finds a goroutine, runs it and does what the goroutine asked for.
 //!
 //! GO: proc.go schedule, execute, park_m, gosched_m, goyield_m, goexit0.
 
@@ -24,7 +24,8 @@ use heist_core::timer_heap::NEVER;
 use heist_core::{m_word, policy};
 use std::ptr::{NonNull, null_mut};
 
-/// The life of an M: it has been woken for the first time when this is called.
+/// Runs goroutines on the thread of a new M, until the runtime ends or the thread is no longer
+/// needed.
 #[doc(alias = "schedule")]
 pub(crate) fn run(m: &M) {
     current::set_m(m);
@@ -34,7 +35,7 @@ pub(crate) fn run(m: &M) {
     current::set_m(std::ptr::null());
 }
 
-/// The life of an M that has a goroutine already and runs nothing else: until that has ended.
+/// Runs the goroutine that is bound to `m`, and no other, until it has ended.
 pub(crate) fn run_bound(m: &M) {
     current::set_m(m);
     run_goroutines(m, Runs::Bound);
@@ -46,14 +47,14 @@ pub(crate) fn run_bound(m: &M) {
 enum Runs {
     /// Any that it finds. While one is bound to the M, only that one.
     Any,
-    /// The goroutine that is bound to it, and no other.
+    /// The goroutine that is bound to the M, and no other.
     Bound,
 }
 
 fn run_goroutines(m: &M, runs: Runs) {
     let sched = m.sched();
-    // SAFETY: the M of the calling thread, in the runtime. It has a P whenever a goroutine was found or
-    // is looked for.
+    // SAFETY: `m` is the M of the calling thread, which is in the runtime. It holds a P whenever it
+    // searches for a goroutine or has found one.
     let holder = unsafe { Holder::new(m) };
     loop {
         let bound = runs == Runs::Bound || !m.bound_g.get().is_null();
@@ -76,7 +77,7 @@ fn run_goroutines(m: &M, runs: Runs) {
     }
 }
 
-/// Runs a goroutine until it comes back, and does what it asks for.
+/// Runs a goroutine until it switches back, and does what it asks for.
 fn execute(m: Holder<'_>, next: Next) {
     let pp = m.p();
     // SAFETY: a goroutine that was found is valid and this M's to run.
@@ -85,7 +86,7 @@ fn execute(m: Holder<'_>, next: Next) {
         if !stacks::attach_stack(m, next.gp) {
             return;
         }
-    // SAFETY: it has started, so it has run, and is this M's to run.
+    // SAFETY: it has started, so it has run before, and it is this M's to run.
     } else if unsafe { gp.coro.is_of_another_thread(m.thread.get()) } {
         moves::move_here(&m, gp);
     }
@@ -103,7 +104,8 @@ fn execute(m: Holder<'_>, next: Next) {
             before_special(&m, gp);
         }
         m.cur.store(next.gp.as_ptr(), Ordering::Relaxed);
-        // SAFETY: this is the M, it owns the goroutine, which has a context and is not running.
+        // SAFETY: `m` is the M of the calling thread. It owns the goroutine, which has a context
+        // and does not run.
         let switched = unsafe { gp.coro.resume(NonNull::from(m.m())) };
         m.cur.store(null_mut(), Ordering::Relaxed);
         if special {
@@ -116,26 +118,27 @@ fn execute(m: Holder<'_>, next: Next) {
             (Switched::Suspended, Request::GiveWay) => return queue::requeue_here(m, next.gp),
             (Switched::Suspended, Request::Park { commit, arg, seal, deadline_ns }) => {
                 gp.set_due(deadline_ns);
-                // SAFETY: the goroutine asked for it and is off its stack.
+                // SAFETY: the goroutine asked for this and has left its stack.
                 let parked = unsafe { commit_park(m, next.gp, commit, arg, seal) };
                 if parked == Parked::Yes {
                     if deadline_ns != NEVER {
-                        // It may be awake again, or gone: then the timer finds the wait over.
+                        // The goroutine may be awake again, or have ended. Then the timer finds
+                        // that the wait is over.
                         outside::add_timer(m.sched(), m, deadline_ns, next.gp);
                     }
                     return;
                 }
-                // Refused: it goes on at once, on the same slice.
+                // The wait was refused: the goroutine continues at once, on the same slice.
                 gp.status.transition(Status::Runnable, Status::Running);
             }
             (Switched::Suspended, Request::Exit) => {
-                heist_core::throw!("execute: a goroutine came back without a request");
+                heist_core::throw!("execute: a goroutine switched back without a request");
             }
         }
     }
 }
 
-/// What few goroutines need before they run.
+/// Prepares the run of a goroutine of the idle class, or of one that is predicted to block.
 #[cold]
 fn before_special(m: &M, gp: &G) {
     if gp.flags.has(Flag::BLOCKS) {
@@ -146,7 +149,8 @@ fn before_special(m: &M, gp: &G) {
     }
 }
 
-/// And when they come back.
+/// Undoes [`before_special`] after the goroutine has switched back. Its attention flag is cleared
+/// by the caller.
 #[cold]
 fn after_special(m: &M, gp: &G) {
     if gp.flags.has(Flag::IDLE) {
@@ -160,10 +164,10 @@ enum Parked {
     No,
 }
 
-/// The second half of parking, off the goroutine's stack.
+/// The second half of a park, on the scheduler's stack.
 ///
 /// # Safety
-/// `gp` just left this M, and asked to be parked with `commit` and `arg`.
+/// `gp` has just left this M, and asked to be parked with `commit` and `arg`.
 unsafe fn commit_park(
     m: Holder<'_>,
     gp: NonNull<G>,
@@ -171,9 +175,9 @@ unsafe fn commit_park(
     arg: *mut (),
     seal: Seal,
 ) -> Parked {
-    // SAFETY: records are never unmapped. After the commit the goroutine may be anywhere, or gone,
-    // and the record may serve another; what is done below then has no effect, because the ticket
-    // is of this wait.
+    // SAFETY: records are never unmapped. After the commit the goroutine may run anywhere or have
+    // ended, and the record may serve another one. Then the steps below have no effect, because the
+    // ticket belongs to this wait.
     let g = unsafe { gp.as_ref() };
     m.p().parks[g.wait_reason() as usize].bump();
     let is_cancelled = || cancel::forbids_waiting(g);
@@ -182,7 +186,7 @@ unsafe fn commit_park(
         // SAFETY: by the caller's promise.
         let committed = unsafe { commit(gp, arg) };
         g.status.unseal(ticket);
-        // If it is not claimed here, somebody else woke it already.
+        // If this claim fails, another thread has woken the goroutine already.
         if (committed && !is_cancelled()) || !g.status.claim(ticket) {
             return Parked::Yes;
         }
@@ -192,8 +196,9 @@ unsafe fn commit_park(
         return Parked::No;
     }
     let ticket = g.status.begin_wait(light_fence);
-    // Before the commit lets others find the wait: what comes after the cancellation must not serve it.
-    // A canceller that comes later sees the wait and claims it.
+    // This comes before the commit, which lets others find the wait: what happens after the
+    // cancellation must not serve this wait. A canceller that comes later sees the wait and claims
+    // it.
     let gives_up = is_cancelled() && g.status.claim(ticket);
     // SAFETY: by the caller's promise.
     let committed = unsafe { commit(gp, arg) };
@@ -206,14 +211,14 @@ unsafe fn commit_park(
     if committed || !g.status.claim(ticket) { Parked::Yes } else { Parked::No }
 }
 
-/// A goroutine has left its stack for good.
+/// Cleans up after a goroutine that has returned.
 #[doc(alias = "goexit0")]
 fn finish(m: Holder<'_>, gp: NonNull<G>) {
     let pp = m.p();
     let sched = m.sched();
     // SAFETY: the goroutine ended on this M, which still owns it.
     let g = unsafe { gp.as_ref() };
-    // SAFETY: it returned, and its stack was not taken yet.
+    // SAFETY: it has returned, and its stack was not taken yet.
     let stack = unsafe { g.coro.take_stack() };
     pp.stats.stacks_detached.bump();
     if g.flags.has(Flag::WATCHED) {
@@ -226,7 +231,7 @@ fn finish(m: Holder<'_>, gp: NonNull<G>) {
     }
     bound::end(&m, g);
     g.status.transition(Status::Running, Status::Dead);
-    // A reader that counts its end has to count its beginning, on whatever P that was.
+    // A reader that counts this end must also count the beginning, on whatever P that was counted.
     pp.stats.finished.bump_last();
     if g.join.release_runtime() {
         recycle(m, gp);
@@ -234,11 +239,11 @@ fn finish(m: Holder<'_>, gp: NonNull<G>) {
     life::after_finish(sched);
 }
 
-/// Keeps the record of a goroutine that everybody is done with.
+/// Puts the record of an ended goroutine, which is no longer used, on the free list of this P.
 #[doc(alias = "gfput")]
 pub(crate) fn recycle(m: Holder<'_>, gp: NonNull<G>) {
     m.p().with_local(|local| {
-        // SAFETY: the record is valid, and being recycled it is in no list.
+        // SAFETY: the record is valid, and a record that is recycled is in no list.
         unsafe { local.free_gs.push_front(gp) };
         if local.free_gs.len() >= policy::FREE_G_MAX {
             pool::spill(&mut local.free_gs, policy::FREE_G_KEEP - 1);

@@ -1,4 +1,4 @@
-//! The search for the next goroutine, from near to far and from cheap to dear.
+//! The search for the next goroutine, from near to far and from cheap to expensive.
 //!
 //! GO: proc.go findRunnable.
 
@@ -19,26 +19,26 @@ pub(crate) struct Next {
     pub(crate) slice: Slice,
 }
 
-/// Whose time a goroutine runs on.
+/// The slice that a goroutine runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slice {
-    /// What is left of the last one's.
+    /// The rest of the slice of the goroutine that ran before.
     Inherited,
-    /// Its own.
+    /// A slice of its own.
     Fresh,
 }
 
-/// What a source of work, or going to sleep, came to.
+/// The result of a search for work, or of a sleep.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub(crate) enum Found {
-    /// This goroutine.
+    /// This goroutine is to run.
     Run(Next),
-    /// Something changed: search again from the top.
+    /// Something changed: the M searches again from the beginning.
     Retry,
-    /// Nothing anywhere.
+    /// There is nothing to run.
     Nothing,
-    /// The runtime has stopped, or the thread is not needed any more: leave it.
+    /// The runtime has ended, or the thread is no longer needed: the M leaves its loop.
     Leave,
 }
 
@@ -57,8 +57,8 @@ impl From<Popped<G>> for Next {
     }
 }
 
-/// Finds a goroutine for `m` to run. It may sleep, lose its P and get another. None: the
-/// runtime has stopped.
+/// Finds a goroutine for `m` to run. Meanwhile `m` may sleep, lose its P and get another. None: the
+/// runtime has ended, or the thread is no longer needed.
 #[doc(alias = "findRunnable")]
 pub(super) fn find_runnable(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     let next = search(sched, m)?;
@@ -100,7 +100,7 @@ fn search(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     }
 }
 
-/// The sources that need no search among the others.
+/// Tries the sources that come before a search at all other Ps.
 #[inline]
 fn find_with_p(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     outside::run_own_timers(sched, m);
@@ -112,7 +112,8 @@ fn find_with_p(sched: &Sched, m: Holder<'_>) -> Option<Next> {
         .or_else(|| outside::poll_now(sched, m))
 }
 
-/// What may not wait behind others, unless there was too much of it lately.
+/// Takes a goroutine of the latency class or an urgent one, unless this P has run too many of them
+/// in a row: the others must not starve.
 #[inline]
 fn urgent(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     if sched.global_len().urgent() == 0 {
@@ -132,7 +133,8 @@ fn take_urgent(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     gp.map(Next::fresh)
 }
 
-/// Every 61st tick the global queue goes first.
+/// Takes from the global queue first at every tick that the policy selects, so that the local queue
+/// cannot starve it.
 #[inline]
 fn global_in_turn(sched: &Sched, pp: &P) -> Option<Next> {
     if !policy::global_first(pp.tick()) {
@@ -149,7 +151,7 @@ fn global_in_turn(sched: &Sched, pp: &P) -> Option<Next> {
     first.map(Next::fresh)
 }
 
-/// A fair share of the global queue: one to run, the others into the own ring.
+/// Takes a fair share of the global queue: the first to run, the others into the own ring.
 fn next_global(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     let mut batch = match (sched.global_len().get(), m.p().yielded.len()) {
         (0, 0) => return None,
@@ -159,7 +161,8 @@ fn next_global(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     take_batch(m, &mut batch)
 }
 
-/// Joins the part of the global queue that lies at `pp` to the rest and takes a fair share.
+/// Moves the goroutines that yielded at `pp` to the end of the global queue, and takes a fair share
+/// of it.
 fn pop_global(sched: &Sched, pp: &P) -> List<G> {
     let mut yielded = pp.yielded.take(u32::MAX);
     let mut locked = sched.lock.lock();
@@ -170,24 +173,25 @@ fn pop_global(sched: &Sched, pp: &P) -> List<G> {
     batch
 }
 
-/// Fetches what is needed to run a batch from the global queue, which may have lain there, and waited
-/// before, for long: all of it together, and not each when its turn comes.
+/// Prefetches what an M needs to run a batch from the global queue. Its goroutines may have waited
+/// for long, before they became runnable and in the queue, and be in no cache. All are fetched
+/// together, not each at its turn.
 fn fetch(batch: &List<G>) {
     batch.iter().for_each(|gp| G::prefetch(gp, 3));
     batch.iter().for_each(G::prefetch_stack);
 }
 
-/// The own queue.
+/// Takes from the own queue.
 #[inline]
 pub(crate) fn next_local(m: Holder<'_>) -> Option<Next> {
     let own = m.p().owner();
     let popped = own.pop()?;
-    // Another core may have written the next one: fetch it while this one runs.
+    // Another core may have written the next one. It is fetched while this one runs.
     G::prefetch(own.upcoming(), 2);
     Some(Next::from(popped))
 }
 
-/// Keeps a batch from the global queue: the first to run, the others into the ring.
+/// Keeps a batch of goroutines: returns the first to run, and puts the others into the ring.
 pub(crate) fn take_batch(m: Holder<'_>, batch: &mut List<G>) -> Option<Next> {
     let pp = m.p();
     pp.stats.global_taken.add(batch.len().into());

@@ -1,18 +1,21 @@
 //! Classes, seen from the scheduler.
 //!
-//! A goroutine of the latency class waits in the first part of the global queue, which every P
-//! looks at first. The Ps that are reserved for the class look at nothing else, nobody robs them,
-//! and their rings stay empty: what becomes runnable there and is not of the class goes to the
-//! global queue.
+//! A goroutine of the latency class waits in the latency lane of the global queue, which every M
+//! checks first. An M with a P that is reserved for the class runs goroutines of no other lane. The
+//! ring of such a P stays empty, so there is nothing to steal from it: a goroutine of another class
+//! that becomes runnable there goes to the global queue.
 //!
-//! A goroutine of the idle class waits in a lane that an M looks at when it would give its P back.
-//! If somebody waits while it runs, it is asked to yield at once.
+//! A goroutine of the idle class waits in the idle lane. An M takes from it when it would otherwise
+//! give its P back. If another goroutine waits for a P while it runs, it is asked at once to yield.
 //!
 //! # Why no wake-up is lost
-//! The front part and the reserved Ps at rest are under the scheduler lock. Who queues a goroutine
-//! takes a reserved P in the same critical section; an M that puts one to rest has seen the part
-//! empty in the same critical section. For the idle class the same holds of the list, and of a P
-//! that anybody may use, who queues then wakes as every submitter does.
+//! The latency lane and the idle reserved Ps are under the scheduler lock. A thread that queues a
+//! goroutine of the latency class takes an idle reserved P in the same critical section. An M that
+//! makes a reserved P idle has seen the lane empty in the same critical section.
+//!
+//! The idle lane is under the scheduler lock too. An M that found nothing has seen it empty in the
+//! critical section in which it makes its P idle. A thread that queues a goroutine of the idle
+//! class wakes an M after that, as every submitter does.
 
 use super::queue;
 use crate::gmp::flags::Flag;
@@ -31,20 +34,20 @@ use std::ptr::NonNull;
 /// # Safety
 /// `gp` is runnable, in no queue, and the caller's to move.
 pub(crate) unsafe fn push_locked(sched: &Sched, locked: &mut Locked, gp: NonNull<G>) {
-    // SAFETY: valid and in no queue, by the caller's promise.
+    // SAFETY: `gp` is valid and in no queue, by the caller's promise.
     unsafe { locked.global.push(sched.global_len(), gp.as_ref().lane(), gp) };
 }
 
-/// The same for one that was stopped together with its thread.
+/// Puts a frozen goroutine into the lane of its class. It waits there together with its thread.
 ///
 /// # Safety
 /// As for `push_locked`.
 pub(crate) unsafe fn push_stopped(sched: &Sched, locked: &mut Locked, gp: NonNull<G>) {
-    // SAFETY: valid and in no queue, by the caller's promise.
+    // SAFETY: `gp` is valid and in no queue, by the caller's promise.
     unsafe { locked.global.push_stopped(sched.global_len(), gp.as_ref().lane(), gp) };
 }
 
-/// Takes out a stopped goroutine whose M could take `pp` over: one of the idle class only if
+/// Takes out a frozen goroutine whose M can take `pp` over. One of the idle class is taken only if
 /// there is no other.
 pub(crate) fn pop_stopped(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<NonNull<G>> {
     let lanes = [Lane::Latency, Lane::Normal, Lane::Idle];
@@ -52,13 +55,13 @@ pub(crate) fn pop_stopped(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<
     usable.iter().find_map(|&lane| locked.global.pop_stopped(sched.global_len(), lane))
 }
 
-/// Queues a goroutine that does not belong into a ring, and wakes whom it needs.
+/// Queues a goroutine in the lane of its class, and wakes an M for it.
 ///
 /// # Safety
 /// As for `push_locked`.
 #[cold]
 pub(super) unsafe fn push_by_class(sched: &Sched, gp: NonNull<G>) {
-    // SAFETY: valid, by the caller's promise; not touched after it is queued.
+    // SAFETY: `gp` is valid, by the caller's promise, and is not touched after it was queued.
     let latency = unsafe { gp.as_ref() }.flags.has(Flag::LATENCY);
     sched.stats.global_put.add_shared(1);
     let mut locked = sched.lock.lock();
@@ -75,7 +78,8 @@ pub(super) unsafe fn push_by_class(sched: &Sched, gp: NonNull<G>) {
     }
 }
 
-/// Wakes an M for a reserved P, so that somebody watches the clock.
+/// Wakes an M with an idle reserved P, if there is one. The M runs goroutines of the latency class;
+/// if there are none, it waits in the poller and watches the clock.
 pub(crate) fn wake_reserved(sched: &Sched) {
     let reserved = sched.lock.lock().idle_ps.take_reserved(sched.rest.idle());
     if let Some(id) = reserved {
@@ -89,12 +93,12 @@ fn start_reserved(sched: &Sched, id: u32) {
     rest::start_m(sched, sched.p(id), Start::Working);
 }
 
-/// Asks the kernel for short turns of a thread that serves the latency class, and for the usual
-/// ones again when it does not. Next to threads that compute, one that wakes up waits for the end
-/// of their turns, some milliseconds, unless its own are shorter.
+/// Asks the kernel for short turns when the thread of `m` begins to serve the latency class, and
+/// for the usual ones when it no longer does. Next to threads that compute, a thread that wakes up
+/// waits for the end of their turns, a few milliseconds, unless its own turns are shorter.
 ///
-/// Who serves the class is woken by the poller or with a reserved P, so it costs nothing where no
-/// P is reserved, and a system call only where a thread changes sides.
+/// A thread that serves the class is woken by the poller or with a reserved P. So this costs
+/// nothing in a runtime without reserved Ps, and a system call only when the thread changes sides.
 #[inline]
 pub(crate) fn suit_turns(sched: &Sched, m: &M, latency: bool) {
     if sched.rest.idle().n_reserved() != 0 && m.short_turns.replace(latency) != latency {
@@ -121,7 +125,7 @@ fn next_latency(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     gp.map(Next::fresh)
 }
 
-/// Whether somebody waits whom this P could run.
+/// Whether a goroutine waits that `pp` can run.
 pub(crate) fn has_work_for(sched: &Sched, pp: &P) -> bool {
     if pp.is_reserved {
         return sched.global_len().latency() != 0;

@@ -1,4 +1,4 @@
-//! Measuring how long goroutines wait for a P; `metrics::latency` says how.
+//! Measures how long goroutines wait for a P; `metrics::latency` explains how.
 
 use crate::gmp::{G, Holder, P};
 use crate::metrics::latency::SLOTS;
@@ -6,7 +6,7 @@ use crate::sched::Sched;
 use crate::sys::stopwatch;
 use heist_core::policy::LATENCY_SAMPLE;
 
-/// A goroutine becomes runnable on this M: one in a few is measured.
+/// Samples `gp`, which becomes runnable on this M, if it is the next in [`LATENCY_SAMPLE`].
 #[inline]
 pub(super) fn maybe_sample(m: Holder<'_>, gp: &G) {
     let pp = m.p();
@@ -19,7 +19,8 @@ pub(super) fn maybe_sample(m: Holder<'_>, gp: &G) {
     }
 }
 
-/// One becomes runnable without a P: the `n`th of those.
+/// Samples `gp`, the `n`th goroutine that becomes runnable without a P, if it is the next in
+/// [`LATENCY_SAMPLE`]. The Ps take turns in storing the moment.
 pub(crate) fn maybe_sample_outside(sched: &Sched, n: u64, gp: &G) {
     if n.is_multiple_of(LATENCY_SAMPLE.into()) {
         let id = n / u64::from(LATENCY_SAMPLE) % u64::from(sched.procs());
@@ -34,7 +35,8 @@ fn sample(pp: &P, gp: &G) {
     }
 }
 
-/// A goroutine that was measured runs on this M.
+/// Records the wait of a goroutine that was sampled and now runs on this M. `number` names the P
+/// and the slot that stored the moment.
 #[cold]
 pub(super) fn record_latency(sched: &Sched, m: Holder<'_>, number: u32) {
     let since = sched.p(number / SLOTS).latencies.take(number % SLOTS);

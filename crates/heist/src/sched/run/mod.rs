@@ -1,7 +1,11 @@
-//! Running goroutines: what runs next, and the queues that it comes from.
+//! Running goroutines: which one runs next, and the queues that it comes from.
 //!
-//! A goroutine enters when it becomes runnable (`queue`, `lanes`). It leaves when an M executes it (`execute`), which
-//! looks for it from near to far (`find`, `steal`). No other room takes a goroutine out of a queue or puts one in.
+//! A goroutine enters when it becomes runnable (`queue`, `lanes`). It leaves when an M executes it
+//! (`execute`); the M searches from near to far (`find`, `steal`). Other rooms touch the queues
+//! only under the scheduler lock or while the world is stopped: `rest` takes from the global queue
+//! before an M sleeps and finds the M of a frozen goroutine there, `threads` queues goroutines that
+//! were held back and moves the work of a P that gets no thread, and `world` moves the work of a P
+//! that is removed.
 
 mod execute;
 mod find;
@@ -23,9 +27,9 @@ pub(crate) use steal::{has_stealable_ring, has_stealable_work, has_work_to_take,
 
 use heist_core::sync::{AtomicU32, Ordering};
 
-/// What the room knows besides the queues themselves, which are at the Ps and behind the scheduler lock.
+/// The state of this room. The queues themselves are at the Ps and behind the scheduler lock.
 pub(crate) struct Run {
-    /// Goroutines of the idle class that run.
+    /// How many goroutines of the idle class run.
     idle_running: AtomicU32,
 }
 
@@ -40,12 +44,12 @@ impl Run {
         self.idle_running.load(Ordering::Relaxed) != 0
     }
 
-    /// A goroutine of the idle class begins to run.
+    /// Counts a goroutine of the idle class that begins to run.
     fn idle_class_begins(&self) {
         self.idle_running.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A goroutine of the idle class stops running.
+    /// Discounts a goroutine of the idle class that no longer runs.
     pub(crate) fn idle_class_ends(&self) {
         self.idle_running.fetch_sub(1, Ordering::Relaxed);
     }

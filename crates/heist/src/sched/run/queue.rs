@@ -1,11 +1,12 @@
 //! The ways into the queues.
 //!
 //! # Goroutines that become runnable together
-//! Work for several Ms comes at once from timers and the poller, so several are woken at once. Leaving it to the chain of
-//! spinners, each of which wakes the next, would take as many wake-ups one after the other as there are idle Ps.
+//! Timers and the poller bring work for several Ms at once, so several are woken at once. The chain
+//! of spinners, each of which wakes the next, would need one wake-up after another, as many as
+//! there are idle Ps.
 //!
-//! What was found without a P has waited for an M to look: it goes to the urgent part of the global queue
-//! (docs/design/timers.md), where Go uses the tail.
+//! A goroutine that was woken without a P has already waited for an M to look. It goes to the
+//! urgent lane of the global queue (docs/design/timers.md), where Go uses the tail.
 //!
 //! GO: proc.go runqput, runqputslow, globrunqput, goyield_m, injectglist.
 
@@ -22,7 +23,8 @@ use heist_core::status::Status;
 use heist_core::sync::{Ordering, fence};
 use std::ptr::NonNull;
 
-/// Queues goroutines that timers woke, at this P: the first runs next.
+/// Queues the goroutines that timers woke, for an M with a P. The first runs next; those that
+/// exceed half a ring go to the global queue.
 pub(crate) fn queue_woken(sched: &Sched, m: Holder<'_>, mut woken: List<G>) {
     if woken.is_empty() {
         return;
@@ -32,7 +34,7 @@ pub(crate) fn queue_woken(sched: &Sched, m: Holder<'_>, mut woken: List<G>) {
     let mut slot = Slot::Next;
     for _ in 0..policy::RING_CAPACITY / 2 {
         let Some(gp) = woken.pop_front() else { break };
-        // SAFETY: just claimed, and in no queue but the list it was taken from.
+        // SAFETY: it was just claimed and taken out of its list, so it is valid and in no queue.
         unsafe { push_local(m, gp, slot) };
         slot = Slot::Tail;
     }
@@ -44,8 +46,8 @@ pub(crate) fn queue_woken(sched: &Sched, m: Holder<'_>, mut woken: List<G>) {
     rest::announce_work(sched);
 }
 
-/// Queues goroutines that the poller found: one for each P at rest into the global queue, with
-/// an M to fetch it, the others here.
+/// Queues goroutines that the poller found: one for each idle P into the global queue, and an M is
+/// started on each of these Ps to fetch it; the others at this P.
 #[doc(alias = "injectglist")]
 pub(crate) fn inject(sched: &Sched, m: Holder<'_>, woken: List<G>) {
     if woken.is_empty() {
@@ -72,12 +74,12 @@ pub(crate) fn inject(sched: &Sched, m: Holder<'_>, woken: List<G>) {
         pp.stats.global_put.add(local.len().into());
         sched.lock.lock().global.append(sched.global_len(), Lane::Normal, &mut local);
     }
-    // A P may have come to rest since.
+    // A P may have become idle meanwhile.
     rest::announce_work(sched);
 }
 
-/// Queues them without a P: they go to the front of the global queue, and as many Ms are
-/// started as there are Ps for.
+/// Queues goroutines that timers or the poller woke, for a caller without a P. They go to the
+/// urgent lane of the global queue. An M is started for each of them, as long as there are idle Ps.
 pub(crate) fn inject_without_p(sched: &Sched, woken: List<G>) {
     if woken.is_empty() {
         return;
@@ -88,16 +90,16 @@ pub(crate) fn inject_without_p(sched: &Sched, woken: List<G>) {
     let n = urgent.len();
     sched.stats.global_put.add_shared(n.into());
     sched.lock.lock().global.append(sched.global_len(), Lane::Urgent, &mut urgent);
-    // ORDERING: the submitter's fence of `heist_core::spinning`: the count below is read after
-    // the goroutines are there.
+    // ORDERING: the submitter's fence of `heist_core::spinning`: the number of idle Ps is read
+    // below, after the goroutines were queued.
     fence(Ordering::SeqCst);
     if start_idle(sched, n.min(sched.rest.idle().count())) == 0 {
         rest::wake_p(sched);
     }
 }
 
-/// Starts an M on each of at most `n` Ps at rest, and answers how many that were. They are not
-/// counted as spinners: there is work for each.
+/// Starts an M on each of at most `n` idle Ps, and returns their number. These Ms are not counted
+/// as spinners: there is work for each.
 fn start_idle(sched: &Sched, n: u32) -> u32 {
     for started in 0..n {
         let Some(id) = sched.lock.lock().idle_ps.take(sched.rest.idle()) else { return started };
@@ -108,11 +110,11 @@ fn start_idle(sched: &Sched, n: u32) -> u32 {
     n
 }
 
-/// Queues those of other classes where they belong, and hands back the rest.
+/// Queues the goroutines of the latency and the idle class in their lanes, and returns the others.
 fn sort_out(sched: &Sched, mut woken: List<G>) -> List<G> {
     let mut normal = List::new();
     while let Some(gp) = woken.pop_front() {
-        // SAFETY: just claimed, so it is valid, and it is in no queue.
+        // SAFETY: it was just claimed, so it is valid, and it is in no queue.
         unsafe {
             if gp.as_ref().is_classed() {
                 lanes::push_by_class(sched, gp);
@@ -124,12 +126,12 @@ fn sort_out(sched: &Sched, mut woken: List<G>) -> List<G> {
     normal
 }
 
-/// Puts a runnable goroutine at the end of the global queue.
+/// Puts a runnable goroutine at the end of its lane of the global queue.
 ///
 /// # Safety
 /// `gp` is runnable, in no queue, and the caller's to move.
 pub(crate) unsafe fn push_global(sched: &Sched, gp: NonNull<G>) {
-    // SAFETY: valid, by the caller's promise.
+    // SAFETY: `gp` is valid, by the caller's promise.
     if unsafe { gp.as_ref() }.is_classed() {
         // SAFETY: passed on.
         return unsafe { lanes::push_by_class(sched, gp) };
@@ -139,36 +141,37 @@ pub(crate) unsafe fn push_global(sched: &Sched, gp: NonNull<G>) {
     unsafe { locked.global.push(sched.global_len(), Lane::Normal, gp) };
 }
 
-/// Puts a goroutine that yielded at the end of the global queue, of which this P has a part.
+/// Puts a goroutine that yielded at the end of the part of the global queue that this P holds.
 pub(super) fn requeue(m: Holder<'_>, gp: NonNull<G>) {
     let pp = m.p();
     let sched = m.sched();
     pp.stats.yields.bump();
-    // SAFETY: the goroutine just left this M, which still owns it.
+    // SAFETY: the goroutine has just left this M, which still owns it.
     let g = unsafe { gp.as_ref() };
     g.status.transition(Status::Running, Status::Runnable);
     latency::maybe_sample(m, g);
     if g.is_classed() {
-        // SAFETY: as above.
+        // SAFETY: this M owns it, and it is in no queue.
         return unsafe { lanes::push_by_class(sched, gp) };
     }
     pp.stats.global_put.bump();
     if !g.bound_m.get().is_null() && sched.threads.are_refused() {
-        // Its thread may be the only one that can take a P over.
+        // The thread of a bound goroutine may be the only one that can take a P over. It is found
+        // if the goroutine is queued among the frozen ones.
         let mut locked = sched.lock.lock();
-        // SAFETY: as above.
+        // SAFETY: this M owns it, and it is in no queue.
         return unsafe { lanes::push_stopped(sched, &mut locked, gp) };
     }
-    // SAFETY: as above.
+    // SAFETY: this M owns it, and it is in no queue.
     unsafe { pp.yielded.push(gp) };
     rest::announce_work(sched);
 }
 
-/// Puts a goroutine that gave way behind those that wait at this P.
+/// Puts a goroutine that gave way behind those that wait in the ring of this P.
 #[doc(alias = "goyield_m")]
 pub(super) fn requeue_here(m: Holder<'_>, gp: NonNull<G>) {
     m.p().stats.yields.bump();
-    // SAFETY: the goroutine just left this M, which still owns it.
+    // SAFETY: the goroutine has just left this M, which still owns it.
     unsafe {
         gp.as_ref().status.transition(Status::Running, Status::Runnable);
         push_local(m, gp, Slot::Tail);
@@ -176,25 +179,27 @@ pub(super) fn requeue_here(m: Holder<'_>, gp: NonNull<G>) {
     rest::wake_p(m.sched());
 }
 
-/// Puts a runnable goroutine into this M's queue. What does not fit goes to the global queue.
+/// Puts a runnable goroutine into the queue of this M's P. If the ring is full, half of it goes to
+/// the global queue.
 ///
 /// # Safety
 /// `gp` is runnable, in no queue, and the caller's to move.
 pub(super) unsafe fn push_local(m: Holder<'_>, gp: NonNull<G>, slot: Slot) {
-    // SAFETY: valid, by the caller's promise.
+    // SAFETY: `gp` is valid, by the caller's promise.
     latency::maybe_sample(m, unsafe { gp.as_ref() });
     // SAFETY: passed on.
     unsafe { push_where_due(m, gp, slot) };
 }
 
-/// The same for the usual case, a goroutine that runs next.
+/// Puts a runnable goroutine into the `run_next` of this M's P: [`push_local`] with `Slot::Next`,
+/// with a shorter path for a goroutine of the normal class at a usual P.
 ///
 /// # Safety
 /// As for [`push_local`].
 #[inline]
 pub(crate) unsafe fn push_next(m: Holder<'_>, gp: NonNull<G>) {
     let pp = m.p();
-    // SAFETY: valid, by the caller's promise.
+    // SAFETY: `gp` is valid, by the caller's promise.
     let g = unsafe { gp.as_ref() };
     latency::maybe_sample(m, g);
     if pp.is_unusual || g.is_classed() {
@@ -206,20 +211,20 @@ pub(crate) unsafe fn push_next(m: Holder<'_>, gp: NonNull<G>) {
     }
 }
 
-/// Puts a goroutine that another one kicked out of `run_next` behind those in the ring.
+/// Puts a goroutine that another one displaced from `run_next` at the tail of the ring.
 #[inline(never)]
 fn push_kicked(m: Holder<'_>, kicked: NonNull<G>) {
     m.p().owner().push_tail(kicked, |batch| overflow(m, batch));
 }
 
-/// Puts a runnable goroutine where its class, this P and chaos mode want it.
+/// Puts a runnable goroutine where its class, the kind of this P and chaos mode want it.
 ///
 /// # Safety
 /// As for [`push_local`].
 #[inline(never)]
 unsafe fn push_where_due(m: Holder<'_>, gp: NonNull<G>, slot: Slot) {
     let pp = m.p();
-    // SAFETY: valid, by the caller's promise.
+    // SAFETY: `gp` is valid, by the caller's promise.
     if unsafe { gp.as_ref() }.is_classed() || pp.is_reserved {
         // SAFETY: passed on.
         return unsafe { lanes::push_by_class(m.sched(), gp) };
@@ -229,8 +234,8 @@ unsafe fn push_where_due(m: Holder<'_>, gp: NonNull<G>, slot: Slot) {
     let slot = if slot == Slot::Next && pp.with_local(misplace) { Slot::Tail } else { slot };
     pp.owner().push(gp, slot, |batch| overflow(m, batch));
     if slot == Slot::Tail {
-        // ORDERING: a push into `run_next` is a full fence by itself, one at the tail is not; the
-        // submitter's protocol of `heist_core::spinning` needs one.
+        // ORDERING: the submitter's protocol of `heist_core::spinning` needs a full fence. A push
+        // into `run_next` is one; a push at the tail is not.
         fence(Ordering::SeqCst);
     }
 }
@@ -251,7 +256,7 @@ fn overflow(m: Holder<'_>, batch: &mut [NonNull<G>]) {
         // SAFETY: goroutines taken out of the ring are valid and in no queue.
         unsafe { list.push_back(gp) };
     }
-    // What yielded here comes before what overflows now.
+    // The goroutines that yielded here come before those that overflow now.
     let mut yielded = pp.yielded.take(u32::MAX);
     yielded.append(&mut list);
     sched.lock.lock().global.append(sched.global_len(), Lane::Normal, &mut yielded);

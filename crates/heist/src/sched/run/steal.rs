@@ -1,14 +1,16 @@
 //! Stealing from other Ps.
 //!
 //! # A stalled victim
-//! A busy server always finds something in the poller, so an M that polls whenever its own queue is empty never comes to
-//! the thefts that follow. Meanwhile another M may have lost its CPU with a ring full of connections, and get it back
-//! at the next tick of the kernel, 4 ms later. With two Ps and their client on two CPUs that was one request in
-//! fifty, and the whole of the tail (docs/design/netpoll.md).
+//! An M of a busy server always finds something in the poller. If it polls whenever its own queue
+//! is empty, it never comes to the thefts that follow. Meanwhile another M may have lost its CPU
+//! with a ring full of connections, and get it back at the next tick of the kernel, 4 ms later.
+//! With two Ps and their client on two CPUs, this hit one request in fifty and made up the whole
+//! tail of the latencies (docs/design/netpoll.md).
 //!
-//! So before an M polls, it looks whether a P is stalled (`heist_core::stalled`). If so, it takes all of its ring
-//! that the policy lets it take: that has waited longer than what is in the poller. Where no goroutine waits for
-//! the network, the usual thefts come next anyway.
+//! So before an M polls, it checks whether a P is stalled (`heist_core::stalled`). If one is, the M
+//! takes as much of its ring as the policy allows: those goroutines have waited longer than what is
+//! in the poller. If no goroutine waits for the network, the M does not poll, and the usual thefts
+//! come next anyway.
 //!
 //! GO: proc.go stealWork.
 
@@ -27,18 +29,18 @@ use std::ptr::NonNull;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
     Early,
-    /// This one also runs timers and may take `run_next`.
+    /// The last pass also runs the timers of other Ps, and may take their `run_next`.
     Last,
 }
 
-/// Whether somebody runs with this P and so may be about to run its `run_next`. Who is in a blocking
-/// call will not soon.
+/// Whether an M holds this P and may be about to run its `run_next`. An M in a blocking call does
+/// not run it soon.
 pub(crate) fn is_running(pp: &P) -> bool {
-    // SAFETY: an M lives as long as its runtime.
+    // SAFETY: null, or the record of an M, which lives as long as the runtime.
     unsafe { pp.m().as_ref() }.is_some_and(|m| m.word.stamp().place() != Place::Blocked)
 }
 
-/// Looks for work at the other Ps, if not enough Ms do so already.
+/// Searches the other Ps for work, unless enough Ms do so already.
 pub(super) fn steal_work(sched: &Sched, m: Holder<'_>) -> Found {
     if !m.spinning.get() {
         if !policy::may_spin(
@@ -60,11 +62,11 @@ pub(super) fn steal_work(sched: &Sched, m: Holder<'_>) -> Found {
             found => return found,
         }
     }
-    // Whom it woke may be anywhere.
+    // The goroutine that the timer woke may be in any queue.
     if timer_ran { Found::Retry } else { Found::Nothing }
 }
 
-/// One visit to every other P. Those at rest have no goroutines, but may have timers.
+/// Visits every other P once. An idle P has no goroutines, but may have timers.
 fn steal_once(sched: &Sched, m: Holder<'_>, pass: Pass, timer_ran: &mut bool) -> Found {
     let pp = m.p();
     let seed = pp.with_local(|local| local.rng.next_u32());
@@ -94,7 +96,7 @@ fn steal_once(sched: &Sched, m: Holder<'_>, pass: Pass, timer_ran: &mut bool) ->
     Found::Nothing
 }
 
-/// Runs what is due at another P. True if that woke somebody.
+/// Runs the timers that are due at another P. True if they woke a goroutine.
 fn steal_timers(sched: &Sched, m: Holder<'_>, victim: u32) -> bool {
     let pp = sched.p(victim);
     sched.rest.idle().timers.contains(victim)
@@ -131,7 +133,7 @@ fn steal_ring(sched: &Sched, m: Holder<'_>, victim: u32, run_next: RunNext) -> O
     Some(gp)
 }
 
-/// Takes a share of what yielded at another P.
+/// Takes a share of the goroutines that yielded at another P.
 fn steal_yielded(sched: &Sched, m: Holder<'_>, victim: u32) -> Option<NonNull<G>> {
     let yielded = &sched.p(victim).yielded;
     let n = sched.config.steal.share.of(yielded.len()).min(policy::GLOBAL_BATCH_MAX);
@@ -145,33 +147,35 @@ fn steal_yielded(sched: &Sched, m: Holder<'_>, victim: u32) -> Option<NonNull<G>
     take_batch(m, &mut batch).map(|next| next.gp)
 }
 
-/// Whether there is something else to do than to wait.
+/// Whether an M that waits for work has something to do: goroutines to take, or a stop of the
+/// world.
 pub(crate) fn has_work_to_take(sched: &Sched) -> bool {
     sched.global_len().get() != 0
         || sched.world.is_stopping()
         || sched.all_ps().any(|pp| is_stealable(sched, pp))
 }
 
-/// Whether a P has something that this runtime's policy lets others take.
+/// Whether a P has goroutines that the policy of this runtime lets other Ps take.
 pub(crate) fn is_stealable(sched: &Sched, pp: &P) -> bool {
     let steal = &sched.config.steal;
     !sched.rest.idle().idle.contains(pp.id)
         && (pp.queue.has_stealable(steal) || steal.share.of(pp.yielded.len()) != 0)
 }
 
-/// The same, but for `run_next`.
+/// Whether a P has goroutines besides `run_next` that the policy lets other Ps take.
 fn is_ring_stealable(sched: &Sched, pp: &P) -> bool {
     let share = &sched.config.steal.share;
     !sched.rest.idle().idle.contains(pp.id)
         && (share.of(pp.queue.ring_len()) != 0 || share.of(pp.yielded.len()) != 0)
 }
 
-/// Whether there is something to take besides anybody's `run_next`.
+/// Whether the global queue or a P has goroutines to take, not counting those in `run_next`.
 pub(crate) fn has_stealable_ring(sched: &Sched) -> bool {
     sched.global_len().get() != 0 || sched.all_ps().any(|pp| is_ring_stealable(sched, pp))
 }
 
-/// Whether there is something to take that its P does not run by itself.
+/// Whether there are goroutines to take. A goroutine in `run_next` counts only if its P does not
+/// run it by itself.
 pub(crate) fn has_stealable_work(sched: &Sched) -> bool {
     if has_stealable_ring(sched) {
         return true;
@@ -180,7 +184,8 @@ pub(crate) fn has_stealable_work(sched: &Sched) -> bool {
     nexts.any(leaves_its_next)
 }
 
-/// Whether `pp` lets what is in its `run_next` wait: it runs nothing new for a while, or cannot.
+/// Whether `pp` lets the goroutine in its `run_next` wait: it has run nothing new for a while, or
+/// it cannot.
 fn leaves_its_next(pp: &P) -> bool {
     if !is_running(pp) {
         return true;
@@ -190,7 +195,8 @@ fn leaves_its_next(pp: &P) -> bool {
     pp.stats.executed.get() == before && pp.queue.has_next()
 }
 
-/// What waits at a P that stands still, if there is a network to ask instead.
+/// Takes what waits in the ring of a stalled P, if goroutines wait for the network; the header says
+/// why.
 pub(super) fn steal_from_stalled(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     if !sched.outside.has_waiters() {
         return None;
@@ -202,18 +208,18 @@ pub(super) fn steal_from_stalled(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     steal_whole_ring(sched, m, victim)
 }
 
-/// Takes share after share of a ring, and runs the first of all. Not the one that a theft hands out to
-/// be run at once, which is the last of its share: two Ms that rob each other again and again would
-/// never come to the first.
+/// Takes share after share of a ring, and returns the first goroutine of all. A theft hands out the
+/// last goroutine of its share to be run at once. If that one ran, two Ms that steal from each
+/// other again and again would never come to the first.
 #[cold]
 fn steal_whole_ring(sched: &Sched, m: Holder<'_>, victim: u32) -> Option<Next> {
     let own = m.p().owner();
     while let Some(gp) = steal_ring(sched, m, victim, RunNext::Leave) {
-        // A theft takes no more than there is room for, this one included.
+        // A theft takes no more than there is room for, with the goroutine that it hands out.
         own.push_tail(gp, |_| heist_core::throw!("steal_whole_ring: no room for what was stolen"));
     }
-    // Between the two rings nobody could see them, and this M may not be counted as one that
-    // looks for work: it is a submitter (docs/design/spinning.md).
+    // No thread could see these goroutines between the two rings, and this M may not be counted as
+    // a spinner. So it is a submitter (docs/design/spinning.md).
     // ORDERING: the submitter's fence of `heist_core::spinning`.
     fence(Ordering::SeqCst);
     let next = next_local(m);

@@ -1,5 +1,5 @@
-//! Stealing, seen from inside: all processors are occupied by goroutines that do not let go, so that only
-//! the test moves anything.
+//! Tests of stealing from inside: goroutines that never yield occupy all processors, so that only
+//! the test moves goroutines.
 
 use super::queue::push_local;
 use super::steal;
@@ -25,14 +25,16 @@ use std::time::{Duration, Instant};
 
 const AN_HOUR: Duration = Duration::from_secs(3600);
 
-/// What the test and the goroutine that occupies a processor tell each other.
+/// The messages between the test and a goroutine that occupies a processor.
 #[derive(Default)]
 struct Hog {
-    /// One more than the number of its processor.
+    /// The number of its processor plus one; zero until it runs.
     at: AtomicU32,
-    /// How many goroutines it has to spawn; how many it has.
+    /// How many goroutines it has to spawn.
     wanted: AtomicU32,
+    /// How many goroutines it has spawned.
     spawned: AtomicU32,
+    /// Tells it to end.
     free: AtomicBool,
 }
 
@@ -46,17 +48,18 @@ fn spin_until(what: &str, condition: impl Fn() -> bool) {
 }
 
 impl Hog {
-    /// Occupies a processor, in user code but for the spawns that are asked for.
+    /// Starts a goroutine that occupies a processor. It stays in user code, except while it spawns
+    /// the goroutines that the test asks for.
     fn start() -> Arc<Self> {
         let hog = Arc::new(Self::default());
-        let it = Arc::clone(&hog);
+        let own = Arc::clone(&hog);
         go(move || {
             let (_, p) = testing::m_and_p().expect("a goroutine");
-            it.at.store(p + 1, Ordering::Release);
-            while !it.free.load(Ordering::Acquire) {
-                if it.spawned.load(Ordering::Relaxed) < it.wanted.load(Ordering::Acquire) {
+            own.at.store(p + 1, Ordering::Release);
+            while !own.free.load(Ordering::Acquire) {
+                if own.spawned.load(Ordering::Relaxed) < own.wanted.load(Ordering::Acquire) {
                     go(|| ());
-                    it.spawned.fetch_add(1, Ordering::Release);
+                    own.spawned.fetch_add(1, Ordering::Release);
                 }
                 std::hint::spin_loop();
             }
@@ -69,14 +72,14 @@ impl Hog {
         self.at.load(Ordering::Acquire) - 1
     }
 
-    /// Lets it spawn `n` goroutines, which stay in its queue as long as every processor is occupied.
+    /// Makes it spawn `n` goroutines, which stay in its queue while every processor is occupied.
     fn spawn(&self, n: u32) {
         let wanted = self.wanted.fetch_add(n, Ordering::Release) + n;
-        spin_until("it has spawned", || self.spawned.load(Ordering::Acquire) == wanted);
+        spin_until("the hog has spawned", || self.spawned.load(Ordering::Acquire) == wanted);
     }
 }
 
-/// Frees the processor of a hog also if the test fails.
+/// Frees the processor of a hog when dropped, also if the test fails.
 struct Occupied(Arc<Hog>);
 
 impl Drop for Occupied {
@@ -85,7 +88,7 @@ impl Drop for Occupied {
     }
 }
 
-/// Runs `body` on one processor of a runtime in which nobody is interrupted.
+/// Runs `body` in a goroutine of a runtime in which no goroutine is preempted.
 fn with_procs(procs: usize, body: impl FnOnce(&Runtime) + Send) {
     let builder = Runtime::builder().procs(procs).exact_quantum(AN_HOUR).wake_up_bound(AN_HOUR);
     // SAFETY: these goroutines keep nothing across a park that is bound to a thread.
@@ -103,7 +106,7 @@ unsafe fn say_so(gp: NonNull<G>, slot: *mut ()) -> bool {
     true
 }
 
-/// A goroutine of that class that is parked until a timer wakes it.
+/// A new goroutine of that class, parked until a timer wakes it.
 fn parked(class: Urgency) -> &'static G {
     let slot: &'static AtomicPtr<G> = Box::leak(Box::new(AtomicPtr::new(null_mut())));
     let waits = move || {
@@ -115,22 +118,22 @@ fn parked(class: Urgency) -> &'static G {
     };
     goroutine::Builder::new().class(class).spawn(waits).expect("there is memory");
     crate::yield_now();
-    spin_until("it is parked", || !slot.load(Ordering::Acquire).is_null());
+    spin_until("the goroutine is parked", || !slot.load(Ordering::Acquire).is_null());
     // SAFETY: records are never unmapped.
     unsafe { &*slot.load(Ordering::Acquire) }
 }
 
-/// Gives the processor `p` a timer that is due and wakes `gp`.
+/// Gives the processor `p` a timer that is due now and wakes `gp`.
 fn add_due_timer(sched: &Sched, p: u32, gp: &G) {
-    assert!(gp.status.waiting().is_some(), "it waits");
+    assert!(gp.status.waiting().is_some(), "the goroutine waits");
     sched.rest.idle().timers.set(p);
-    // One that has been due for long is sysmon's.
+    // It is due only now: sysmon would run a timer that has been due for long.
     let now_ns = clock::now_ns();
     gp.set_due(now_ns);
     assert!(sched.p(p).timers.add(now_ns, NonNull::from(gp), sched), "there is memory");
 }
 
-/// One search among the others by the calling goroutine's M, and how many visits it took.
+/// One search of the other Ps by the M of the calling goroutine, and the number of its visits.
 fn steal(rt: &InRuntime) -> (Found, u64) {
     let (m, sched) = (rt.holder(), rt.sched());
     let attempts = || m.p().stats.steal_attempts.get();
@@ -140,11 +143,11 @@ fn steal(rt: &InRuntime) -> (Found, u64) {
     (found, attempts() - before)
 }
 
-/// Queues what was found at the own processor.
+/// Queues the goroutine that was found at the own processor.
 #[track_caller]
 fn keep(rt: &InRuntime, found: Found) -> NonNull<G> {
     let Found::Run(Next { gp, .. }) = found else { panic!("{found:?}") };
-    // SAFETY: just found, and in no queue.
+    // SAFETY: it was just found, so it is valid and in no queue.
     unsafe { push_local(rt.holder(), gp, Slot::Tail) };
     gp
 }
@@ -164,14 +167,14 @@ fn a_thief_leaves_its_own_processor_alone() {
     });
 }
 
-/// IN-13: Ps at rest are not visited for goroutines.
+/// IN-13: a thief does not visit idle Ps for goroutines.
 #[test]
 fn a_thief_skips_processors_at_rest() {
     with_procs(4, |_| {
         let hog = occupy();
         let rt = current::enter().expect("a goroutine");
         let sched = rt.sched();
-        spin_until("two are at rest", || {
+        spin_until("two Ps are idle", || {
             sched.rest.idle().count() == 2 && sched.rest.n_spinning() == 0
         });
         let (found, visits) = steal(&rt);
@@ -182,8 +185,8 @@ fn a_thief_skips_processors_at_rest() {
     });
 }
 
-/// IN-13, IN-07: timers of others, and `run_next`, are touched in the fourth pass only: not before the
-/// goroutines in a ring; and what a timer woke comes before `run_next`.
+/// IN-13, IN-07: a thief touches the timers and the `run_next` of other Ps in the fourth pass only,
+/// so it takes goroutines in a ring first. A goroutine that a timer woke comes before `run_next`.
 #[test]
 fn timers_and_run_next_come_last() {
     with_procs(2, |_| {
@@ -219,7 +222,7 @@ fn timers_and_run_next_come_last() {
     });
 }
 
-/// IN-13: the timers of a P at rest are run too.
+/// IN-13: a thief runs the timers of an idle P too.
 #[test]
 fn timers_of_processors_at_rest_are_run() {
     with_procs(3, |_| {
@@ -227,12 +230,11 @@ fn timers_of_processors_at_rest_are_run() {
         let hog = occupy();
         let rt = current::enter().expect("a goroutine");
         let sched = rt.sched();
-        spin_until("one is at rest", || {
+        spin_until("one P is idle", || {
             sched.rest.idle().count() == 1 && sched.rest.n_spinning() == 0
         });
-        let resting =
-            (0..3).find(|id| sched.rest.idle().idle.contains(*id)).expect("one is at rest");
-        add_due_timer(sched, resting, sleeper);
+        let idle = (0..3).find(|id| sched.rest.idle().idle.contains(*id)).expect("one P is idle");
+        add_due_timer(sched, idle, sleeper);
         let (found, _) = steal(&rt);
         let woken = std::ptr::eq(keep(&rt, found).as_ptr(), sleeper);
         drop(rt);
@@ -241,7 +243,7 @@ fn timers_of_processors_at_rest_are_run() {
     });
 }
 
-/// IN-13: if a timer ran and whom it woke is not here, the search begins again.
+/// IN-13: if a timer ran and the goroutine that it woke is not at this P, the search begins again.
 #[test]
 fn a_timer_that_ran_begins_the_search_again() {
     with_procs(2, |_| {
@@ -259,7 +261,7 @@ fn a_timer_that_ran_begins_the_search_again() {
     });
 }
 
-/// IN-13: a stop of the world that is pending ends the search, whatever there is to steal.
+/// IN-13: a pending stop of the world ends the search, even if there are goroutines to steal.
 #[test]
 fn a_pending_stop_ends_the_search() {
     with_procs(2, |runtime| {
@@ -269,7 +271,7 @@ fn a_pending_stop_ends_the_search() {
         let begin = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&begin);
         let stopper = std::thread::spawn(move || {
-            spin_until("it is told to", || told.load(Ordering::Acquire));
+            spin_until("the thread is told to stop the world", || told.load(Ordering::Acquire));
             testing::stop_the_world(&handle, || ())
         });
         let rt = current::enter().expect("a goroutine");
@@ -281,15 +283,15 @@ fn a_pending_stop_ends_the_search() {
         drop(rt);
         assert!(matches!(found, Found::Retry), "{found:?}");
         assert_eq!((visits, left), (0, 3));
-        crate::blocking(|| stopper.join()).expect("it does not panic");
+        crate::blocking(|| stopper.join()).expect("the stopper does not panic");
         drop(hog);
     });
 }
 
-/// What waits in the ring of a P that takes nothing out of it goes before what the network may bring, and
-/// all of it, in its order: the one that has waited longest runs first, or two Ms that rob each other again
-/// and again would never come to it. Its `run_next` is left alone, and so is everything where nobody waits
-/// for the network.
+/// A thief takes what waits in the ring of a stalled P before it asks the network. It takes all of
+/// it and keeps the order: the goroutine that has waited longest runs first, or two Ms that steal
+/// from each other again and again would never come to it. The thief leaves `run_next` alone, and
+/// takes nothing if no goroutine waits for the network.
 #[test]
 fn a_processor_that_stands_still_is_robbed_before_the_network_is_asked() {
     with_procs(2, |_| {
@@ -309,7 +311,7 @@ fn a_processor_that_stands_still_is_robbed_before_the_network_is_asked() {
         let third = [steal::steal_from_stalled(sched, m), steal::steal_from_stalled(sched, m)];
         waiters.waiters_gone(1);
         let id_of = |next: &Next| {
-            // SAFETY: it was found, so it is valid and this M's.
+            // SAFETY: it was found, so it is valid and belongs to this M.
             unsafe { next.gp.as_ref() }.id.get()
         };
         let mut ids = [0; 7];
@@ -322,23 +324,23 @@ fn a_processor_that_stands_still_is_robbed_before_the_network_is_asked() {
         keep(&rt, second.map_or(Found::Nothing, Found::Run));
         drop(rt);
 
-        assert!(ids.is_sorted(), "not in their order: {ids:?}");
-        assert!(without.iter().all(Option::is_none), "nobody waits: {without:?}");
-        assert!(first.is_none(), "at the first look: {first:?}");
+        assert!(ids.is_sorted(), "not in the order of their ids: {ids:?}");
+        assert!(without.iter().all(Option::is_none), "stole without network waiters: {without:?}");
+        assert!(first.is_none(), "stole at the first look: {first:?}");
         assert_eq!(before, (0, 8));
         assert_eq!(after, (6, 1), "one to run, six here, and run_next where it was");
-        assert!(third.iter().all(Option::is_none), "there is nothing left: {third:?}");
+        assert!(third.iter().all(Option::is_none), "stole from an empty ring: {third:?}");
         drop(hog);
     });
 }
 
-/// IN-07: a thief backs off from `run_next` if the victim runs. It does not if nobody holds the P, or if
-/// who holds it is in a blocking call.
+/// IN-07: a thief backs off from `run_next` if the victim runs. It does not if no M holds the P, or
+/// if the M that holds it is in a blocking call.
 #[test]
 fn only_a_running_victim_makes_a_thief_back_off() {
     with_procs(1, |_| {
         let pp = P::new(0, Class::for_bytes(32 << 10).expect("a size of stacks"), 1, None, false);
-        assert!(!is_running(&pp), "nobody holds it");
+        assert!(!is_running(&pp), "no M holds it");
         let m = current::m();
         pp.set_m(m);
         assert!(is_running(&pp), "user code runs with it");

@@ -1,6 +1,7 @@
-//! All Ps at once: stopping them, and changing their number.
+//! Stops all Ps at once, and changes their number.
 //!
-//! The table of Ps and the order in which thieves visit them change only here, while the world is stopped.
+//! The number of Ps and the order in which thieves visit them change only here, while the world is
+//! stopped. The table of Ps grows only here, under the world lock.
 
 mod resize;
 mod stop;
@@ -24,15 +25,15 @@ use heist_core::stop::StopCount;
 use std::cell::UnsafeCell;
 use stop::Pauses;
 
-/// The Ps of a runtime, and the right to stop them.
+/// The Ps of a runtime, and the lock that gives the right to stop them.
 pub(crate) struct World {
     table: ProcTable,
     /// Changes only while the world is stopped.
     steal_order: UnsafeCell<StealOrder>,
-    /// Whether the world stops.
+    /// Whether the world stops, and how many Ps have not stopped yet.
     stop: CachePadded<StopCount>,
     pauses: Pauses,
-    /// Held across a stop of the world.
+    /// The world lock: held across a stop of the world.
     lock: Lock<WorldState>,
 }
 
@@ -54,7 +55,7 @@ impl World {
         &self.table
     }
 
-    /// All Ps that ever were, also those that were taken away: their counters stay.
+    /// All Ps that were ever made. Those that were removed are among them: their counters stay.
     pub(crate) fn all_made(&self) -> impl Iterator<Item = &P> {
         self.table.made()
     }
@@ -75,24 +76,25 @@ impl World {
         &self.pauses
     }
 
-    /// Takes the world lock, without which no stop begins. For a thread that is none of the runtime's Ms.
+    /// Takes the world lock; while it is held, no stop of the world begins. For a thread that is
+    /// not an M of the runtime.
     pub(super) fn lock(&self) -> Guard<'_, WorldState> {
         self.lock.lock()
     }
 
-    /// The walks over the other Ps, for a thief.
+    /// The orders in which a thief visits the other Ps. The thief holds a P.
     #[inline]
     pub(super) fn steal_order(&self, _thief: Holder<'_>) -> &StealOrder {
-        // SAFETY: it changes only while the world is stopped, and then no thread holds a P.
+        // SAFETY: the order changes only while the world is stopped, and then no M holds a P.
         unsafe { &*self.steal_order.get() }
     }
 
-    /// Replaces the walks.
+    /// Replaces the steal order.
     ///
     /// # Safety
     /// The caller has stopped the world.
     unsafe fn swap_steal_order(&self, order: &mut StealOrder) {
-        // SAFETY: by the caller's promise nobody reads it.
+        // SAFETY: readers hold a P, and by the caller's promise no M does.
         std::mem::swap(unsafe { &mut *self.steal_order.get() }, order);
     }
 }

@@ -1,8 +1,8 @@
-//! How many Ps there are, and changing that while goroutines run.
+//! The number of Ps, and its change while goroutines run.
 //!
-//! The world is stopped, Ps are added or taken away, and it goes on. What lay at a P that is taken
-//! away goes to the front of the global queue, in order; the P itself stays in the table, with its
-//! counters, for the day it is needed again.
+//! The world is stopped, Ps are added or removed, and the world is started again. The goroutines of
+//! a P that is removed go to the front of the global queue, in order, and its timers go to P0. The
+//! P itself stays in the table, with its counters, until it is needed again.
 //!
 //! GO: proc.go procresize, p.destroy; debug.go GOMAXPROCS.
 
@@ -20,55 +20,55 @@ use heist_core::steal_order::StealOrder;
 use std::path::PathBuf;
 use std::ptr::{NonNull, null};
 
-/// Who says how many Ps there are.
+/// Where the number of Ps comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcsChoice {
-    /// Somebody did: it stays.
+    /// The user chose it: it stays.
     Chosen,
-    /// Nobody did: it follows the CPUs and the quota.
+    /// The user did not choose: it follows the CPUs and the quota.
     Default,
 }
 
-/// How the default is found out.
+/// How the default number of Ps is found.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcsDefault {
-    /// Where the control groups are; None: they do not count.
+    /// Where the control groups are mounted; None: their quotas are ignored.
     pub(crate) cgroup_root: Option<PathBuf>,
-    /// CPUs of a machine that a test imagines.
+    /// The number of CPUs that a test pretends to have.
     pub(crate) cpus: Option<u32>,
     pub(crate) rounding: FractionalQuota,
-    /// Whether it is looked at again while the runtime runs.
+    /// Whether the number of Ps follows the default while the runtime runs.
     pub(crate) follow: bool,
 }
 
 impl ProcsDefault {
-    /// A look at CPUs and quota. It allocates.
+    /// The reader of CPUs and quotas. Making and using it allocates.
     pub(crate) fn source(&self) -> DefaultProcs {
         DefaultProcs::new(self.cgroup_root.as_deref(), self.cpus, self.rounding)
     }
 }
 
-/// What a change needs that has to be allocated. It is made, and what is left of it dropped, by user
-/// code or by a plain thread.
+/// The memory that a change needs. It is allocated, and what is left of it freed, by user code or
+/// by a plain thread, not while the world is stopped.
 pub(crate) struct Prepared {
     order: StealOrder,
     ps: Vec<Option<Box<P>>>,
 }
 
 impl Prepared {
-    /// For a change to `n` Ps.
+    /// Allocates for a change to `n` Ps.
     pub(crate) fn new(sched: &Sched, n: u32) -> Self {
         let missing = sched.world.table.n_made()..n;
         Self {
             order: StealOrder::new(n),
-            // ALLOC: not in the runtime.
+            // ALLOC: in user code or on a plain thread, before the world is stopped.
             ps: missing.map(|id| Some(Box::new(sched.config.new_p(id)))).collect(),
         }
     }
 }
 
-/// Makes it `n` Ps, for who has the world lock, and returns how many there were. A runtime that has
-/// ended stays as it is.
+/// Changes the number of Ps to `n`, and returns the previous number. A runtime that has ended keeps
+/// its number. `caller` is the M of the calling thread, if it is one of this runtime.
 #[doc(alias = "procresize")]
 pub(crate) fn resize_procs(
     sched: &Sched,
@@ -82,7 +82,7 @@ pub(crate) fn resize_procs(
         return old;
     }
     for pp in &mut prepared.ps {
-        // Somebody else may have made some of them meanwhile.
+        // Another thread may have added some of them meanwhile.
         if pp.as_ref().is_some_and(|pp| pp.id == sched.world.table.n_made())
             && let Some(pp) = pp.take()
         {
@@ -93,21 +93,25 @@ pub(crate) fn resize_procs(
     world.resize(n, &mut prepared.order);
     let world_lock = world.start();
     for id in n..old {
-        // SAFETY: the P was taken away, and who has the world lock alone could bring it back.
+        // SAFETY: the P was removed, and only the holder of the world lock, which is this thread,
+        // can bring it back.
         unsafe { sched.p(id).local() }.give_back();
     }
     drop(world_lock);
     old
 }
 
-/// The default at this moment; processors that are reserved come on top of one for the others.
+/// The default at this moment, but at least one P besides those that are reserved for the latency
+/// class.
 pub(crate) fn default_procs(sched: &Sched, source: &mut DefaultProcs) -> u32 {
     source.now().max(sched.rest.idle().n_reserved() + 1)
 }
 
-/// Follows the default, if nobody chose. For the helper, which has no P and may allocate.
+/// Changes the number of Ps to the default, unless the user chose a number. Only the helper thread
+/// calls this: it has no P and may allocate.
 ///
-/// It does not wait for the world lock: who has them may wait for a thread that the helper makes.
+/// It does not wait for the world lock: the holder may wait for a thread that the helper has to
+/// make.
 pub(crate) fn follow_default_procs(sched: &Sched, source: &mut Option<DefaultProcs>) {
     let follows = |world_lock: &Guard<'_, WorldState>| world_lock.choice == ProcsChoice::Default;
     if !sched.world.lock.try_lock().as_ref().is_some_and(follows) {
@@ -125,15 +129,15 @@ pub(crate) fn follow_default_procs(sched: &Sched, source: &mut Option<DefaultPro
 }
 
 impl StoppedWorld<'_> {
-    /// Changes the number of Ps. Leaves the steal order of before.
+    /// Changes the number of Ps. Swaps the previous steal order into `order`.
     fn resize(&mut self, n: u32, order: &mut StealOrder) {
         let sched = self.sched();
         let old = sched.procs();
-        let (mut queued, mut stopped) = (List::new(), List::new());
+        let (mut queued, mut frozen) = (List::new(), List::new());
         for id in n..old {
             let pp = sched.p(id);
-            displace(&mut sched.lock.lock(), pp, &mut stopped);
-            // SAFETY: the world is stopped, so every P is this thread's.
+            displace(&mut sched.lock.lock(), pp, &mut frozen);
+            // SAFETY: this thread has stopped the world, so every P belongs to it.
             queued.append(&mut unsafe { pp.retire(sched.p(0)) });
             sched.rest.idle().timers.clear(id);
         }
@@ -143,44 +147,48 @@ impl StoppedWorld<'_> {
         if let Some(m) = self.caller()
             && m.stopped_p.get().is_null()
         {
-            // Its P is gone: it goes on with the first that anybody may use, ahead of who ran there.
+            // The caller's P is removed. The caller continues with the first P that is not
+            // reserved, ahead of the goroutine that ran there.
             let pp = sched.p(sched.rest.idle().n_reserved());
-            displace(&mut sched.lock.lock(), pp, &mut stopped);
+            displace(&mut sched.lock.lock(), pp, &mut frozen);
             pp.stopped.set(Stopped::Lost(NonNull::from(m)));
             m.stopped_p.set(pp);
         }
         let mut locked = sched.lock.lock();
         locked.global.prepend(sched.global_len(), &mut queued);
-        locked.global.prepend_stopped(sched.global_len(), &mut stopped);
+        locked.global.prepend_stopped(sched.global_len(), &mut frozen);
         locked.proc_time.set(n, clock::now_ns());
         drop(locked);
         sched.world.table.set_live(n);
-        // SAFETY: thieves hold a P, and the world is stopped.
+        // SAFETY: this thread has stopped the world.
         unsafe { sched.world.swap_steal_order(order) };
     }
 }
 
-/// Nobody gets `pp` back: who waited for it goes to where others wait.
-fn displace(locked: &mut Locked, pp: &P, stopped: &mut List<G>) {
+/// Takes `pp` from the M that would get it back when the world starts. The M joins the idle ones,
+/// its frozen goroutine is appended to `frozen`, or it finds when it comes back that it has lost
+/// its P.
+fn displace(locked: &mut Locked, pp: &P, frozen: &mut List<G>) {
     match pp.stopped.replace(Stopped::No) {
         Stopped::No => heist_core::throw!("displace: P{} has not stopped", pp.id),
         Stopped::Free => {}
         Stopped::Left(m) => {
-            // SAFETY: it sleeps until it is handed a P, in no list.
+            // SAFETY: the M is in no list, and sleeps until it is handed a P.
             unsafe { locked.idle_ms.push(m) };
         }
         Stopped::Awaited(m) => {
-            // SAFETY: it sleeps until it is handed a P, with its goroutine, which is bound to it.
+            // SAFETY: the M sleeps, with the frozen goroutine that is bound to it, until it is
+            // handed a P.
             let m = unsafe { m.as_ref() };
             m.stopped_p.set(null());
             let Some(gp) = m.current() else {
                 heist_core::throw!("displace: M{} runs nothing", m.id);
             };
-            // SAFETY: runnable, and in no queue.
-            unsafe { stopped.push_back(NonNull::from(gp)) };
+            // SAFETY: the goroutine is valid and runnable, and in no queue.
+            unsafe { frozen.push_back(NonNull::from(gp)) };
         }
         Stopped::Lost(m) => {
-            // SAFETY: it runs a goroutine, and without a P it cannot end.
+            // SAFETY: the M runs a goroutine, and without a P it cannot end.
             let m = unsafe { m.as_ref() };
             m.stopped_p.set(null());
         }

@@ -1,15 +1,18 @@
-//! Stopping the world: every P out of the hands of every M.
+//! Stopping the world: no M holds a P until the world is started again.
 //!
-//! While it lasts no goroutine runs but those in a call that blocks the thread, and nobody uses a P
-//! but who stopped the world. docs/design/procs.md has the protocol and the argument.
+//! While the world is stopped, only the stopper uses Ps. A goroutine runs only if its P was taken
+//! from it: in a call that blocks the thread, or because it could not be preempted.
+//! docs/design/procs.md has the protocol and the argument.
 //!
-//! # Who counts a P
-//! Each of them exactly once, under the scheduler lock:
-//! - the stopper's own, at rest, or waiting for a thread: the stopper;
-//! - its M is in a blocking call, announced or not, or cannot be stopped: the stopper, who takes it;
-//! - a goroutine runs on it: its M, when it leaves the runtime or in the handler of the signal;
-//! - its M searches: the M, before it looks any further;
-//! - it is given from one M to another: the M that gets it, as above, or who would put it to rest.
+//! # Which thread counts a P
+//! Each P is counted exactly once, under the scheduler lock:
+//! - the stopper's own P, an idle P, or a P that waits for a thread: by the stopper;
+//! - a P whose M is in a blocking call, announced or not, or cannot be preempted: by the stopper,
+//!   which takes it;
+//! - a P on which a goroutine runs: by its M, when it leaves the runtime or in the signal handler;
+//! - a P whose M searches: by that M, before it searches any further;
+//! - a P that is given from one M to another: by the M that gets it, as above, or by the thread
+//!   that would start an M with it or make it idle.
 //!
 //! GO: proc.go stopTheWorldWithSema, startTheWorldWithSema, gcstopm.
 
@@ -33,7 +36,8 @@ use heist_core::timer_heap::NEVER;
 use std::ptr::{NonNull, null};
 use std::time::Duration;
 
-/// What is held across a stop, and by who changes the number of Ps.
+/// What the world lock protects. The lock is held across a stop, and by a thread that changes the
+/// number of Ps.
 #[derive(Debug)]
 pub(crate) struct WorldState {
     /// How often the world was stopped.
@@ -48,12 +52,12 @@ impl WorldState {
     }
 }
 
-/// How a stop treats a goroutine that has not stopped yet.
+/// How a stop treats an M that still holds a P.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Means {
-    /// It is asked.
+    /// It is asked, by a flag that it checks when it leaves the runtime.
     Ask,
-    /// It is interrupted.
+    /// A signal interrupts it.
     Force,
     /// Its P is taken.
     Take,
@@ -62,7 +66,7 @@ enum Means {
 /// The world is stopped as long as this lives.
 ///
 /// Until it is dropped, its owner must not allocate, free or wait for anything that a goroutine may
-/// hold: a goroutine may have been stopped anywhere.
+/// hold: a goroutine may have been frozen anywhere.
 pub(crate) struct StoppedWorld<'a> {
     sched: &'a Sched,
     caller: Option<&'a M>,
@@ -71,20 +75,21 @@ pub(crate) struct StoppedWorld<'a> {
     asked_ns: u64,
 }
 
-/// How long stops took.
+/// How long stops of the world took.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses {
-    /// Until the last P had stopped.
+    /// From the beginning of a stop until the last P had stopped.
     pub(crate) stopping: TimeHistogram,
-    /// Until the world ran again.
+    /// From the beginning of a stop until the world ran again.
     pub(crate) total: TimeHistogram,
 }
 
 /// Takes the world lock, for a goroutine of this runtime or for a thread that is none of its Ms.
 ///
-/// A goroutine that has to wait for it does so as in an announced blocking call: the holder wants
-/// its P. It takes the lock only with a P: it may have to wait for one for as long as other
-/// goroutines are busy, and with the lock nobody else could stop the world for all that time.
+/// A goroutine that has to wait for the lock does so as in an announced blocking call, because the
+/// holder may want its P. It takes the lock only while it has a P: it may have to wait for a P as
+/// long as other goroutines are busy, and if it held the lock meanwhile, no other thread could stop
+/// the world for all that time.
 pub(crate) fn lock_world(
     sched: &Sched,
     rt: Option<InRuntime>,
@@ -94,7 +99,8 @@ pub(crate) fn lock_world(
         if let Some(world_lock) = sched.world.lock.try_lock() {
             return (Some(rt), world_lock);
         }
-        // SAFETY: the M of the calling thread is alive; the evidence ends here.
+        // SAFETY: the M of the calling thread is alive. The evidence of being in the runtime ends
+        // here.
         unsafe { rt.into_m().as_ref() }.word.leave(Place::Blocked);
         drop(sched.world.lock.lock());
         let Some(entered) = current::enter() else {
@@ -104,8 +110,8 @@ pub(crate) fn lock_world(
     }
 }
 
-/// Stops the world for who has the world lock; `caller` is his M, if it is one of this runtime. None
-/// if the runtime has ended.
+/// Stops the world. `caller` is the M of the calling thread, if it is one of this runtime. None if
+/// the runtime has ended.
 #[doc(alias = "stopTheWorld")]
 pub(crate) fn stop_the_world<'a>(
     sched: &'a Sched,
@@ -133,12 +139,13 @@ pub(crate) fn stop_the_world<'a>(
     press_all(sched, &mut locked, Means::Ask);
     drop(locked);
     wait_for_all(sched, asked_ns);
-    // Only who has the world lock writes here.
+    // Only the holder of the world lock writes here.
     sched.world.pauses.stopping.record((clock::now_ns() - asked_ns) as i64);
     Some(StoppedWorld { sched, caller, world_lock: Some(world_lock), asked_ns })
 }
 
-/// Sleeps until no P is left to stop, and sees to it that this happens.
+/// Sleeps until every P has stopped. Meanwhile presses the Ms that still hold one, harder and
+/// harder.
 fn wait_for_all(sched: &Sched, asked_ns: u64) {
     let mut next_ns = asked_ns + STOP_ASK_NS;
     loop {
@@ -155,7 +162,7 @@ fn wait_for_all(sched: &Sched, asked_ns: u64) {
         let means = if now - asked_ns < STOP_PATIENCE_NS { Means::Force } else { Means::Take };
         press_all(sched, &mut sched.lock.lock(), means);
     }
-    // The lock orders what the last one did before what the stopper does now.
+    // The lock orders what the M of the last P did before what the stopper does now.
     let locked = sched.lock.lock();
     for pp in sched.all_ps() {
         if pp.stopped.get() == Stopped::No || pp.has_m() {
@@ -165,11 +172,11 @@ fn wait_for_all(sched: &Sched, asked_ns: u64) {
     drop(locked);
 }
 
-/// Presses every M that still holds a P to stop.
+/// Presses every M that still holds a P to give it up.
 fn press_all(sched: &Sched, locked: &mut Locked, means: Means) {
     for pp in sched.all_ps() {
-        // SAFETY: an M that holds a P is alive, and as long as this thread has the lock it can
-        // let go of the P but not end.
+        // SAFETY: an M that holds a P is alive. While this thread holds the scheduler lock, that M
+        // can give up the P but not end.
         if let Some(m) = unsafe { pp.m().as_ref() } {
             press(sched, locked, pp, m, means);
         }
@@ -179,7 +186,7 @@ fn press_all(sched: &Sched, locked: &mut Locked, means: Means) {
 fn press(sched: &Sched, locked: &mut Locked, pp: &P, m: &M, means: Means) {
     let seen = m.word.stamp();
     if !std::ptr::eq(pp.m(), m) {
-        return; // It is being given away.
+        return; // The M is giving the P away.
     }
     m.word.call_attention(STOP);
     let take = match seen.place() {
@@ -190,7 +197,7 @@ fn press(sched: &Sched, locked: &mut Locked, pp: &P, m: &M, means: Means) {
             let can_be_forced = sched.config.forced_preemption
                 && means == Means::Force
                 && m.current().is_some_and(|gp| gp.may_be_forced());
-            // A call that sleeps must not be interrupted, and has no use for the P.
+            // A system call that sleeps must not be interrupted, and does not need the P.
             !can_be_forced || thread::is_asleep(m.tid())
         }
     };
@@ -204,10 +211,10 @@ fn press(sched: &Sched, locked: &mut Locked, pp: &P, m: &M, means: Means) {
     }
 }
 
-/// Counts a P that nobody holds.
+/// Counts a P that no M holds as stopped, and wakes the stopper after the last one.
 pub(crate) fn count_stopped(sched: &Sched, _locked: &mut Locked, pp: &P, how: Stopped) {
     if pp.has_m() || pp.stopped.get() != Stopped::No {
-        heist_core::throw!("count_stopped: P{} is held, or was counted before", pp.id);
+        heist_core::throw!("count_stopped: P{} is held by an M, or was counted before", pp.id);
     }
     pp.stopped.set(how);
     if sched.world.stop.count() {
@@ -215,7 +222,8 @@ pub(crate) fn count_stopped(sched: &Sched, _locked: &mut Locked, pp: &P, how: St
     }
 }
 
-/// Counts a P that was to be given to an M. For who finds that the world stops, under the lock.
+/// Counts a P that the caller would have given to an M, if it had not found under the lock that the
+/// world stops.
 pub(crate) fn count_given(sched: &Sched, locked: &mut Locked, pp: &P, start: Start) {
     if start == Start::Spinning {
         sched.rest.discount_spinner();
@@ -223,7 +231,7 @@ pub(crate) fn count_given(sched: &Sched, locked: &mut Locked, pp: &P, start: Sta
     count_stopped(sched, locked, pp, Stopped::Free);
 }
 
-/// If the world stops, counts a P that this thread would give away. False if it does not.
+/// If the world stops, counts a P that this thread would have given away, and returns true.
 pub(crate) fn stop_instead(sched: &Sched, pp: &P) -> bool {
     if !sched.world.stop.pending() {
         return false;
@@ -236,7 +244,8 @@ pub(crate) fn stop_instead(sched: &Sched, pp: &P) -> bool {
     stops
 }
 
-/// An M that searches stops with its P, and sleeps until it gets that or another one.
+/// Gives up the P of an M that searches, counts it as stopped, and sleeps until the M gets that P
+/// or another one. `Retry` at once if the world does not stop.
 #[cold]
 #[inline(never)]
 #[doc(alias = "gcstopm")]
@@ -246,9 +255,10 @@ pub(crate) fn stop_searching(sched: &Sched, m: &M) -> Found {
     if !sched.world.stop.pending() {
         return Found::Retry;
     }
-    // Before the P is counted: once the world runs again, nobody may rely on this spinner.
+    // The M is discounted as a spinner before its P is counted: once the world runs again, no
+    // submitter may rely on this spinner.
     rest::end_spin(sched, m);
-    // Who starts the world again sees to the timers.
+    // The thread that starts the world again makes sure that the timers are watched.
     m.new_timer_ns.set(NEVER);
     let pp = m.release_p();
     m.stopped_p.set(pp);
@@ -259,15 +269,16 @@ pub(crate) fn stop_searching(sched: &Sched, m: &M) -> Found {
     found
 }
 
-/// A goroutine that is in the runtime stops where it is, with its thread. It goes on with its P
-/// and what is left of its slice, unless the P is gone: then it is the next in the global queue.
+/// Freezes the goroutine of an M that is in the runtime or in the signal handler, until the world
+/// is started again. The goroutine continues with its P and the rest of its slice. If the P was
+/// removed, it waits at the front of the global queue.
 #[cold]
 #[inline(never)]
 pub(crate) fn stop_here(sched: &Sched, m: &M) {
     let mut locked = sched.lock.lock();
     m.word.clear_attention(STOP);
     if !sched.world.stop.pending() {
-        return; // A stop that is over.
+        return; // The flag was from a stop that is over.
     }
     let pp = m.release_p();
     m.stopped_p.set(pp);
@@ -277,15 +288,15 @@ pub(crate) fn stop_here(sched: &Sched, m: &M) {
     frozen.wait_for_turn(sched);
 }
 
-/// The world is stopped, and this M came back from a call during which its P was taken for that:
-/// it waits for it.
+/// Freezes the goroutine of an M that entered the runtime while the world is stopped, and whose P
+/// was taken for the stop. It waits until it gets the P back.
 pub(crate) fn await_stopped_p(sched: &Sched, m: &M, locked: Guard<'_, Locked, GlobalLen>) {
     // SAFETY: null, or a P, which lives as long as the runtime.
     let Some(pp) = (unsafe { m.stopped_p.get().as_ref() }) else {
-        heist_core::throw!("await_stopped_p: M{} has lost nothing", m.id);
+        heist_core::throw!("await_stopped_p: M{} has lost no P", m.id);
     };
     if pp.stopped.get() != Stopped::Lost(NonNull::from(m)) {
-        heist_core::throw!("await_stopped_p: P{} and M{} disagree", pp.id, m.id);
+        heist_core::throw!("await_stopped_p: P{} was not taken from M{}", pp.id, m.id);
     }
     let frozen = stall::freeze(m);
     pp.stopped.set(Stopped::Awaited(NonNull::from(m)));
@@ -294,41 +305,42 @@ pub(crate) fn await_stopped_p(sched: &Sched, m: &M, locked: Guard<'_, Locked, Gl
 }
 
 impl<'a> StoppedWorld<'a> {
-    /// The scheduler whose world it is.
+    /// The scheduler whose Ps are stopped.
     pub(super) const fn sched(&self) -> &'a Sched {
         self.sched
     }
 
-    /// The M of who stopped it, if it is one of the runtime's.
+    /// The M of the stopper, if it is one of this runtime.
     pub(super) const fn caller(&self) -> Option<&'a M> {
         self.caller
     }
 
-    /// Lets the world run, and keeps the world lock.
+    /// Starts the world again, and returns the world lock.
     pub(super) fn start(mut self) -> Option<Guard<'a, WorldState>> {
-        // Taken out, so that it outlives the drop.
+        // The lock is taken out, so that it outlives the drop.
         let world_lock = self.world_lock.take();
         drop(self);
         world_lock
     }
 
-    /// Gives every P back to who waits for it, or to rest, and says so.
+    /// Gives every P back to the M that waits for it, or starts an M with it if it has work, or
+    /// makes it idle. Then wakes Ms for work, timers and descriptors, as every submitter does.
     fn restart(&self) {
         let sched = self.sched;
         let mut locked = sched.lock.lock();
         sched.world.stop.end();
         for pp in sched.all_ps() {
-            let at_rest = match pp.stopped.get() {
-                Stopped::No => heist_core::throw!("World: P{} has not stopped", pp.id),
+            let settled = match pp.stopped.get() {
+                Stopped::No => heist_core::throw!("restart: P{} has not stopped", pp.id),
                 Stopped::Lost(m) => {
-                    // SAFETY: it runs a goroutine, and without a P it cannot end.
+                    // SAFETY: the M runs a goroutine, and without a P it cannot end.
                     let m = unsafe { m.as_ref() };
                     m.stopped_p.set(null());
                     m.acquire_p(pp);
                     true
                 }
                 Stopped::Left(m) if pp.is_empty() => {
-                    // SAFETY: it sleeps until it is handed a P, in no list.
+                    // SAFETY: the M is in no list, and sleeps until it is handed a P.
                     unsafe { locked.idle_ms.push(m) };
                     rest::put_idle(sched, &mut locked, pp);
                     true
@@ -339,25 +351,26 @@ impl<'a> StoppedWorld<'a> {
                 }
                 Stopped::Free | Stopped::Left(_) | Stopped::Awaited(_) => false,
             };
-            if at_rest {
+            if settled {
                 pp.stopped.set(Stopped::No);
             }
         }
         drop(locked);
-        // What is left is marked, so nobody but this thread uses it; and the next stop needs the
-        // world_lock.
+        // The other Ps are still marked as stopped, so only this thread uses them. The next stop
+        // cannot begin: it needs the world lock.
         for pp in sched.all_ps() {
             match pp.stopped.replace(Stopped::No) {
                 Stopped::Awaited(m) | Stopped::Left(m) => {
-                    // SAFETY: it sleeps until it is handed a P, and only this thread knows of it.
+                    // SAFETY: the M sleeps until it is handed a P, and only this thread can hand it
+                    // one.
                     unsafe { rest::hand_over(sched, m, pp, Start::Working) };
                 }
                 Stopped::Free => rest::start_m(sched, pp, Start::Working),
                 Stopped::No | Stopped::Lost(_) => {}
             }
         }
-        // ORDERING: Ps are at rest again; who submitted before that and found none is served here,
-        // as in `Sched::sleep`.
+        // ORDERING: as in `rest::sleep`: Ps were made idle before this fence. If a submitter found
+        // none because it came earlier, its work is seen after the fence, and an M is woken here.
         heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
         rest::wake_p_if_work(sched);
         let next_timer = outside::earliest_timer_hint(sched);
