@@ -298,8 +298,8 @@ proptest! {
         pair.take(Step::Drain(1))?;
     }
 
-    /// Whatever comes into the lanes comes out once: those of a lane in order, free ones and stopped
-    /// ones each for themselves, and a stopped one alone. The idle lane comes out when it is asked for.
+    /// Each goroutine leaves the lanes once. Free and stopped ones of a lane leave in their order,
+    /// and a stopped one leaves alone. The idle lane is taken from only when it is asked for.
     #[test]
     fn lanes_lose_nothing(steps in vec(lane_step(), 1..200)) {
         let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());

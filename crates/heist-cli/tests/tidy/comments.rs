@@ -13,8 +13,6 @@ const ORDERING_SCOPE: &[&str] = &["crates/heist-core/src/", "crates/heist/src/"]
 
 /// The maximum width of a line with a comment, in characters. rustfmt does not wrap comments.
 const WIDTH_MAX: usize = 100;
-/// The folder that is not wrapped yet. This exception goes when it is.
-const NOT_WRAPPED_YET: &str = "crates/heist/src/sched/";
 
 pub fn check_safety(sources: &[Source]) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -65,7 +63,7 @@ pub fn check_ordering(sources: &[Source]) -> Vec<Violation> {
 
 pub fn check_width(sources: &[Source]) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for source in sources.iter().filter(|source| !source.path.starts_with(NOT_WRAPPED_YET)) {
+    for source in sources {
         for ((number, line), text) in source.numbered().zip(source.text.lines()) {
             let width = text.chars().count();
             if !line.comment.is_empty() && width > WIDTH_MAX {
@@ -130,6 +128,4 @@ fn wide_comments_are_found() {
     let text = format!("{fits}\n{wide}\nlet a = \"{wide}\";\n{behind}\n/* {wide} */\n");
     let found = check_width(&[Source::new("benches/src/a.rs", &text)]);
     assert_eq!(found.iter().map(|v| v.line).collect::<Vec<_>>(), [2, 4, 5]);
-    let not_yet = format!("{NOT_WRAPPED_YET}a.rs");
-    assert_eq!(check_width(&[Source::new(&not_yet, &text)]).len(), 0);
 }

@@ -43,8 +43,8 @@ impl StackCache {
         }
     }
 
-    /// Keeps a stack for the next goroutine. True if this stack, or others that made room for it, were
-    /// moved to the pool.
+    /// Keeps a stack for the next goroutine. True if this stack, or others that made room for it,
+    /// were moved to the pool.
     #[inline]
     pub(crate) fn give(&mut self, stack: Stack) -> bool {
         if stack.class() != self.class {

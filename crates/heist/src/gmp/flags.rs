@@ -13,8 +13,8 @@ impl Flag {
     pub(crate) const CANCELLED: Self = Self(1 << 0);
     /// The goroutine unwinds in order to end, not because of a panic.
     pub(crate) const EXITING: Self = Self(1 << 1);
-    /// The goroutine waits in a destructor while it ends, or for something that it must not abandon. A
-    /// second unwinding would end the process, so this wait cannot be cancelled.
+    /// The goroutine waits in a destructor while it ends, or for something that it must not
+    /// abandon. A second unwinding would end the process, so this wait cannot be cancelled.
     pub(crate) const UNCANCELLABLE: Self = Self(1 << 2);
     /// The goroutine overflowed its stack and never runs again; see `sched::stacks::abandon`.
     pub(crate) const ABANDONED: Self = Self(1 << 3);

@@ -8,8 +8,8 @@ use std::ops::Deref;
 
 /// The M of the calling thread, which is in the runtime and holds a P.
 ///
-/// A function that takes a holder uses the P as its owner. A function that may give the P away takes
-/// the M, and the caller has no use for its holder until the M has a P again.
+/// A function that takes a holder uses the P as its owner. A function that may give the P away
+/// takes the M, and the caller has no use for its holder until the M has a P again.
 #[derive(Clone, Copy)]
 pub(crate) struct Holder<'m> {
     m: &'m M,

@@ -178,7 +178,7 @@ pub(crate) struct M {
     pub(crate) request: Cell<Request>,
     /// The thread pointer of its thread.
     pub(crate) thread: Cell<usize>,
-    /// The CPU time that sysmon read last while the M had no P, and since when it has none.
+    /// The word and the CPU time when sysmon last asked whether the thread runs without a P.
     pub(crate) ran_without_p: Cell<(Stamp, u64)>,
     /// The end of its thread's stack, below which is the guard. Zero if the thread does not belong
     /// to the runtime.

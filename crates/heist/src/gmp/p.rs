@@ -171,7 +171,7 @@ impl P {
         unsafe { &mut *self.local.get() }
     }
 
-    /// While the result lives, [`HeldP::with_local`](super::holder::HeldP::with_local) uses the data.
+    /// While the result lives, the holder uses the data.
     #[cfg(debug_assertions)]
     pub(super) fn begin_local_use(&self) -> impl Drop {
         struct Use<'a>(&'a Cell<bool>);

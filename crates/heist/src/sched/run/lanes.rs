@@ -101,8 +101,9 @@ fn start_reserved(sched: &Sched, id: u32) {
 /// nothing in a runtime without reserved Ps, and a system call only when the thread changes sides.
 #[inline]
 pub(crate) fn suit_turns(sched: &Sched, m: &M, latency: bool) {
-    if sched.rest.idle().n_reserved() != 0 && m.short_turns.replace(latency) != latency {
-        if latency { thread::short_turns() } else { thread::normal_turns() }
+    let short = latency || sched.config.short_turns;
+    if sched.rest.idle().n_reserved() != 0 && m.short_turns.replace(short) != short {
+        if short { thread::short_turns() } else { thread::normal_turns() }
     }
 }
 

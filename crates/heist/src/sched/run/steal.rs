@@ -203,7 +203,8 @@ pub(super) fn steal_from_stalled(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     }
     let pp = m.p();
     let head_of = |id| sched.p(id).queue.waiting_head();
-    let n = sched.common_procs();
+    // The reserved Ps have the lowest numbers. Their rings are empty, so they are never stalled.
+    let n = sched.procs();
     let victim = pp.with_local(|local| local.suspect.look(pp.id, n, head_of))?;
     steal_whole_ring(sched, m, victim)
 }

@@ -334,6 +334,34 @@ fn a_processor_that_stands_still_is_robbed_before_the_network_is_asked() {
     });
 }
 
+/// A thief also finds the last P stalled if Ps are reserved for the latency class: those have the
+/// lowest numbers.
+#[test]
+fn every_p_may_be_stalled_beside_reserved_ones() {
+    let builder = Runtime::builder().procs(3).latency_procs(1);
+    // SAFETY: these goroutines keep nothing across a park that is bound to a thread.
+    let rt = unsafe { builder.exact_quantum(AN_HOUR).wake_up_bound(AN_HOUR).build() };
+    let rt = rt.expect("the runtime starts");
+    for _ in 0..10 {
+        rt.run(|| {
+            let hog = occupy();
+            hog.0.spawn(8);
+            let rt = current::enter().expect("a goroutine");
+            let (m, sched) = (rt.holder(), rt.sched());
+            let waiters = sched.outside.poller().shared();
+            waiters.waiter_came();
+            let found = (0..6).find_map(|_| steal::steal_from_stalled(sched, m));
+            waiters.waiters_gone(1);
+            let is_found = found.is_some();
+            keep(&rt, found.map_or(Found::Nothing, Found::Run));
+            drop(rt);
+            let stalled = hog.0.p();
+            drop(hog);
+            assert!(is_found, "P{stalled} is stalled");
+        });
+    }
+}
+
 /// IN-07: a thief backs off from `run_next` if the victim runs. It does not if no M holds the P, or
 /// if the M that holds it is in a blocking call.
 #[test]

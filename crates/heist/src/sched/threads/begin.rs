@@ -160,6 +160,7 @@ pub(super) fn m_main(sched: Arc<Sched>, m: Owned, stack_end: usize) {
         Err(error) => return cannot_begin(&sched, m, &error),
     };
     if sched.config.short_turns {
+        m.short_turns.set(true);
         thread::short_turns();
     }
     let unwinding = NoUnwinding;
