@@ -46,15 +46,16 @@ impl<T: AsFd> PollFd<T> {
         T: AsRawFd,
     {
         // Two traits may tell of two descriptors: the one that is borrowed is the one that counts.
-        if inner.as_fd().as_raw_fd() != inner.as_raw_fd() {
+        let number = inner.as_fd().as_raw_fd();
+        if number != inner.as_raw_fd() {
             let text = "AsFd and AsRawFd name different descriptors";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        if fd::is_plain_file(inner.as_raw_fd())? {
+        if fd::is_plain_file(number)? {
             let text = "a plain file cannot be waited for";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        Self::pollable(inner)
+        Ok(Self { source: Source::shared(inner, number)? })
     }
 
     /// Gives it back, in blocking mode.
@@ -72,7 +73,8 @@ impl<T: AsFd> PollFd<T> {
 impl<T: AsRawFd> PollFd<T> {
     /// Takes over a descriptor that is known not to be a plain file.
     pub(crate) fn pollable(inner: T) -> io::Result<Self> {
-        Ok(Self { source: Source::shared(inner)? })
+        let number = inner.as_raw_fd();
+        Ok(Self { source: Source::shared(inner, number)? })
     }
 }
 
