@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -164,10 +165,13 @@ impl Server {
     /// # Panics
     /// Outside a runtime.
     #[doc(alias = "Serve")]
+    #[track_caller]
     pub fn serve<H>(&self, listener: TcpListener, handle: H) -> io::Result<()>
     where
         H: Fn(TcpStream, SocketAddr) + Send + Sync + 'static,
     {
+        // What is said of the goroutines of its connections.
+        let site = Location::caller();
         let listener = Arc::new(listener);
         let handle = Arc::new(handle);
         {
@@ -183,7 +187,7 @@ impl Server {
             match listener.accept() {
                 Ok((stream, address)) => {
                     rest = REST.0;
-                    self.start(stream, address, Arc::clone(&handle));
+                    self.start(stream, address, Arc::clone(&handle), site);
                 }
                 Err(error) if is_closed(&error) => return Ok(()),
                 Err(error) if fd::is_exhaustion(&error) || fd::is_of_the_network(&error) => {
@@ -196,8 +200,13 @@ impl Server {
         }
     }
 
-    fn start<H>(&self, mut stream: TcpStream, address: SocketAddr, handle: Arc<H>)
-    where
+    fn start<H>(
+        &self,
+        mut stream: TcpStream,
+        address: SocketAddr,
+        handle: Arc<H>,
+        site: &'static Location<'static>,
+    ) where
         H: Fn(TcpStream, SocketAddr) + Send + Sync + 'static,
     {
         let id = {
@@ -218,10 +227,11 @@ impl Server {
         };
         let ended = Ended { shared: Arc::clone(&self.shared), id };
         // Without the lock: if it cannot be spawned, what it owns is dropped, and takes itself out.
-        let spawned = goroutine::try_go(move || {
+        let serve = move || {
             let _ended = ended;
             handle(stream, address);
-        });
+        };
+        let spawned = goroutine::spawn_here(serve, site, None);
         let handle = match spawned {
             Ok(handle) => handle,
             Err(SpawnError::NoMemory) => return self.refuse(),

@@ -9,11 +9,12 @@ use heist::net::{
     PollFd, Server, TcpListener, TcpStream, UnixDatagram, UnixListener, UnixStream, is_closed,
 };
 use std::io::{BufWriter, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
@@ -498,5 +499,63 @@ fn a_crowded_shutdown_ends() {
                 heist::blocking(|| asks.join().expect("ends"));
             }
         });
+    });
+}
+
+/// A value that lends one descriptor, and names another when it is asked for the number again.
+struct TwoFaced {
+    lent: std::io::PipeReader,
+    named: AtomicI32,
+}
+
+impl AsFd for TwoFaced {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.lent.as_fd()
+    }
+}
+
+impl AsRawFd for TwoFaced {
+    fn as_raw_fd(&self) -> RawFd {
+        match self.named.swap(-1, Ordering::Relaxed) {
+            -1 => libc::STDERR_FILENO,
+            first => first,
+        }
+    }
+}
+
+/// What a [`PollFd`] lends is what its value lends, whatever number that names later.
+#[test]
+fn a_value_that_names_two_descriptors_has_the_one_that_it_lends() {
+    let (lent, mut writer) = std::io::pipe().expect("a pipe");
+    let number = lent.as_raw_fd();
+    let value = TwoFaced { lent, named: AtomicI32::new(number) };
+    let ours = PollFd::new(value).expect("can be polled");
+    assert_eq!((ours.as_raw_fd(), ours.as_fd().as_raw_fd()), (number, number));
+    writer.write_all(b"x").expect("there is room");
+    ours.wait_readable().expect("it is there");
+    let mut inner = ours.into_inner().expect("open");
+    assert_eq!(inner.lent.read(&mut [0; 2]).expect("it is there"), 1);
+}
+
+/// The goroutines of a server's connections are described by where it was told to serve.
+#[test]
+fn connections_are_described_by_where_they_are_served() {
+    matrix::run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+        let address = listener.local_addr().expect("bound");
+        let (tell, told) = heist::chan::bounded(1);
+        let server = Server::new();
+        let serving = {
+            let server = server.clone();
+            heist::go(move || {
+                server.serve(listener, move |_, _| tell.send(heist::dump_goroutines()).unwrap())
+            })
+        };
+        let client = TcpStream::connect(address).expect("connects");
+        let dump = told.recv().expect("it is served");
+        assert!(!dump.contains("server.rs"), "{dump}");
+        drop(client);
+        server.shutdown(LONG);
+        serving.join().expect("ends well").expect("it served");
     });
 }
