@@ -130,7 +130,7 @@ impl Command {
     /// If it cannot be started.
     #[doc(alias = "Start")]
     pub fn spawn(&mut self) -> io::Result<Child> {
-        Child::from_std(blocking(|| self.inner.spawn())?)
+        Child::from_std(blocking(|| thread::with_normal_turns(|| self.inner.spawn()))?)
     }
 
     /// Starts the program and waits for its end. If the caller is cancelled meanwhile, the program
