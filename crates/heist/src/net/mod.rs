@@ -59,7 +59,7 @@
 //! # Cancelling
 //! A goroutine that is cancelled while it waits unwinds. Destructors on the way, as that of a `BufWriter`,
 //! may write; where they would wait they fail instead, because the other end may never come and nobody
-//! could cancel them again.
+//! could cancel them again. So do those of a goroutine that panics, from the moment at which it is cancelled.
 
 mod descriptor;
 mod error;
@@ -88,8 +88,10 @@ pub use unix_datagram::UnixDatagram;
 pub use unix_listener::{UnixIncoming, UnixListener};
 pub use unix_stream::UnixStream;
 
+use crate::current;
 use crate::sched::stall::blocking;
 use crate::time;
+use crate::wait;
 use descriptor::{both_limits, descriptor, read_limits, reads, std_socket, write_limits, writes};
 use socket2::SockAddr;
 use std::ffi::OsStr;
@@ -153,8 +155,13 @@ impl Rest {
         Self(Duration::from_micros(50))
     }
 
-    fn sleep(&mut self) {
+    /// Fails in a destructor of a goroutine that was cancelled, as other waits for the network do.
+    fn sleep(&mut self) -> io::Result<()> {
+        if current::enter().is_some_and(|rt| wait::is_cancelled_but_spared(&rt)) {
+            return Err(error::cancelled());
+        }
         time::sleep(self.0);
         self.0 = (2 * self.0).min(Self::LONGEST);
+        Ok(())
     }
 }

@@ -119,7 +119,7 @@ impl UnixDatagram {
             // The receiver's queue is full. Events tell of this socket's own room only, of which there is
             // enough, so it is tried again as after an interruption.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                rest.sleep();
+                rest.sleep()?;
                 Err(io::ErrorKind::Interrupted.into())
             }
             other => other,

@@ -55,7 +55,7 @@ impl UnixStream {
         loop {
             match socket.connect(&address) {
                 // The listener's queue is full. No event tells when it is not.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => rest.sleep(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => rest.sleep()?,
                 other => break other?,
             }
         }

@@ -143,9 +143,8 @@ fn turn_ns() -> Option<u64> {
     let mut attributes = Attributes::USUAL;
     let (room, flags) = (attributes.size, 0);
     // SAFETY: asks about the calling thread; the structure is as long as it says.
-    let answered = unsafe {
-        libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, room, flags) == 0
-    };
+    let answered =
+        unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, room, flags) == 0 };
     answered.then_some(attributes.runtime)
 }
 

@@ -13,6 +13,7 @@ use crate::gmp::g::Woken;
 use crate::gmp::m::{Commit, Seal};
 use crate::netpoll::desc::Half;
 use crate::netpoll::poller::Shared;
+use crate::sched::life::cancel::GivingUp;
 use crate::sched::life::park;
 use crate::sched::waiter::{ThreadWaiter, Waiter};
 use heist_core::readiness::Look;
@@ -66,7 +67,7 @@ struct Parking<'a> {
 
 /// Waits until a direction of a descriptor, which is registered with `home`, is worth a try, or was
 /// poked, or the deadline comes. Does not wait if something has happened since `look`. A cancelled
-/// goroutine unwinds.
+/// goroutine unwinds; one that is panicking goes on, and the caller looks whether it was cancelled.
 pub(crate) fn wait_for_event(
     rt: InRuntime,
     half: &'static Half,
@@ -93,8 +94,11 @@ pub(crate) fn wait_for_event(
     let parking = Parking { half, look, home, ticket, counted: Cell::new(false) };
     let arg = (&raw const parking).cast_mut().cast();
     let terms = Terms::new(WaitReason::IoWait).until(deadline_ns);
+    let giving_up = GivingUp::if_panicking(&rt);
     // SAFETY: `parking` lives until the goroutine goes on.
     let (rt, ended) = unsafe { park_sealed(rt, terms, publish, arg) };
+    let unwinds = giving_up.is_none();
+    drop(giving_up);
     if !ended.gave_up() {
         return;
     }
@@ -102,7 +106,7 @@ pub(crate) fn wait_for_event(
     if parking.counted.get() {
         home.waiters_gone(1);
     }
-    if ended == Ended::Cancelled {
+    if ended == Ended::Cancelled && unwinds {
         unwind(Some(rt));
     }
 }

@@ -559,3 +559,94 @@ fn connections_are_described_by_where_they_are_served() {
         serving.join().expect("ends well").expect("it served");
     });
 }
+
+/// A handler that panics with something left to be written, to a client that does not read, waits in the
+/// destructor. It does not keep the server from ending: when the grace is over, the wait fails.
+#[test]
+fn a_flush_of_a_panic_ends_with_the_grace() {
+    matrix::each_of(&few(), |_, rt| {
+        rt.run(|| {
+            /// More than the buffers of both sockets hold.
+            const MUCH: usize = 32 << 20;
+            let (address, server, serving) = wire::serve(|stream, _| {
+                let mut writer = BufWriter::with_capacity(MUCH, &stream);
+                writer.write_all(&vec![0; MUCH - 1]).expect("it is kept");
+                std::panic::resume_unwind(Box::new("a panic without a report"));
+            });
+            let client = TcpStream::connect(address).expect("connects");
+            // The one that accepts, and the one that flushes.
+            matrix::until_parked(2, "IO wait");
+            let began = Instant::now();
+            assert_eq!(server.shutdown(50 * MS).cancelled, 1);
+            assert!(began.elapsed() < LONG / 2, "{:?}", began.elapsed());
+            serving.join().expect("no panic").expect("no error");
+            drop(client);
+        });
+    });
+}
+
+/// Does something when it is dropped.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// What `op` returns in a destructor of a goroutine that is cancelled.
+fn on_the_way_out<T: Send + 'static>(
+    mut op: impl FnMut() -> std::io::Result<T> + Send + 'static,
+) -> std::io::Result<T> {
+    let (tell, told) = heist::chan::bounded(1);
+    let goroutine = heist::go(move || {
+        let _tells = OnDrop(|| tell.send(op()).expect("it is asked for"));
+        heist::time::sleep(LONG);
+    });
+    matrix::until_parked(1, "sleep");
+    goroutine.cancel();
+    assert!(goroutine.join().expect_err("cancelled").is_cancelled());
+    told.recv().expect("it was told")
+}
+
+/// Whatever a destructor of a cancelled goroutine would have to wait for, it fails instead: also where a queue
+/// is full, and where others have their turn.
+#[test]
+fn nothing_waits_on_the_way_out() {
+    matrix::each_of(&few(), |_, rt| {
+        rt.run(|| {
+            let is_cancelled = |error: std::io::Error| error.kind() == ErrorKind::ConnectionAborted;
+            let at = path();
+            let receiver = UnixDatagram::bind(&at).expect("binds");
+            let sender = UnixDatagram::unbound().expect("a socket");
+            sender.set_write_timeout(Some(5 * MS)).expect("a time");
+            while sender.send_to(b"x", &at).is_ok() {}
+            sender.set_write_timeout(None).expect("no time");
+            let to = at.clone();
+            assert!(is_cancelled(on_the_way_out(move || sender.send_to(b"x", &to)).unwrap_err()));
+            drop(receiver);
+            std::fs::remove_file(&at).expect("it is there");
+
+            let at = path();
+            let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None);
+            let socket = socket.expect("a socket");
+            socket.bind(&socket2::SockAddr::unix(&at).expect("a path")).expect("binds");
+            socket.listen(0).expect("listens");
+            let first = UnixStream::connect(&at).expect("there is room for one");
+            let to = at.clone();
+            assert!(is_cancelled(on_the_way_out(move || UnixStream::connect(&to)).unwrap_err()));
+            drop(first);
+            std::fs::remove_file(&at).expect("it is there");
+
+            let (near, far) = UnixStream::pair().expect("a pair");
+            let near = Arc::new(near);
+            let other = Arc::clone(&near);
+            let reads = heist::go(move || (&*other).read(&mut [0]));
+            matrix::until_parked(1, "IO wait");
+            let error = on_the_way_out(move || (&*near).read(&mut [0])).unwrap_err();
+            assert!(is_cancelled(error));
+            (&far).write_all(b"x").expect("there is room");
+            assert_eq!(reads.join().expect("ends well").expect("it came"), 1);
+        });
+    });
+}

@@ -198,7 +198,9 @@ fn an_interrupted_reader_goes_on() {
         }
         for n in 0..20 {
             // SAFETY: sends a signal that is handled.
-            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), reader.unwrap(), libc::SIGUSR2) };
+            unsafe {
+                libc::syscall(libc::SYS_tgkill, libc::getpid(), reader.unwrap(), libc::SIGUSR2)
+            };
             matrix::yield_until("it was interrupted", || COUNT.load(Ordering::Relaxed) == n + 1);
             send("-USR1");
             let patience = std::time::Duration::from_secs(60);

@@ -150,6 +150,26 @@ impl Drop for Shield<'_> {
     }
 }
 
+/// As long as it lives, a canceller ends the waits of its goroutine, the caller, which is panicking: they fail
+/// then, because nothing can unwind it a second time.
+pub(crate) struct GivingUp(&'static G);
+
+impl GivingUp {
+    /// None if the caller is not panicking: then cancellation unwinds it.
+    pub(crate) fn if_panicking(rt: &InRuntime) -> Option<Self> {
+        std::thread::panicking().then(|| {
+            rt.goroutine().set_flag(g::GIVES_UP);
+            Self(rt.goroutine())
+        })
+    }
+}
+
+impl Drop for GivingUp {
+    fn drop(&mut self) {
+        self.0.clear_flag(g::GIVES_UP);
+    }
+}
+
 /// Whether the calling goroutine was cancelled, or will be because its runtime shuts down.
 pub(crate) fn will_be() -> bool {
     current::goroutine().is_some_and(|gp| {

@@ -12,7 +12,7 @@
 
 use crate::current::InRuntime;
 use crate::gmp::G;
-use crate::gmp::g::{WaitReason, Woken};
+use crate::gmp::g::{self, WaitReason, Woken};
 use crate::gmp::m::{Commit, Request, Seal};
 use crate::sched::Sched;
 use crate::sched::life::cancel::Shield;
@@ -108,7 +108,7 @@ fn switch_out_rarely(rt: InRuntime, gp: &G) -> InRuntime {
         return suspend(rt, gp);
     }
     bound::bind(rt.m(), gp);
-    let shield = unwinding.then(|| Shield::raise(gp));
+    let shield = (unwinding && !gp.has_flag(g::GIVES_UP)).then(|| Shield::raise(gp));
     let rt = suspend(rt, gp);
     bound::unbind(rt.m(), gp);
     drop(shield);
