@@ -706,7 +706,8 @@ fn causes_are_passed_on() {
 /// The goroutine of a function is described by where that was registered, whoever cancels.
 #[test]
 fn a_function_is_described_by_where_it_was_registered() {
-    let dump_of = |register: &dyn Fn(&Context, Box<dyn FnOnce() + Send>)| {
+    type Function = Box<dyn FnOnce() + Send>;
+    let dump_of = |register: &dyn Fn(&Context, Function)| {
         let (ctx, canceller) = context::background().with_cancel();
         let (tell, told) = heist::chan::bounded(1);
         register(&ctx, Box::new(move || tell.send(heist::dump_goroutines()).unwrap()));
