@@ -155,7 +155,8 @@ pub(crate) const STACKLESS: u32 = 8192;
 /// It waits in a destructor while it ends, or for what it must not leave: a second unwinding would end the process,
 /// so this wait cannot be cancelled.
 pub(crate) const UNCANCELLABLE: u32 = 4;
-/// It waits in a destructor for the network: a canceller ends the wait, which fails then and unwinds nothing.
+/// It waits in a destructor for the network: a canceller ends the wait, which fails then and
+/// unwinds nothing.
 pub(crate) const GIVES_UP: u32 = 16384;
 
 /// The bit of `started` that says so.

@@ -59,7 +59,8 @@
 //! # Cancelling
 //! A goroutine that is cancelled while it waits unwinds. Destructors on the way, as that of a `BufWriter`,
 //! may write; where they would wait they fail instead, because the other end may never come and nobody
-//! could cancel them again. So do those of a goroutine that panics, from the moment at which it is cancelled.
+//! could cancel them again. So do those of a goroutine that panics, from the moment at which it is
+//! cancelled.
 
 mod descriptor;
 mod error;

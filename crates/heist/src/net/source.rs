@@ -66,8 +66,8 @@ impl<T: AsRawFd> Source<T> {
         Ok(Self { state, ends, closing: Closing::Retires, watch: None, inner: Some(inner) })
     }
 
-    /// Takes over a descriptor of which the value may have a share only. `number` is the one that it lends:
-    /// asked once more, the value could name another.
+    /// Takes over a descriptor of which the value may have a share only. `number` is the one that
+    /// it lends: asked once more, the value could name another.
     pub(super) fn shared(inner: T, number: RawFd) -> io::Result<Self> {
         fd::set_nonblocking(number, true)?;
         let state = State::new(number)?;

@@ -124,8 +124,8 @@ pub(crate) fn normal_turns() {
     set_turns(0);
 }
 
-/// Starts a program or a thread by `start`: it inherits the length of the calling thread's turns, so these are
-/// the usual ones meanwhile.
+/// Starts a program or a thread by `start`: it inherits the length of the calling thread's turns,
+/// so these are the usual ones meanwhile.
 pub(crate) fn with_normal_turns<T>(start: impl FnOnce() -> T) -> T {
     let is_short = turn_ns() == Some(SHORT_TURN_NS);
     if is_short {

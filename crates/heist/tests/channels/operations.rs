@@ -366,8 +366,8 @@ fn threads_and_goroutines_mix() {
     });
 }
 
-/// A deadline from before the machine started has passed, as any other. It was taken for a wait that is not
-/// one, and tried again and again.
+/// A deadline from before the machine started has passed, as any other. It was taken for a wait
+/// that is not one, and tried again and again.
 #[test]
 fn a_deadline_from_before_the_clock_has_passed() {
     let age = Duration::from_secs(1 << 40);

@@ -560,8 +560,9 @@ fn connections_are_described_by_where_they_are_served() {
     });
 }
 
-/// A handler that panics with something left to be written, to a client that does not read, waits in the
-/// destructor. It does not keep the server from ending: when the grace is over, the wait fails.
+/// A handler that panics with something left to be written, to a client that does not read, waits
+/// in the destructor. It does not keep the server from ending: when the grace is over, the wait
+/// fails.
 #[test]
 fn a_flush_of_a_panic_ends_with_the_grace() {
     matrix::each_of(&few(), |_, rt| {
@@ -609,8 +610,8 @@ fn on_the_way_out<T: Send + 'static>(
     told.recv().expect("it was told")
 }
 
-/// Whatever a destructor of a cancelled goroutine would have to wait for, it fails instead: also where a queue
-/// is full, and where others have their turn.
+/// Whatever a destructor of a cancelled goroutine would have to wait for, it fails instead: also
+/// where a queue is full, and where others have their turn.
 #[test]
 fn nothing_waits_on_the_way_out() {
     matrix::each_of(&few(), |_, rt| {

@@ -174,8 +174,8 @@ fn a_signal_to_a_thread_arrives_there() {
     ended.succeeded();
 }
 
-/// A handler of somebody else that interrupts system calls, and hits the thread that passes signals on, does not
-/// end that thread: signals still come.
+/// A handler of somebody else that interrupts system calls, and hits the thread that passes signals
+/// on, does not end that thread: signals still come.
 #[test]
 fn an_interrupted_reader_goes_on() {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -190,7 +190,8 @@ fn an_interrupted_reader_goes_on() {
             reader = thread_called("heist-signals");
             reader.is_some()
         });
-        // SAFETY: zeroes are an action; the handler changes a number. Without SA_RESTART, a read fails.
+        // SAFETY: zeroes are an action; the handler changes a number. Without SA_RESTART, a read
+        // fails.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = note as extern "C" fn(libc::c_int) as usize;

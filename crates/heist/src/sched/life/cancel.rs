@@ -150,8 +150,8 @@ impl Drop for Shield<'_> {
     }
 }
 
-/// As long as it lives, a canceller ends the waits of its goroutine, the caller, which is panicking: they fail
-/// then, because nothing can unwind it a second time.
+/// As long as it lives, a canceller ends the waits of its goroutine, the caller, which is
+/// panicking: they fail then, because nothing can unwind it a second time.
 pub(crate) struct GivingUp(&'static G);
 
 impl GivingUp {
