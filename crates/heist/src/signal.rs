@@ -244,9 +244,12 @@ fn start() -> io::Result<()> {
     let (mut reader, writer) = io::pipe()?;
     thread::spawn("heist-signals".to_owned(), move || {
         let mut numbers = [0; 64];
-        while let Ok(n) = reader.read(&mut numbers) {
-            for &number in &numbers[..n] {
-                pass_on(Signal(number.into()));
+        loop {
+            match reader.read(&mut numbers) {
+                Ok(n) => numbers[..n].iter().for_each(|&number| pass_on(Signal(number.into()))),
+                // A handler of somebody else ran here.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
             }
         }
     })?;

@@ -265,7 +265,9 @@ impl Builder {
 
     /// Whether the process ends, with a report and exit code 2, when a thread waits in
     /// [`Runtime::run`] and no goroutine can ever run again. On by default. Detection is off while
-    /// the process has a thread that is not the runtime's.
+    /// the process has a thread that is not the runtime's, as those of a second runtime are. The
+    /// runtime looks when everything has come to rest, and not again: if such a thread ends after
+    /// that, there is no report.
     ///
     /// # Examples
     /// ```no_run

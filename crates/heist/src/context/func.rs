@@ -18,12 +18,14 @@ pub(super) struct Func {
     /// The runtime of the goroutine that registered it. A context may outlive the runtime, and must
     /// not keep its memory and its descriptors.
     home: Option<Weak<Sched>>,
+    /// Where it was registered: that is said of its goroutine.
+    site: &'static Location<'static>,
 }
 
 impl Func {
-    fn new(body: Body) -> Self {
+    fn new(body: Body, site: &'static Location<'static>) -> Self {
         let home = current::with_sched(|sched| Arc::downgrade(&sched.life.share()));
-        Self { body: Mutex::new(Some(body)), home }
+        Self { body: Mutex::new(Some(body)), home, site }
     }
 
     fn take(&self) -> Option<Body> {
@@ -52,12 +54,14 @@ impl Due {
             // A runtime that has shut down runs nothing: the body is dropped.
             Some(home) => {
                 if let Some(home) = home.upgrade() {
-                    let (site, anywhere) = (Location::caller(), Beginning::Anywhere);
+                    let (site, anywhere) = (func.site, Beginning::Anywhere);
                     // SAFETY: everything is `'static`.
                     drop(unsafe { goroutine::spawn_on(&home, body, site, anywhere, None) });
                 }
             }
-            None if current::goroutine().is_some() => drop(goroutine::try_go(body)),
+            None if current::goroutine().is_some() => {
+                drop(goroutine::spawn_here(body, func.site, None));
+            }
             None => {
                 if let Err(body) = thread::spawn_roomy("heist-after-func", body) {
                     // The system refuses a thread: it runs here rather than never.
@@ -85,8 +89,12 @@ impl UnwindSafe for ContextFunc {}
 impl RefUnwindSafe for ContextFunc {}
 
 impl ContextFunc {
-    pub(super) fn new(node: Option<Arc<Node>>, body: Body) -> Self {
-        let func = Arc::new(Func::new(body));
+    pub(super) fn new(
+        node: Option<Arc<Node>>,
+        body: Body,
+        site: &'static Location<'static>,
+    ) -> Self {
+        let func = Arc::new(Func::new(body, site));
         let place = node.and_then(|node| {
             let id = node.add_func(Arc::clone(&func))?;
             Some((node, id))

@@ -47,7 +47,7 @@ use node::Node;
 use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use value::Values;
@@ -264,8 +264,9 @@ impl Context {
     /// # });
     /// ```
     #[doc(alias = "AfterFunc")]
+    #[track_caller]
     pub fn after_func(&self, f: impl FnOnce() + Send + 'static) -> ContextFunc {
-        ContextFunc::new(self.node.clone(), Box::new(f))
+        ContextFunc::new(self.node.clone(), Box::new(f), Location::caller())
     }
 
     /// A channel that is closed when this context is cancelled, for a `select` or a plain wait. It

@@ -38,6 +38,9 @@ impl Flag {
     pub(crate) const LOCKED: Self = Self(1 << 11);
     /// There was no memory for its stack, although it waited: it ends without having run.
     pub(crate) const STACKLESS: Self = Self(1 << 12);
+    /// The goroutine is panicking and waits for the network in a destructor. A canceller ends the
+    /// wait, which then fails and unwinds nothing.
+    pub(crate) const GIVES_UP: Self = Self(1 << 13);
 }
 
 impl BitOr for Flag {

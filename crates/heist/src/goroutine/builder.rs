@@ -192,7 +192,7 @@ impl Builder {
 
 /// Spawns on the calling goroutine's runtime.
 #[inline]
-pub(super) fn spawn_here<F, T>(
+pub(crate) fn spawn_here<F, T>(
     f: F,
     site: &'static Location<'static>,
     extras: Option<Arc<Extras>>,

@@ -27,7 +27,7 @@ pub(crate) use with_stack::with_stack_if_possible;
 pub use crate::snapshot::Group;
 
 pub(crate) use crate::gmp::g::Extras;
-pub(crate) use builder::{Beginning, cannot_spawn, spawn_later, spawn_on};
+pub(crate) use builder::{Beginning, cannot_spawn, spawn_here, spawn_later, spawn_on};
 
 use crate::current;
 use crate::gmp::flags::Flag;

@@ -60,7 +60,8 @@
 //! # Cancelling
 //! A goroutine that is cancelled while it waits unwinds. Destructors that run meanwhile, such as
 //! that of a `BufWriter`, may write. Where they would wait, they fail instead: the other end may
-//! never become ready, and the wait could not be cancelled again.
+//! never become ready, and the wait could not be cancelled again. The same holds
+//! for the destructors of a goroutine that panics, from the moment at which it is cancelled.
 
 mod descriptor;
 mod error;
@@ -89,8 +90,10 @@ pub use unix_datagram::UnixDatagram;
 pub use unix_listener::{UnixIncoming, UnixListener};
 pub use unix_stream::UnixStream;
 
+use crate::current;
 use crate::sched::stall::blocking;
 use crate::time;
+use crate::wait;
 use descriptor::{both_limits, descriptor, read_limits, reads, std_socket, write_limits, writes};
 use socket2::SockAddr;
 use std::ffi::OsStr;
@@ -155,8 +158,13 @@ impl Backoff {
         Self(Duration::from_micros(50))
     }
 
-    fn sleep(&mut self) {
+    /// Fails in a destructor of a goroutine that was cancelled, as other waits for the network do.
+    fn sleep(&mut self) -> io::Result<()> {
+        if current::enter().is_some_and(|rt| wait::is_cancelled_but_spared(&rt)) {
+            return Err(error::cancelled());
+        }
         time::sleep(self.0);
         self.0 = (2 * self.0).min(Self::LONGEST);
+        Ok(())
     }
 }

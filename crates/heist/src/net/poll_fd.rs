@@ -48,15 +48,16 @@ impl<T: AsFd> PollFd<T> {
     {
         // The two traits may name different descriptors. That is refused, because only the borrowed
         // one is known to be open.
-        if inner.as_fd().as_raw_fd() != inner.as_raw_fd() {
+        let number = inner.as_fd().as_raw_fd();
+        if number != inner.as_raw_fd() {
             let text = "AsFd and AsRawFd name different descriptors; they must agree";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        if fd::is_plain_file(inner.as_raw_fd())? {
+        if fd::is_plain_file(number)? {
             let text = "a plain file cannot be waited for; use heist::blocking";
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
-        Self::pollable(inner)
+        Ok(Self { source: Source::shared(inner, number)? })
     }
 
     /// Returns the inner value, in blocking mode.
@@ -74,7 +75,8 @@ impl<T: AsFd> PollFd<T> {
 impl<T: AsRawFd> PollFd<T> {
     /// Takes over a descriptor that is known not to be a plain file.
     pub(crate) fn pollable(inner: T) -> io::Result<Self> {
-        Ok(Self { source: Source::shared(inner)? })
+        let number = inner.as_raw_fd();
+        Ok(Self { source: Source::shared(inner, number)? })
     }
 }
 

@@ -6,7 +6,7 @@ use super::error;
 use crate::current::{self, InRuntime};
 use crate::sys::lock::Lock;
 use crate::sys::poll::Bell;
-use crate::wait::{self, Ended, Terms, WaitQueue, WaitReason, Wake};
+use crate::wait::{self, Ended, GivingUp, Terms, WaitQueue, WaitReason, Wake};
 use heist_core::fd_lock::{FdLock, Taken, Unlocked, Way};
 use heist_core::lock_rank::Rank;
 use std::io;
@@ -62,16 +62,28 @@ pub(super) fn lock(
         std::mem::forget(turn);
         return done(taken);
     }
-    let (rt, ended) = wait::wait_in(
+    if rt.as_ref().is_some_and(wait::is_cancelled_but_spared) {
+        // As in a wait for the other end: it may never come to its turn.
+        drop(guard);
+        drop(rt);
+        return Err(error::cancelled());
+    }
+    let giving_up = rt.as_ref().and_then(GivingUp::if_panicking);
+    let (rt, ended) = wait::sleep_in(
         rt,
         guard,
         terms,
         null_mut(),
-        // SAFETY: the entry stays on the stack of `wait_in` until it is removed.
+        // SAFETY: the entry stays on the stack of `sleep_in` until it is removed.
         |queues, entry| unsafe { queues.waiting[way as usize].push(entry) },
         // SAFETY: it was queued here.
         |queues, entry| unsafe { queues.waiting[way as usize].remove(entry) },
     );
+    let unwinds = giving_up.is_none();
+    drop(giving_up);
+    if ended == Ended::Cancelled && unwinds {
+        wait::unwind(rt);
+    }
     let turn = (ended == Ended::Done).then(|| Turn { fd_lock, queues, way });
     drop(rt);
     std::mem::forget(turn);
@@ -79,7 +91,8 @@ pub(super) fn lock(
         Ended::Done => Ok(()),
         Ended::Closed => Err(error::closed()),
         Ended::TimedOut => Err(error::timeout()),
-        Ended::Changed | Ended::Cancelled => {
+        Ended::Cancelled => Err(error::cancelled()),
+        Ended::Changed => {
             heist_core::throw!("net: woken out of a descriptor's queue without a reason")
         }
     }

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -165,10 +166,13 @@ impl Server {
     /// # Panics
     /// Outside a runtime.
     #[doc(alias = "Serve")]
+    #[track_caller]
     pub fn serve<H>(&self, listener: TcpListener, handle: H) -> io::Result<()>
     where
         H: Fn(TcpStream, SocketAddr) + Send + Sync + 'static,
     {
+        // What is said of the goroutines of its connections.
+        let site = Location::caller();
         let listener = Arc::new(listener);
         let handle = Arc::new(handle);
         {
@@ -184,7 +188,7 @@ impl Server {
             match listener.accept() {
                 Ok((stream, address)) => {
                     pause = ACCEPT_PAUSE.0;
-                    self.start(stream, address, Arc::clone(&handle));
+                    self.start(stream, address, Arc::clone(&handle), site);
                 }
                 Err(error) if is_closed(&error) => return Ok(()),
                 Err(error) if fd::is_exhaustion(&error) || fd::is_of_the_network(&error) => {
@@ -197,8 +201,13 @@ impl Server {
         }
     }
 
-    fn start<H>(&self, mut stream: TcpStream, address: SocketAddr, handle: Arc<H>)
-    where
+    fn start<H>(
+        &self,
+        mut stream: TcpStream,
+        address: SocketAddr,
+        handle: Arc<H>,
+        site: &'static Location<'static>,
+    ) where
         H: Fn(TcpStream, SocketAddr) + Send + Sync + 'static,
     {
         let id = {
@@ -220,10 +229,11 @@ impl Server {
         let ended = Ended { shared: Arc::clone(&self.shared), id };
         // Without the lock: if the goroutine cannot be spawned, the closure is dropped, and its
         // `Ended` removes the connection.
-        let spawned = goroutine::try_go(move || {
+        let serve = move || {
             let _ended = ended;
             handle(stream, address);
-        });
+        };
+        let spawned = goroutine::spawn_here(serve, site, None);
         let handle = match spawned {
             Ok(handle) => handle,
             Err(SpawnError::NoMemory) => return self.refuse(),

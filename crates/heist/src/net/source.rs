@@ -10,7 +10,7 @@ use crate::sys::fd;
 use heist_core::fd_lock::{Unlocked, Way};
 use std::fmt;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -66,11 +66,13 @@ impl<T: AsRawFd> Source<T> {
         Ok(Self { state, ends, closing: Closing::Retires, watch: None, inner: Some(inner) })
     }
 
-    /// Takes over a descriptor that other code may share.
-    pub(super) fn shared(inner: T) -> io::Result<Self> {
-        let mut source = Self::new(inner, Ends::Unseen)?;
-        source.closing = Closing::LeavesAlone;
-        Ok(source)
+    /// Takes over a descriptor that other code may share. `number` is the descriptor that the value
+    /// lends: if it were asked again, it could name another one.
+    pub(super) fn shared(inner: T, number: RawFd) -> io::Result<Self> {
+        fd::set_nonblocking(number, true)?;
+        let state = State::new(number)?;
+        let (ends, closing) = (Ends::Unseen, Closing::LeavesAlone);
+        Ok(Self { state, ends, closing, watch: None, inner: Some(inner) })
     }
 
     /// Returns the inner value, in blocking mode.
@@ -82,7 +84,7 @@ impl<T: AsRawFd> Source<T> {
         let _ = self.state.release();
         self.state.detach();
         let Some(inner) = self.inner.take() else { return Err(super::error::closed()) };
-        fd::set_nonblocking(inner.as_raw_fd(), false)?;
+        fd::set_nonblocking(self.state.fd, false)?;
         Ok(inner)
     }
 }

@@ -119,7 +119,7 @@ impl UnixDatagram {
             // The receiver's queue is full. Events report only this socket's own room, of which
             // there is enough, so the send is tried again as after an interruption.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                backoff.sleep();
+                backoff.sleep()?;
                 Err(io::ErrorKind::Interrupted.into())
             }
             other => other,

@@ -55,7 +55,7 @@ impl UnixStream {
         loop {
             match socket.connect(&address) {
                 // The listener's queue is full. No event reports when that changes.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => backoff.sleep(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => backoff.sleep()?,
                 other => break other?,
             }
         }

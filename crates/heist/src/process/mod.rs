@@ -135,7 +135,9 @@ impl Command {
     pub fn spawn(&mut self) -> io::Result<Child> {
         // glibc starts programs with all signals blocked: a stack that ends there ends the process
         // without a report.
-        let child = with_stack_if_possible(SPAWN_STACK_BYTES, || blocking(|| self.inner.spawn()));
+        let child = with_stack_if_possible(SPAWN_STACK_BYTES, || {
+            blocking(|| thread::with_normal_turns(|| self.inner.spawn()))
+        });
         Child::from_std(child?)
     }
 

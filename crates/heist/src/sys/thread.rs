@@ -17,7 +17,8 @@ pub(crate) fn spawn<T: Send + 'static>(
 ) -> std::io::Result<std::thread::JoinHandle<T>> {
     // With less memory std does not return an error but ends the process.
     check_room(M_STACK_BYTES)?;
-    std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES).spawn(main)
+    let builder = std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES);
+    with_normal_turns(|| builder.spawn(main))
 }
 
 /// As [`spawn`], for user code: with a stack as large as std's usual one. The closure is returned
@@ -34,8 +35,8 @@ pub(crate) fn spawn_roomy(name: &str, main: Main) -> Result<(), Main> {
             main();
         }
     };
-    let builder = || std::thread::Builder::new().name(name.to_owned());
-    let spawned = check_room(STACK_BYTES).and_then(|()| builder().spawn(begin));
+    let start = || std::thread::Builder::new().name(name.to_owned()).spawn(begin);
+    let spawned = check_room(STACK_BYTES).and_then(|()| with_normal_turns(start));
     match spawned.err().and_then(|_| take(&main)) {
         Some(main) => Err(main),
         None => Ok(()),
@@ -112,14 +113,39 @@ pub(crate) fn precise_naps() {
 /// time it wakes up: next to threads that compute, it would otherwise wait for the end of their
 /// turns. Kernels before 6.12 ignore the request.
 pub(crate) fn short_turns() {
-    /// The shortest turn that can be requested.
-    const TURN_NS: u64 = 100_000;
-    set_turns(TURN_NS);
+    set_turns(SHORT_TURN_NS);
 }
+
+/// The shortest turn that can be requested.
+const SHORT_TURN_NS: u64 = 100_000;
 
 /// Undoes [`short_turns`].
 pub(crate) fn normal_turns() {
     set_turns(0);
+}
+
+/// Starts a program or a thread by `start`: it inherits the length of the calling thread's turns,
+/// so these are the usual ones meanwhile.
+pub(crate) fn with_normal_turns<T>(start: impl FnOnce() -> T) -> T {
+    let is_short = turn_ns() == Some(SHORT_TURN_NS);
+    if is_short {
+        normal_turns();
+    }
+    let started = start();
+    if is_short {
+        short_turns();
+    }
+    started
+}
+
+/// The length of the calling thread's turns, where the kernel tells it.
+fn turn_ns() -> Option<u64> {
+    let mut attributes = Attributes::USUAL;
+    let (room, flags) = (attributes.size, 0);
+    // SAFETY: asks about the calling thread; the structure is as long as it says.
+    let answered =
+        unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, room, flags) == 0 };
+    answered.then_some(attributes.runtime)
 }
 
 fn set_turns(turn_ns: u64) {

@@ -57,7 +57,8 @@ pub(crate) fn deadline_after(duration: Duration) -> u64 {
     clock::now_ns().saturating_add(ns).min(NEVER - 1)
 }
 
-/// A moment in the scheduler's time. Never early.
+/// A moment in the scheduler's time. Never early. One from before the clock began is its beginning,
+/// but not zero, which stands for no wait at all.
 pub(crate) fn deadline_at(deadline: Instant) -> u64 {
-    clock::ns_of(deadline).min(NEVER - 1)
+    clock::ns_of(deadline).clamp(1, NEVER - 1)
 }

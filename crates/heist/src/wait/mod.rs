@@ -46,6 +46,7 @@ mod published;
 mod record;
 
 pub(crate) use crate::gmp::g::WaitReason;
+pub(crate) use crate::sched::life::cancel::GivingUp;
 pub(crate) use crate::sched::waiter::Waiter;
 pub(crate) use both::Both;
 pub(crate) use published::{wait_for_end, wait_for_event};

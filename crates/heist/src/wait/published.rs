@@ -14,6 +14,7 @@ use crate::gmp::g::Woken;
 use crate::gmp::m::{Commit, Seal};
 use crate::netpoll::desc::Half;
 use crate::netpoll::poller::Shared;
+use crate::sched::life::cancel::GivingUp;
 use crate::sched::life::park;
 use crate::sched::waiter::{ThreadWaiter, Waiter};
 use heist_core::readiness::Look;
@@ -67,7 +68,8 @@ struct Parking<'a> {
 
 /// Waits until an operation in one direction of a descriptor, which is registered with `home`, may
 /// succeed, or until the direction is poked or the deadline comes. Does not wait if something has
-/// happened since `look`. A cancelled goroutine unwinds.
+/// happened since `look`. A cancelled goroutine unwinds. A panicking
+/// one continues, and the caller checks whether it was cancelled.
 pub(crate) fn wait_for_event(
     rt: InRuntime,
     half: &'static Half,
@@ -94,8 +96,11 @@ pub(crate) fn wait_for_event(
     let parking = Parking { half, look, home, ticket, counted: Cell::new(false) };
     let arg = (&raw const parking).cast_mut().cast();
     let terms = Terms::new(WaitReason::IoWait).until(deadline_ns);
+    let giving_up = GivingUp::if_panicking(&rt);
     // SAFETY: `parking` lives until the goroutine continues.
     let (rt, ended) = unsafe { park_sealed(rt, terms, publish, arg) };
+    let unwinds = giving_up.is_none();
+    drop(giving_up);
     if !ended.gave_up() {
         return;
     }
@@ -103,7 +108,7 @@ pub(crate) fn wait_for_event(
     if parking.counted.get() {
         home.waiters_gone(1);
     }
-    if ended == Ended::Cancelled {
+    if ended == Ended::Cancelled && unwinds {
         unwind(Some(rt));
     }
 }

@@ -367,6 +367,25 @@ fn threads_and_goroutines_mix() {
     });
 }
 
+/// A deadline from before the machine started has passed, as any other. It was taken for a wait
+/// that is not one, and tried again and again.
+#[test]
+fn a_deadline_from_before_the_clock_has_passed() {
+    let age = Duration::from_secs(1 << 40);
+    let past = Instant::now().checked_sub(age).expect("an Instant goes back that far");
+    let check = || {
+        for (tx, rx) in channels() {
+            assert_eq!(rx.recv_deadline(past), Err(RecvTimeoutError::Timeout));
+            if let Some(capacity) = tx.capacity() {
+                (0..capacity).for_each(|_| assert_eq!(tx.send_deadline(1, past), Ok(())));
+                assert_eq!(tx.send_deadline(2, past), Err(SendTimeoutError::Timeout(2)));
+            }
+        }
+    };
+    check();
+    matrix::run(check);
+}
+
 /// Threads alone, without any runtime, with deadlines.
 #[test]
 fn threads_need_no_runtime() {

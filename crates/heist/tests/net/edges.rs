@@ -9,11 +9,12 @@ use heist::net::{
     PollFd, Server, TcpListener, TcpStream, UnixDatagram, UnixListener, UnixStream, is_closed,
 };
 use std::io::{BufWriter, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
@@ -495,6 +496,156 @@ fn a_crowded_shutdown_ends() {
                 serving.join().expect("no panic").expect("no error");
                 heist::blocking(|| asks.join().expect("ends"));
             }
+        });
+    });
+}
+
+/// A value that lends one descriptor, and names another when it is asked for the number again.
+struct TwoFaced {
+    lent: std::io::PipeReader,
+    named: AtomicI32,
+}
+
+impl AsFd for TwoFaced {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.lent.as_fd()
+    }
+}
+
+impl AsRawFd for TwoFaced {
+    fn as_raw_fd(&self) -> RawFd {
+        match self.named.swap(-1, Ordering::Relaxed) {
+            -1 => libc::STDERR_FILENO,
+            first => first,
+        }
+    }
+}
+
+/// What a [`PollFd`] lends is what its value lends, whatever number that names later.
+#[test]
+fn a_value_that_names_two_descriptors_has_the_one_that_it_lends() {
+    let (lent, mut writer) = std::io::pipe().expect("a pipe");
+    let number = lent.as_raw_fd();
+    let value = TwoFaced { lent, named: AtomicI32::new(number) };
+    let ours = PollFd::new(value).expect("can be polled");
+    assert_eq!((ours.as_raw_fd(), ours.as_fd().as_raw_fd()), (number, number));
+    writer.write_all(b"x").expect("there is room");
+    ours.wait_readable().expect("it is there");
+    let mut inner = ours.into_inner().expect("open");
+    assert_eq!(inner.lent.read(&mut [0; 2]).expect("it is there"), 1);
+}
+
+/// The goroutines of a server's connections are described by where it was told to serve.
+#[test]
+fn connections_are_described_by_where_they_are_served() {
+    matrix::run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+        let address = listener.local_addr().expect("bound");
+        let (tell, told) = heist::chan::bounded(1);
+        let server = Server::new();
+        let serving = {
+            let server = server.clone();
+            heist::go(move || {
+                server.serve(listener, move |_, _| tell.send(heist::dump_goroutines()).unwrap())
+            })
+        };
+        let client = TcpStream::connect(address).expect("connects");
+        let dump = told.recv().expect("it is served");
+        assert!(!dump.contains("server.rs"), "{dump}");
+        drop(client);
+        server.shutdown(LONG);
+        serving.join().expect("ends well").expect("it served");
+    });
+}
+
+/// A handler that panics with something left to be written, to a client that does not read, waits
+/// in the destructor. It does not keep the server from ending: when the grace is over, the wait
+/// fails.
+#[test]
+fn a_flush_of_a_panic_ends_with_the_grace() {
+    matrix::each_of(&few(), |_, rt| {
+        rt.run(|| {
+            /// More than the buffers of both sockets hold.
+            const MUCH: usize = 32 << 20;
+            let (address, server, serving) = wire::serve(|stream, _| {
+                let mut writer = BufWriter::with_capacity(MUCH, &stream);
+                writer.write_all(&vec![0; MUCH - 1]).expect("it is kept");
+                std::panic::resume_unwind(Box::new("a panic without a report"));
+            });
+            let client = TcpStream::connect(address).expect("connects");
+            // The one that accepts, and the one that flushes.
+            matrix::until_parked(2, "IO wait");
+            let began = Instant::now();
+            assert_eq!(server.shutdown(50 * MS).cancelled, 1);
+            assert!(began.elapsed() < LONG / 2, "{:?}", began.elapsed());
+            serving.join().expect("no panic").expect("no error");
+            drop(client);
+        });
+    });
+}
+
+/// Does something when it is dropped.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// What `op` returns in a destructor of a goroutine that is cancelled.
+fn on_the_way_out<T: Send + 'static>(
+    mut op: impl FnMut() -> std::io::Result<T> + Send + 'static,
+) -> std::io::Result<T> {
+    let (tell, told) = heist::chan::bounded(1);
+    let goroutine = heist::go(move || {
+        let _tells = OnDrop(|| tell.send(op()).expect("it is asked for"));
+        heist::time::sleep(LONG);
+    });
+    matrix::until_parked(1, "sleep");
+    goroutine.cancel();
+    assert!(goroutine.join().expect_err("cancelled").is_cancelled());
+    told.recv().expect("it was told")
+}
+
+/// Whatever a destructor of a cancelled goroutine would have to wait for, it fails instead: also
+/// where a queue is full, and where others have their turn.
+#[test]
+fn nothing_waits_on_the_way_out() {
+    matrix::each_of(&few(), |_, rt| {
+        rt.run(|| {
+            let is_cancelled = |error: std::io::Error| error.kind() == ErrorKind::ConnectionAborted;
+            let at = path();
+            let receiver = UnixDatagram::bind(&at).expect("binds");
+            let sender = UnixDatagram::unbound().expect("a socket");
+            sender.set_write_timeout(Some(5 * MS)).expect("a time");
+            while sender.send_to(b"x", &at).is_ok() {}
+            sender.set_write_timeout(None).expect("no time");
+            let to = at.clone();
+            assert!(is_cancelled(on_the_way_out(move || sender.send_to(b"x", &to)).unwrap_err()));
+            drop(receiver);
+            std::fs::remove_file(&at).expect("it is there");
+
+            let at = path();
+            let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None);
+            let socket = socket.expect("a socket");
+            socket.bind(&socket2::SockAddr::unix(&at).expect("a path")).expect("binds");
+            socket.listen(0).expect("listens");
+            let first = UnixStream::connect(&at).expect("there is room for one");
+            let to = at.clone();
+            assert!(is_cancelled(on_the_way_out(move || UnixStream::connect(&to)).unwrap_err()));
+            drop(first);
+            std::fs::remove_file(&at).expect("it is there");
+
+            let (near, far) = UnixStream::pair().expect("a pair");
+            let near = Arc::new(near);
+            let other = Arc::clone(&near);
+            let reads = heist::go(move || (&*other).read(&mut [0]));
+            matrix::until_parked(1, "IO wait");
+            let error = on_the_way_out(move || (&*near).read(&mut [0])).unwrap_err();
+            assert!(is_cancelled(error));
+            (&far).write_all(b"x").expect("there is room");
+            assert_eq!(reads.join().expect("ends well").expect("it came"), 1);
         });
     });
 }

@@ -703,3 +703,26 @@ fn causes_are_passed_on() {
     let cause = second.cause().unwrap();
     assert_eq!(cause.downcast_ref(), Some(&ContextError::DeadlineExceeded));
 }
+
+/// The goroutine of a function is described by where that was registered, whoever cancels.
+#[test]
+fn a_function_is_described_by_where_it_was_registered() {
+    type Function = Box<dyn FnOnce() + Send>;
+    let dump_of = |register: &dyn Fn(&Context, Function)| {
+        let (ctx, canceller) = context::background().with_cancel();
+        let (tell, told) = heist::chan::bounded(1);
+        register(&ctx, Box::new(move || tell.send(heist::dump_goroutines()).unwrap()));
+        canceller.cancel();
+        told.recv().expect("it ran")
+    };
+    matrix::run(|| {
+        let here = dump_of(&|ctx, f| drop(ctx.after_func(f)));
+        assert!(!here.contains("func.rs"), "{here}");
+        // Registered where there is no runtime: it is run by that of the canceller.
+        let elsewhere = dump_of(&|ctx, f| {
+            let ctx = ctx.clone();
+            std::thread::spawn(move || drop(ctx.after_func(f))).join().expect("ends well");
+        });
+        assert!(!elsewhere.contains("func.rs"), "{elsewhere}");
+    });
+}

@@ -2,6 +2,7 @@
 
 use crate::matrix;
 
+use heist::Runtime;
 use heist::process::Command;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -193,5 +194,24 @@ fn errors_have_their_kinds() {
             child.kill().expect("kills");
             child.wait().expect("waits");
         });
+    });
+}
+
+/// A program that a latency goroutine starts has the turns of any other program, not the short ones
+/// of that goroutine's thread. Where the kernel does not tell or know them, there is nothing to see.
+#[test]
+fn a_program_has_the_usual_turns() {
+    let turns = || {
+        let output = Command::new("grep").args(["slice", "/proc/self/sched"]).output();
+        String::from_utf8(output.expect("grep runs").stdout).expect("a text")
+    };
+    let usual = turns();
+    let rt = matrix::start(Runtime::builder().procs(2).latency_procs(1));
+    rt.run(|| {
+        for _ in 0..20 {
+            let builder = heist::goroutine::Builder::new().class(heist::goroutine::Class::Latency);
+            let starts = builder.spawn(turns).expect("there is memory");
+            assert_eq!(starts.join().expect("ends well"), usual);
+        }
     });
 }

@@ -173,3 +173,49 @@ fn a_signal_to_a_thread_arrives_there() {
     });
     ended.succeeded();
 }
+
+/// A handler of somebody else that interrupts system calls, and hits the thread that passes signals
+/// on, does not end that thread: signals still come.
+#[test]
+fn an_interrupted_reader_goes_on() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn note(_: libc::c_int) {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+    let ended = child::run(|| {
+        let signals = signal::notify(&[signal::USER1]).expect("asks");
+        let mut reader = None;
+        matrix::yield_until("the reader has its name", || {
+            reader = thread_called("heist-signals");
+            reader.is_some()
+        });
+        // SAFETY: zeroes are an action; the handler changes a number. Without SA_RESTART, a read
+        // fails.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = note as extern "C" fn(libc::c_int) as usize;
+            assert_eq!(libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()), 0);
+        }
+        for n in 0..20 {
+            // SAFETY: sends a signal that is handled.
+            unsafe {
+                libc::syscall(libc::SYS_tgkill, libc::getpid(), reader.unwrap(), libc::SIGUSR2)
+            };
+            matrix::yield_until("it was interrupted", || COUNT.load(Ordering::Relaxed) == n + 1);
+            send("-USR1");
+            let patience = std::time::Duration::from_secs(60);
+            assert_eq!(signals.recv_timeout(patience), Ok(signal::USER1));
+        }
+    });
+    ended.succeeded();
+}
+
+/// The number of the thread of this process that has this name.
+fn thread_called(name: &str) -> Option<i32> {
+    let threads = std::fs::read_dir("/proc/self/task").expect("proc is mounted");
+    threads.flatten().find_map(|thread| {
+        let comm = std::fs::read_to_string(thread.path().join("comm")).ok()?;
+        (comm.trim_end() == name).then(|| thread.file_name().to_str()?.parse().ok()).flatten()
+    })
+}

@@ -154,6 +154,26 @@ impl Drop for Shield<'_> {
     }
 }
 
+/// While this value lives, a canceller ends the waits of the calling goroutine, which is panicking.
+/// The waits then fail, because the goroutine cannot be unwound a second time.
+pub(crate) struct GivingUp(&'static G);
+
+impl GivingUp {
+    /// None if the caller is not panicking: then cancellation unwinds it.
+    pub(crate) fn if_panicking(rt: &InRuntime) -> Option<Self> {
+        std::thread::panicking().then(|| {
+            rt.goroutine().flags.set(Flag::GIVES_UP);
+            Self(rt.goroutine())
+        })
+    }
+}
+
+impl Drop for GivingUp {
+    fn drop(&mut self) {
+        self.0.flags.clear(Flag::GIVES_UP);
+    }
+}
+
 /// Whether the calling goroutine was cancelled, or will be, because its runtime shuts down.
 pub(crate) fn will_be() -> bool {
     current::goroutine().is_some_and(|gp| {

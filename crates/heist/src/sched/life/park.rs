@@ -12,6 +12,7 @@
 
 use crate::current::InRuntime;
 use crate::gmp::G;
+use crate::gmp::flags::Flag;
 use crate::gmp::g::{WaitReason, Woken};
 use crate::gmp::m::{Commit, Request, Seal};
 use crate::sched::Sched;
@@ -110,7 +111,7 @@ fn switch_out_rarely(rt: InRuntime, gp: &G) -> InRuntime {
         return suspend(rt, gp);
     }
     bound::bind(rt.m(), gp);
-    let shield = unwinding.then(|| Shield::raise(gp));
+    let shield = (unwinding && !gp.flags.has(Flag::GIVES_UP)).then(|| Shield::raise(gp));
     let rt = suspend(rt, gp);
     bound::unbind(rt.m(), gp);
     drop(shield);

@@ -322,9 +322,9 @@ impl Helper {
         let n = self.threads.iter().flatten().count();
         Lack::Thread.missed(format_args!(
             "the system refuses another thread ({}); continuing with {n} that run goroutines: \
-             while all of them block or compute, others wait; raise `ulimit -u` or pids.max of the \
-             control group",
-            Plain(error)
+             while all of them block or compute, others wait; raise {}",
+            Plain(error),
+            limit_of_threads(error)
         ));
     }
 
@@ -339,6 +339,14 @@ impl Helper {
         let ending = self.ending.into_iter().filter(|&(_, pointer)| pointer != closer);
         let ending = ending.map(|(thread, _)| thread);
         threads.into_iter().flatten().chain(ending).for_each(PlacedThread::join);
+    }
+}
+
+/// The limit to raise if a thread was refused with this error.
+fn limit_of_threads(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::OutOfMemory => "`ulimit -v` or the memory of the control group",
+        _ => "`ulimit -u` or pids.max of the control group",
     }
 }
 
@@ -386,6 +394,15 @@ impl Starvation {
             _ => self.since = Some((Instant::now(), n)),
         }
     }
+}
+
+/// A report names the limit that was met.
+#[test]
+fn the_limit_that_was_met_is_named() {
+    // The system's numbers for no memory and for too many threads.
+    let named = |code| limit_of_threads(&std::io::Error::from_raw_os_error(code));
+    assert!(named(12).contains("ulimit -v"));
+    assert!(named(11).contains("ulimit -u"));
 }
 
 #[cold]
