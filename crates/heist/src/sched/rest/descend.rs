@@ -71,7 +71,7 @@ pub(crate) fn sleep(sched: &Sched, m: &M) -> Found {
         threads::wake_for_admitted(sched);
         return Found::Retry;
     }
-    if let Some(gp) = locked.idle_work.pop_front() {
+    if let Some(gp) = run::pop_idle(sched, &mut locked) {
         return Found::Run(Next::fresh(gp));
     }
     let pp = m.release_p();

@@ -46,7 +46,7 @@ pub(crate) unsafe fn push_locked(sched: &Sched, locked: &mut Locked, gp: NonNull
         if g.has_flag(g::LATENCY) {
             locked.global.push_latency(sched.global_len(), gp);
         } else if g.has_flag(g::IDLE) {
-            locked.idle_work.push_back(gp);
+            push_idle(sched, locked, gp);
         } else {
             locked.global.push_back(sched.global_len(), gp);
         }
@@ -65,7 +65,7 @@ pub(crate) unsafe fn push_stopped(sched: &Sched, locked: &mut Locked, gp: NonNul
         if g.has_flag(g::LATENCY) {
             locked.global.push_stopped_latency(sched.global_len(), gp);
         } else if g.has_flag(g::IDLE) {
-            locked.idle_work.push_back(gp);
+            push_idle(sched, locked, gp);
         } else {
             locked.global.push_stopped(sched.global_len(), gp);
         }
@@ -81,7 +81,28 @@ pub(crate) fn pop_stopped(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<
         return latency;
     }
     let normal = global.pop_stopped(sched.global_len());
-    normal.or_else(|| idle_work.take_first(u32::MAX, is_bound))
+    normal.or_else(|| {
+        let idle = idle_work.take_first(u32::MAX, is_bound);
+        sched.run.idle_waiting.store(idle_work.len(), Ordering::Relaxed);
+        idle
+    })
+}
+
+/// Queues a runnable goroutine of the idle class.
+///
+/// # Safety
+/// As for `push_locked`.
+unsafe fn push_idle(sched: &Sched, locked: &mut Locked, gp: NonNull<G>) {
+    // SAFETY: passed on.
+    unsafe { locked.idle_work.push_back(gp) };
+    sched.run.idle_waiting.store(locked.idle_work.len(), Ordering::Relaxed);
+}
+
+/// Takes out a goroutine of the idle class, for an M that has nothing else to run.
+pub(crate) fn pop_idle(sched: &Sched, locked: &mut Locked) -> Option<NonNull<G>> {
+    let gp = locked.idle_work.pop_front();
+    sched.run.idle_waiting.store(locked.idle_work.len(), Ordering::Relaxed);
+    gp
 }
 
 /// Queues a goroutine that does not belong into a ring, and wakes whom it needs.

@@ -13,7 +13,7 @@ pub(crate) mod steal;
 mod steal_tests;
 
 pub(crate) use lanes::{
-    has_work_for, pop_stopped, push_locked, push_stopped, suit_turns, wake_reserved,
+    has_work_for, pop_idle, pop_stopped, push_locked, push_stopped, suit_turns, wake_reserved,
 };
 pub(crate) use latency::maybe_sample_outside;
 pub(crate) use queue::{inject, inject_without_p, push_global, push_next, queue_woken};
@@ -25,17 +25,24 @@ use heist_core::sync::{AtomicU32, Ordering};
 pub(crate) struct Run {
     /// Goroutines of the idle class that run.
     idle_running: AtomicU32,
+    /// Goroutines of the idle class that are runnable. Written under the scheduler lock.
+    idle_waiting: AtomicU32,
 }
 
 impl Run {
     pub(super) fn new() -> Self {
-        Self { idle_running: AtomicU32::new(0) }
+        Self { idle_running: AtomicU32::new(0), idle_waiting: AtomicU32::new(0) }
     }
 
     /// Whether a goroutine of the idle class runs.
     #[inline]
     pub(crate) fn is_idle_class_running(&self) -> bool {
         self.idle_running.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a goroutine of the idle class is runnable.
+    pub(crate) fn is_idle_class_waiting(&self) -> bool {
+        self.idle_waiting.load(Ordering::Relaxed) != 0
     }
 
     /// A goroutine of the idle class begins to run.

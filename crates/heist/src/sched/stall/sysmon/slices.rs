@@ -4,6 +4,8 @@
 //! - An M in user code that has not entered the runtime since the last look, used no CPU time and sleeps in the kernel
 //!   is in a blocking call that was not announced: it loses its P too.
 //! - A goroutine that has run for a whole slice while others wait is asked to yield, then forced.
+//! - For goroutines of the idle class, or in the queue of another P, nobody is asked to yield, but a thread that sleeps
+//!   loses its P to them after a while.
 
 use super::Round;
 use crate::gmp::{G, M, P, g};
@@ -37,6 +39,8 @@ pub(super) struct Slices {
     watches: Vec<Watch>,
     /// A slice that others wait for was over in this round.
     any_ended: bool,
+    /// Goroutines wait that a P could run which nobody needs.
+    work_to_spread: bool,
 }
 
 /// A P that is held, at the moment of a look.
@@ -53,7 +57,8 @@ struct Held<'a> {
 impl Slices {
     pub(super) fn new() -> Self {
         // ALLOC: when the thread starts, for all Ps there can be.
-        Self { watches: Vec::with_capacity(PROCS_MAX as usize), any_ended: false }
+        let watches = Vec::with_capacity(PROCS_MAX as usize);
+        Self { watches, any_ended: false, work_to_spread: false }
     }
 
     /// Looks at every P. True if one was taken.
@@ -64,6 +69,7 @@ impl Slices {
             self.watches.resize(procs as usize, Watch::NEW);
         }
         self.any_ended = false;
+        self.work_to_spread = has_work_to_spread(round.sched);
         for id in 0..procs {
             acted |= self.look_at(round, id, now);
         }
@@ -124,7 +130,8 @@ impl Slices {
         if watch.slice.is_new(look.tick) {
             (watch.cpu_ns, watch.forced_ns) = (None, 0);
         }
-        let demand = demand_for(sched, pp);
+        let elsewhere = self.work_to_spread && !pp.is_reserved;
+        let demand = Demand { elsewhere, ..demand_for(sched, pp) };
         if !pp.is_reserved && watch.slice.makes_progress(now, look.tick) {
             round.progress_ns = now;
         }
@@ -148,6 +155,10 @@ impl Slices {
             Verdict::Busy { unmoved, ends_ns } => {
                 let held = Held { id, pp, m, stamp, slice_ns, hog };
                 self.look_at_busy(round, &held, unmoved, ends_ns, now)
+            }
+            Verdict::Unhurried { unmoved } => {
+                let held = Held { id, pp, m, stamp, slice_ns, hog };
+                self.look_at_unhurried(round, &held, unmoved)
             }
         }
     }
@@ -192,6 +203,17 @@ impl Slices {
         }
         // A preemption does not make the next one come sooner: that is known in advance.
         false
+    }
+
+    /// Looks at a P for which no goroutine waits, while others do elsewhere. The goroutine on this P
+    /// may sleep until one of them has run: one of the idle class may have been stopped with a lock.
+    fn look_at_unhurried(&mut self, round: &mut Round<'_>, held: &Held<'_>, unmoved: bool) -> bool {
+        let watch = &mut self.watches[held.id as usize];
+        let before = watch.cpu_ns.take();
+        if unmoved {
+            watch.cpu_ns = thread::cpu_ns(held.m.tid());
+        }
+        before.is_some() && before == watch.cpu_ns && take_from_sleeper(round, held)
     }
 
     /// The goroutine that has run longest gives way. One that was asked to lately comes last: the kernel does not let
@@ -240,12 +262,18 @@ fn take_from_sleeper(round: &mut Round<'_>, held: &Held<'_>) -> bool {
     true
 }
 
-/// What others could do with this P.
+/// Whether goroutines wait that a P could run which nobody needs.
+fn has_work_to_spread(sched: &Sched) -> bool {
+    sched.run.is_idle_class_waiting() || sched.all_ps().any(|pp| !pp.is_empty())
+}
+
+/// What others could do with this P, those that wait elsewhere excepted.
 pub(in crate::sched::stall) fn demand_for(sched: &Sched, pp: &P) -> Demand {
     let reserved = pp.is_reserved;
     Demand {
         here: if reserved { run::has_work_for(sched, pp) } else { !pp.is_empty() },
         anywhere: run::has_work_for(sched, pp),
         others_free: reserved || retake::has_others_free(sched),
+        elsewhere: false,
     }
 }
