@@ -22,19 +22,21 @@ use crate::policy;
 use crate::sync::{AtomicU32, Ordering};
 use std::ptr::NonNull;
 
-/// The length of the global queue without its idle lane, readable without the lock.
+/// The lengths of the global queue, readable without the lock.
 #[derive(Debug)]
 pub struct GlobalLen {
     all: AtomicU32,
     urgent: AtomicU32,
     latency: AtomicU32,
+    idle: AtomicU32,
 }
 
 impl GlobalLen {
     /// The length of an empty queue.
     #[must_use]
     pub fn new() -> Self {
-        Self { all: AtomicU32::new(0), urgent: AtomicU32::new(0), latency: AtomicU32::new(0) }
+        let zero = || AtomicU32::new(0);
+        Self { all: zero(), urgent: zero(), latency: zero(), idle: zero() }
     }
 
     /// The length at some recent moment.
@@ -56,6 +58,13 @@ impl GlobalLen {
     #[must_use]
     pub fn latency(&self) -> u32 {
         self.latency.load(Ordering::Relaxed)
+    }
+
+    /// How many goroutines are in the idle lane, which [`get`](Self::get) does not count.
+    #[inline]
+    #[must_use]
+    pub fn idle(&self) -> u32 {
+        self.idle.load(Ordering::Relaxed)
     }
 }
 
@@ -270,6 +279,7 @@ impl<T: Linked> GlobalQueue<T> {
         len.all.store(n_urgent + self.normal.len(), Ordering::Relaxed);
         len.urgent.store(n_urgent, Ordering::Relaxed);
         len.latency.store(n_latency, Ordering::Relaxed);
+        len.idle.store(self.idle.len(), Ordering::Relaxed);
     }
 }
 

@@ -349,6 +349,7 @@ proptest! {
             prop_assert_eq!(len.get() as usize, model.n_counted());
             prop_assert_eq!(len.latency() as usize, model.n_of(Lane::Latency));
             prop_assert_eq!(queue.has_idle(), model.n_of(Lane::Idle) != 0);
+            prop_assert_eq!(len.idle() as usize, model.n_of(Lane::Idle));
         }
     }
 

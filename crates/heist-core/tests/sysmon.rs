@@ -52,14 +52,15 @@ fn demands() -> Vec<Demand> {
     let mut demands = Vec::new();
     for others_free in [false, true] {
         for (here, anywhere) in [(false, false), (false, true), (true, true)] {
-            demands.push(Demand { here, anywhere, others_free });
+            demands.push(Demand { here, anywhere, others_free, elsewhere: false });
         }
     }
     demands
 }
 
-const NO_WAITERS: Demand = Demand { here: false, anywhere: false, others_free: true };
-const WAITERS: Demand = Demand { here: true, anywhere: true, others_free: true };
+const NO_WAITERS: Demand =
+    Demand { here: false, anywhere: false, others_free: true, elsewhere: false };
+const WAITERS: Demand = Demand { here: true, anywhere: true, others_free: true, elsewhere: false };
 
 /// Go's record of a P, and Go's decisions: whether to request a preemption, whether to take the P.
 #[derive(Default)]
@@ -233,6 +234,32 @@ fn idle_time_is_not_part_of_a_slice() {
     assert_eq!(new, p.new_slice());
     let Verdict::Busy { ends_ns, .. } = p.check_after_nap(20 * US, WAITERS) else { panic!() };
     assert_eq!(ends_ns, p.now_ns - 20 * US + QUANTUM_NS);
+}
+
+/// If only goroutines elsewhere wait, a goroutine in user code is suspected of sleeping after 10 ms.
+/// If others wait too, those elsewhere change nothing.
+#[test]
+fn a_p_is_wanted_elsewhere_after_ten_milliseconds() {
+    for demand in demands() {
+        for place in [Place::User, Place::Blocked, Place::Runtime] {
+            let (mut p, mut without) = (FakeP::new(), FakeP::new());
+            for nap_ns in [0, MS, 9 * MS - 1, 1, MS] {
+                if nap_ns != 1 {
+                    p.go_to(place);
+                    without.go_to(place);
+                }
+                let verdict = p.check_after_nap(nap_ns, Demand { elsewhere: true, ..demand });
+                let expected = without.check_after_nap(nap_ns, demand);
+                let is_long = p.now_ns >= FakeP::new().now_ns + SYSCALL_MAX_NS;
+                if place == Place::User && !demand.anywhere && is_long {
+                    assert_eq!(expected, Verdict::Leave);
+                    assert_eq!(verdict, Verdict::Unhurried { unmoved: nap_ns == 1 });
+                } else {
+                    assert_eq!(verdict, expected);
+                }
+            }
+        }
+    }
 }
 
 /// IN-27, PR-16: a blocking call keeps its P at the first check, and loses it at the second if

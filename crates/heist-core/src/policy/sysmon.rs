@@ -128,6 +128,9 @@ pub struct Demand {
     pub anywhere: bool,
     /// Other Ps are idle, or other Ms look for work.
     pub others_free: bool,
+    /// Goroutines wait in the queue of another P, or are of the idle class. Nobody gives way to
+    /// them here, but to a goroutine that sleeps the P is of no use.
+    pub elsewhere: bool,
 }
 
 /// The decision about a P.
@@ -150,6 +153,12 @@ pub enum Verdict {
         unmoved: bool,
         /// When the slice is over.
         ends_ns: u64,
+    },
+    /// It has run user code for long, and goroutines wait elsewhere only: it is left alone unless it
+    /// is in an unannounced blocking call.
+    Unhurried {
+        /// As for `Busy`.
+        unmoved: bool,
     },
 }
 
@@ -226,9 +235,17 @@ impl Watch {
         match stamp.place() {
             Place::Runtime => Verdict::Leave,
             Place::Blocked => self.look_at_call(now_ns, stamp, now_ns >= ends_ns, demand),
-            Place::User if !demand.anywhere => Verdict::Leave,
-            Place::User => Verdict::Busy { unmoved, ends_ns },
+            Place::User if demand.anywhere => Verdict::Busy { unmoved, ends_ns },
+            Place::User if demand.elsewhere && self.is_long(now_ns) => {
+                Verdict::Unhurried { unmoved }
+            }
+            Place::User => Verdict::Leave,
         }
+    }
+
+    /// Whether the slice that was last seen is as long as a blocking call that nobody minds may be.
+    const fn is_long(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.since_ns) >= SYSCALL_MAX_NS
     }
 
     /// Whether this slice is not the one that was last seen.

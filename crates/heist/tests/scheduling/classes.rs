@@ -228,6 +228,44 @@ fn goroutines_of_all_classes_end() {
     });
 }
 
+/// A goroutine of the idle class that was stopped with a lock of std in its hands goes on when all
+/// others wait for the lock: their threads sleep, so their processors are of no use to them.
+#[test]
+fn an_idle_goroutine_that_holds_a_lock_goes_on_when_all_others_wait_for_it() {
+    matrix::each_of(&matrix::cases_with(&[1, 2]), |case, rt| {
+        let procs = case.procs as u32;
+        let lock = Arc::new(Mutex::new(0));
+        let (holds, n_want) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        let gate = WaitGroup::new();
+        gate.add(1);
+        let holder = {
+            let (lock, holds, n_want) = (lock.clone(), holds.clone(), n_want.clone());
+            let holder = move || {
+                let mut n = lock.lock().unwrap();
+                holds.store(true, Ordering::Relaxed);
+                while n_want.load(Ordering::Relaxed) != procs {}
+                *n += 1;
+            };
+            Builder::new().class(Class::Idle).spawn_on(&rt.handle(), holder).unwrap()
+        };
+        let others: Vec<_> = (0..procs)
+            .map(|_| {
+                let (lock, n_want, gate) = (lock.clone(), n_want.clone(), gate.clone());
+                rt.spawn(move || {
+                    gate.wait();
+                    n_want.fetch_add(1, Ordering::Relaxed);
+                    *lock.lock().unwrap() += 1;
+                })
+            })
+            .collect();
+        matrix::eventually("the idle one runs", || holds.load(Ordering::Relaxed));
+        gate.done();
+        holder.join().unwrap();
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!(*lock.lock().unwrap(), procs + 1);
+    });
+}
+
 /// Reserving all processors is refused.
 #[test]
 fn reserving_all_procs_is_refused() {

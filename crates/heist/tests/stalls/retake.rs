@@ -79,6 +79,36 @@ fn blocked_until_the_p_is_taken(announced: bool) -> Duration {
     took
 }
 
+/// A goroutine waits in the queue of a P whose goroutine never gives way, and the thread that holds
+/// the other P sleeps, in a call that was not announced: it loses that P.
+#[test]
+fn a_sleeper_loses_its_p_to_what_waits_at_another() {
+    let rt = matrix::start(Runtime::builder().procs(2).forced_preemption(false));
+    let watchdog = matrix::Watchdog::new(matrix::patience(), || "nobody took the P".to_owned());
+    rt.run(|| {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        let (reads, has_run) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let sleeper = {
+            let reads = Arc::clone(&reads);
+            go(move || {
+                reads.store(true, Ordering::Relaxed);
+                reader.read_exact(&mut [0]).unwrap();
+            })
+        };
+        // Without a call into the runtime: the goroutines wait at this P until it is robbed.
+        while !reads.load(Ordering::Relaxed) {}
+        let waits = {
+            let has_run = Arc::clone(&has_run);
+            go(move || has_run.store(true, Ordering::Relaxed))
+        };
+        while !has_run.load(Ordering::Relaxed) {}
+        writer.write_all(&[1]).unwrap();
+        waits.join().unwrap();
+        sleeper.join().unwrap();
+    });
+    drop(watchdog);
+}
+
 /// PR-18: one processor, a goroutine in a blocking read whose writer needs the processor, first to
 /// set a timer of 3 ms and then to write: thirty of thirty come through, and the processor is taken
 /// in well under a millisecond, whether the program was just idle or not. The quickest of them

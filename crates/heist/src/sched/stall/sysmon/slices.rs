@@ -5,6 +5,8 @@
 //! - An M in user code that has not entered the runtime since the last look, used no CPU time and
 //!   sleeps in the kernel is in a blocking call that was not announced. It loses its P too.
 //! - A goroutine that has run for a whole slice while others wait is asked to yield, then forced.
+//! - For goroutines of the idle class, or in the queue of another P, no goroutine is asked to yield.
+//!   A thread that sleeps loses its P to them after 10 ms.
 
 use super::Round;
 use crate::gmp::flags::Flag;
@@ -39,6 +41,8 @@ pub(super) struct Slices {
     watches: Vec<Watch>,
     /// Whether a slice that others wait for was over in this round.
     any_ended: bool,
+    /// Whether goroutines wait that a P without work of its own could run.
+    work_to_spread: bool,
 }
 
 /// A P that is held, at the moment of a look.
@@ -55,7 +59,8 @@ struct Held<'a> {
 impl Slices {
     pub(super) fn new() -> Self {
         // ALLOC: when the thread starts, for all Ps that there can be.
-        Self { watches: Vec::with_capacity(PROCS_MAX as usize), any_ended: false }
+        let watches = Vec::with_capacity(PROCS_MAX as usize);
+        Self { watches, any_ended: false, work_to_spread: false }
     }
 
     /// Looks at every P. True if one was taken.
@@ -66,6 +71,7 @@ impl Slices {
             self.watches.resize(procs as usize, Watch::NEW);
         }
         self.any_ended = false;
+        self.work_to_spread = has_work_to_spread(round.sched);
         for id in 0..procs {
             acted |= self.look_at(round, id, now);
         }
@@ -129,7 +135,8 @@ impl Slices {
         if watch.slice.is_new(look.tick) {
             (watch.cpu_ns, watch.forced_ns) = (None, 0);
         }
-        let demand = demand_for(sched, pp);
+        let elsewhere = self.work_to_spread && !pp.is_reserved;
+        let demand = Demand { elsewhere, ..demand_for(sched, pp) };
         if !pp.is_reserved && watch.slice.makes_progress(now, look.tick) {
             round.progress_ns = now;
         }
@@ -153,6 +160,10 @@ impl Slices {
             Verdict::Busy { unmoved, ends_ns } => {
                 let held = Held { id, pp, m, stamp, slice_ns, hog };
                 self.look_at_busy(round, &held, unmoved, ends_ns, now)
+            }
+            Verdict::Unhurried { unmoved } => {
+                let held = Held { id, pp, m, stamp, slice_ns, hog };
+                self.look_at_unhurried(round, &held, unmoved)
             }
         }
     }
@@ -202,6 +213,18 @@ impl Slices {
         false
     }
 
+    /// Looks at a P for which no goroutine waits, while others wait elsewhere. The goroutine on this
+    /// P may sleep until one of those has run: a goroutine of the idle class may have been preempted
+    /// while it held a lock.
+    fn look_at_unhurried(&mut self, round: &mut Round<'_>, held: &Held<'_>, unmoved: bool) -> bool {
+        let watch = &mut self.watches[held.id as usize];
+        let before = watch.cpu_ns.take();
+        if unmoved {
+            watch.cpu_ns = thread::cpu_ns(held.m.tid());
+        }
+        before.is_some() && before == watch.cpu_ns && take_from_sleeper(round, held)
+    }
+
     /// Preempts the goroutine that has run longest. One that was interrupted lately comes last: the
     /// kernel does not let its thread run, so it cannot yield.
     pub(super) fn preempt_longest(&mut self, round: &mut Round<'_>, now: u64) {
@@ -248,12 +271,18 @@ fn take_from_sleeper(round: &mut Round<'_>, held: &Held<'_>) -> bool {
     true
 }
 
-/// The use that others would have for this P.
+/// Whether goroutines wait that a P without work of its own could run.
+fn has_work_to_spread(sched: &Sched) -> bool {
+    sched.global_len().idle() != 0 || sched.all_ps().any(|pp| !pp.is_empty())
+}
+
+/// The use that others would have for this P, except those that wait elsewhere.
 pub(in crate::sched::stall) fn demand_for(sched: &Sched, pp: &P) -> Demand {
     let reserved = pp.is_reserved;
     Demand {
         here: if reserved { run::has_work_for(sched, pp) } else { !pp.is_empty() },
         anywhere: run::has_work_for(sched, pp),
         others_free: reserved || retake::has_others_free(sched),
+        elsewhere: false,
     }
 }
