@@ -5,8 +5,8 @@
 //! - An M in user code that has not entered the runtime since the last look, used no CPU time and
 //!   sleeps in the kernel is in a blocking call that was not announced. It loses its P too.
 //! - A goroutine that has run for a whole slice while others wait is asked to yield, then forced.
-//! - For goroutines of the idle class, or in the queue of another P, no goroutine is asked to yield.
-//!   A thread that sleeps loses its P to them after 10 ms.
+//! - For goroutines of the idle class, or in the queue of another P, no goroutine is asked to
+//!   yield. A thread that sleeps loses its P to them after 10 ms.
 
 use super::Round;
 use crate::gmp::flags::Flag;
