@@ -161,7 +161,8 @@ impl Server {
     /// When it returns, for any reason, the listener is closed.
     ///
     /// # Errors
-    /// If accepting fails for another reason.
+    /// If accepting fails for another reason than the lack of descriptors or memory, or an error of
+    /// the one connection; after those it pauses and tries again.
     ///
     /// # Panics
     /// Outside a runtime.
