@@ -25,7 +25,7 @@ use steps::Step;
 const EXIT_WRONG: u8 = 1;
 const EXIT_USAGE: u8 = 2;
 /// For a file or a pipe, which has no width.
-const DEFAULT_WIDTH: usize = 110;
+const DEFAULT_WIDTH: usize = 80;
 
 /// Runs the chosen steps and prints the results.
 pub fn run(options: &DemoOptions) -> ExitCode {
@@ -45,6 +45,7 @@ pub fn run(options: &DemoOptions) -> ExitCode {
 
 fn perform(options: &DemoOptions) -> Result<Vec<(&'static Step, Report)>, heist::BuildError> {
     let started = Instant::now();
+    steps::isolation::shorten_its_report();
     let resident_at_start = memory::of_process(Part::Resident);
     let screen = Screen::new();
     let scale = if options.quick { Scale::Quick } else { Scale::Full };

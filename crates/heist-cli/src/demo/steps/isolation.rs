@@ -81,6 +81,18 @@ fn named<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) 
     spawned.unwrap_or_else(|error| panic!("cannot spawn '{name}': {error}"))
 }
 
+/// A panic on purpose is reported without a backtrace, whatever `RUST_BACKTRACE` says.
+pub fn shorten_its_report() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if info.payload_as_str() == Some(PANIC) {
+            eprintln!("{info}");
+        } else {
+            usual(info);
+        }
+    }));
+}
+
 fn panic_on_purpose() {
     panic!("{PANIC}");
 }

@@ -3,7 +3,7 @@
 //! A new step is a file here with a `STEP`, and a line in [`STEPS`].
 
 mod hogs;
-mod isolation;
+pub mod isolation;
 mod mixer;
 mod parked;
 mod procs;

@@ -41,7 +41,7 @@ fn run(stage: &Stage<'_>) -> Report {
         })
     });
     let done = format!(
-        "{} calls of std::thread::sleep({}), one after the other {}",
+        "{} blocking sleeps of {}, one after the other {}",
         figures::count(n_sleepers),
         figures::time(NAP),
         figures::time(NAP * n_sleepers as u32),
