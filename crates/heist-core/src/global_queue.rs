@@ -3,7 +3,8 @@
 //! It has four lanes. The goroutines of the latency class and the urgent ones are its front part:
 //! they may not wait behind others, and an M that looks for work asks for them first, but not every
 //! time. The other ways to take from the queue begin with the normal lane, so that it is not
-//! starved. The idle lane is asked for by an M that found nothing else. It does not count as queued work.
+//! starved. The idle lane is asked for by an M that found nothing else. It does not count as queued
+//! work.
 //!
 //! # Invariants
 //! - A goroutine that was stopped together with its thread is here, or it has been taken out to be

@@ -236,8 +236,8 @@ fn idle_time_is_not_part_of_a_slice() {
     assert_eq!(ends_ns, p.now_ns - 20 * US + QUANTUM_NS);
 }
 
-/// If only goroutines elsewhere wait, a goroutine in user code is suspected of sleeping after 10 ms.
-/// If others wait too, those elsewhere change nothing.
+/// If goroutines wait only elsewhere, a goroutine in user code is suspected of sleeping after
+/// 10 ms. If others wait too, those elsewhere change nothing.
 #[test]
 fn a_p_is_wanted_elsewhere_after_ten_milliseconds() {
     for demand in demands() {

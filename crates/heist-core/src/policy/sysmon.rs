@@ -154,8 +154,8 @@ pub enum Verdict {
         /// When the slice is over.
         ends_ns: u64,
     },
-    /// It has run user code for long, and goroutines wait elsewhere only: it is left alone unless it
-    /// is in an unannounced blocking call.
+    /// It has run user code for long, and goroutines wait only elsewhere: it is left alone unless
+    /// it is in an unannounced blocking call.
     Unhurried {
         /// As for `Busy`.
         unmoved: bool,

@@ -198,7 +198,7 @@ fn errors_have_their_kinds() {
 }
 
 /// A program that a latency goroutine starts has the turns of any other program, not the short ones
-/// of that goroutine's thread. Where the kernel does not tell or know them, there is nothing to see.
+/// of that goroutine's thread. A kernel that does not know or report turns shows nothing.
 #[test]
 fn a_program_has_the_usual_turns() {
     let turns = || {

@@ -213,9 +213,9 @@ impl Slices {
         false
     }
 
-    /// Looks at a P for which no goroutine waits, while others wait elsewhere. The goroutine on this
-    /// P may sleep until one of those has run: a goroutine of the idle class may have been preempted
-    /// while it held a lock.
+    /// Looks at a P for which no goroutine waits, while others wait elsewhere. The goroutine on
+    /// this P may sleep until one of those has run: a goroutine of the idle class may have been
+    /// preempted while it held a lock.
     fn look_at_unhurried(&mut self, round: &mut Round<'_>, held: &Held<'_>, unmoved: bool) -> bool {
         let watch = &mut self.watches[held.id as usize];
         let before = watch.cpu_ns.take();
