@@ -5,16 +5,21 @@
 //! that has ended (`coro::relocation`), so the area must not be used for anything else; the next
 //! thread that gets the place has its variables at the same addresses.
 //!
-//! All places end at the same distance from a multiple of 4 GiB, the first hundred from a multiple
-//! of 1 TiB. Then the addresses of a variable in two threads differ only in their upper halves. A
-//! word on a stack may be the rest of an address, with a smaller live value in a part of it. If
-//! that value is at the low end, it does not change when the word is moved; elsewhere it would have
-//! to equal that part of the address, and booleans and tags do not (`is_telling`).
+//! # Rows
+//! The places of a row, 4 GiB of addresses, end 16 MiB apart. So the addresses of a variable in two
+//! threads differ in one byte, the highest of the lower half:
 //!
 //! ```text
-//!  low                                                            top
-//!   | clear | guard | stack ............ | area of the thread | clear |
+//!                 row       place   the same in all places
+//!   0x0000   7e 37  ..  fe .. c8    59 f6 40
 //! ```
+//!
+//! The scan of a stack cannot tell such an address from the rest of one with a smaller live value
+//! in a part of it. If that value does not include the byte in which places differ, a move leaves
+//! it as it is. Otherwise it must have been the same as that part of an address of the thread: a
+//! byte of 200 or more, or a number of 32 bits in the uppermost quarter of their range. Counters,
+//! sizes and tags are neither. Nothing else should be mapped in a row, so that no other pointer has
+//! its upper half.
 //!
 //! # The clear bytes
 //! The compiler may keep the address of a variable with an offset in it, if each access subtracts
@@ -22,8 +27,12 @@
 //! with its goroutine too. So nothing else is mapped around a place: a word that looks like an
 //! address there was made from one of the thread's variables. Offsets of more than [`CLEAR_BYTES`]
 //! are not recognised (docs/design/thread_locals.md).
+//!
+//! ```text
+//!  low                                                            top
+//!   | clear | guard | stack ............ | area of the thread | clear |
+//! ```
 
-use super::limits::Limit;
 use super::memory::{self, PAGE_MAX_BYTES};
 use super::tls;
 use std::io;
@@ -31,20 +40,18 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The distances of two places, tried one after the other. With the first, about a hundred places
-/// differ only in bits 40 to 46 of their addresses.
-const STRIDES: [usize; 6] = [1 << 40, 4 << 30, 256 << 20, 16 << 20, 1 << 20, STRIDE_MIN];
-/// Where the address space is too small for more: the rest of an address with a live value of two
-/// bytes is still safe, and one of three or four bytes would have to hit the area by chance.
-const STRIDE_MIN: usize = 64 << 10;
-/// Below this address the kernel maps nothing, or user code is there.
-const LOWEST: usize = 16 << 20;
-/// The bytes that are kept clear on each side of a place, and the bytes where the address space is
-/// limited.
-const CLEAR_BYTES: usize = 1 << 20;
-const CLEAR_LIMITED_BYTES: usize = 64 << 10;
-/// Places that are closer to each other have no room for clear bytes.
-const CLEAR_STRIDE_MIN: usize = 16 << 20;
+/// The distance of two rows.
+const ROW: usize = 4 << 30;
+/// How far the first row is below the addresses that the kernel gives out, tried one after the
+/// other: stacks and heaps should not grow into it.
+const ROWS_BELOW: [usize; 5] = [256, 64, 16, 4, 1];
+/// The distance of two places.
+const STRIDE: usize = 1 << 24;
+/// Where the highest place of a row ends, and the lowest.
+const HIGHEST: usize = 0xfe5a_0000;
+const LOWEST: usize = 0xc85a_0000;
+/// The bytes that are kept clear on each side of a place.
+pub(super) const CLEAR_BYTES: usize = 64 << 10;
 /// The size of the guard below a stack.
 const GUARD_BYTES: usize = PAGE_MAX_BYTES;
 
@@ -65,11 +72,7 @@ impl Place {
         let mut places = places();
         match places.pop_free(len) {
             Some(place) => Ok(place),
-            None => {
-                let place = places.make(len)?;
-                tls::limit_slack(places.clear);
-                Ok(place)
-            }
+            None => places.make(len),
         }
     }
 
@@ -100,14 +103,8 @@ pub(crate) const fn guard_below(stack_end: usize) -> Range<usize> {
 
 /// All places of the process.
 struct Places {
-    /// Where the first one ends. Zero if there is none.
-    first: usize,
-    /// Where the next one would end.
-    next: usize,
-    /// The index of the distance in use.
-    stride: usize,
-    /// Bytes that are kept clear on each side of a place.
-    clear: usize,
+    /// Where the next one should end; None before the first one.
+    next: Option<usize>,
     /// The first place that no thread has. Each one links the next.
     free: Option<NonNull<Free>>,
 }
@@ -124,22 +121,30 @@ struct Free {
 unsafe impl Send for Places {}
 
 /// Taken only by threads without a P: it is held during system calls.
-static PLACES: Mutex<Places> =
-    Mutex::new(Places { first: 0, next: 0, stride: 0, clear: 0, free: None });
+static PLACES: Mutex<Places> = Mutex::new(Places { next: None, free: None });
 
 fn places() -> MutexGuard<'static, Places> {
     PLACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the bytes of an address in which places at this distance differ are not small numbers:
-/// with the rest of an address around it, a live boolean or tag must not look like an address.
-fn is_telling(top: usize, stride: usize) -> bool {
-    let byte = |i: usize| (top - 1) >> (8 * i) & 0xff;
-    match stride {
-        0x100_0000_0000.. => byte(4) >= 16 && byte(4) != 0xff && byte(5) >= 16,
-        0x1_0000_0000.. => byte(4) >= 16 && byte(4) != 0xff,
-        _ => true,
-    }
+/// The row `rows` below an address, or zero if there is none.
+const fn row_below(address: usize, rows: usize) -> usize {
+    (address / ROW).saturating_sub(rows) * ROW
+}
+
+/// The end of the place that follows the one that ends at `top`, downwards.
+const fn end_below(top: usize) -> usize {
+    if top % ROW > LOWEST { top - STRIDE } else { row_below(top, 1) + HIGHEST }
+}
+
+/// Where the first place should end: in a row below the addresses that the kernel gives out.
+fn first_end() -> io::Result<usize> {
+    let len = PAGE_MAX_BYTES;
+    let given = memory::reserve(0, len)?.ok_or(io::ErrorKind::OutOfMemory)?;
+    // SAFETY: just reserved, not used.
+    unsafe { memory::unmap(given, len) };
+    let rows = ROWS_BELOW.map(|rows| row_below(given.addr().get(), rows));
+    Ok(rows.into_iter().find(|&row| row != 0).unwrap_or(0) + HIGHEST)
 }
 
 impl Places {
@@ -169,81 +174,47 @@ impl Places {
 
     /// Maps one more place.
     fn make(&mut self, len: usize) -> io::Result<Place> {
-        let low = if self.first == 0 { self.map_first(len)? } else { self.map_at_distance(len)? };
+        let (low, clear) = match self.reserve_in_rows(len)? {
+            Some(low) => (low, CLEAR_BYTES),
+            None => (memory::reserve(0, len)?.ok_or(io::ErrorKind::OutOfMemory)?, 0),
+        };
+        tls::limit_slack(clear);
         // SAFETY: inside what was just reserved.
-        let base = unsafe { low.add(self.clear) };
+        let base = unsafe { low.add(clear) };
         // SAFETY: just reserved, above the guard, not used.
         if unsafe { memory::open(base.add(GUARD_BYTES), len - GUARD_BYTES) } {
             return Ok(Place { base, len });
         }
         let error = io::Error::last_os_error();
-        self.next = self.next.max(base.addr().get() + len);
         // SAFETY: reserved above, and no thread ever had its variables there.
-        unsafe { memory::unmap(low, len + 2 * self.clear) };
+        unsafe { memory::unmap(low, len + 2 * clear) };
         Err(error)
     }
 
-    /// Reserves where the kernel likes, or below that where addresses are telling. Returns the low
-    /// end of all that was reserved, as does `map_at_distance`.
-    fn map_first(&mut self, len: usize) -> io::Result<NonNull<u8>> {
-        const TRIES: usize = 64;
-        let limited = Limit::AddressSpace.get().is_some();
-        self.clear = if limited { CLEAR_LIMITED_BYTES } else { CLEAR_BYTES };
-        let all = len + 2 * self.clear;
-        let Some(anywhere) = memory::reserve(0, all)? else {
-            return Err(io::ErrorKind::OutOfMemory.into());
+    /// Reserves at the next place that is free, with the clear bytes. Returns the low end of all.
+    /// None if there is no such place.
+    fn reserve_in_rows(&mut self, len: usize) -> io::Result<Option<NonNull<u8>>> {
+        let all = len + 2 * CLEAR_BYTES;
+        if all > STRIDE {
+            return Ok(None);
+        }
+        let mut top = match self.next {
+            Some(next) => next,
+            None => first_end()?,
         };
-        let top = anywhere.addr().get() + self.clear + len;
-        let mut low = anywhere;
-        if !is_telling(top, STRIDES[0]) {
-            for i in 1..TRIES {
-                let below = top.saturating_sub(i * STRIDES[1]);
-                if below >= LOWEST + all
-                    && is_telling(below, STRIDES[0])
-                    && let Some(found) = memory::reserve(below - len - self.clear, all)?
-                {
-                    // SAFETY: just reserved, not used.
-                    unsafe { memory::unmap(anywhere, all) };
-                    low = found;
-                    break;
-                }
+        while top > HIGHEST {
+            let below = end_below(top);
+            self.next = Some(below);
+            if let Some(low) = memory::reserve(top - len - CLEAR_BYTES, all)? {
+                return Ok(Some(low));
             }
+            top = below;
         }
-        self.first = low.addr().get() + self.clear + len;
-        self.next = self.first.saturating_sub(STRIDES[0]);
-        Ok(low)
-    }
-
-    /// Reserves at the highest free address that ends at the right distance from the other places;
-    /// if there is none at any distance, anywhere.
-    fn map_at_distance(&mut self, len: usize) -> io::Result<NonNull<u8>> {
-        while let Some(&stride) = STRIDES.get(self.stride) {
-            if stride < CLEAR_STRIDE_MIN {
-                self.clear = 0;
-            }
-            let all = len + 2 * self.clear;
-            while self.next >= LOWEST + all {
-                let top = self.next;
-                let found = if is_telling(top, stride) {
-                    memory::reserve(top - len - self.clear, all)?
-                } else {
-                    None
-                };
-                self.next = top.saturating_sub(stride);
-                if let Some(low) = found {
-                    return Ok(low);
-                }
-            }
-            self.stride += 1;
-            let smaller = STRIDES.get(self.stride).unwrap_or(&STRIDE_MIN);
-            self.next = self.first.saturating_sub(*smaller);
-        }
-        self.clear = 0;
-        memory::reserve(0, len)?.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+        Ok(None)
     }
 }
 
-const _: () = assert!(STRIDE_MIN.is_multiple_of(PAGE_MAX_BYTES));
+const _: () = assert!(HIGHEST.is_multiple_of(PAGE_MAX_BYTES));
 
 #[cfg(test)]
 mod tests {
@@ -251,42 +222,49 @@ mod tests {
 
     const BYTES: usize = 64 << 10;
     const LEN: usize = BYTES + GUARD_BYTES;
-    const NONE: Places = Places { first: 0, next: 0, stride: 0, clear: 0, free: None };
+    const NONE: Places = Places { next: None, free: None };
+
+    /// The part of an address in which places of a row may differ.
+    const PLACE_BYTE: usize = 0xff00_0000;
 
     #[test]
-    fn places_differ_in_the_upper_half_of_their_addresses_only() {
-        let places: Vec<_> = (0..20).map(|_| Place::take(BYTES).expect("memory")).collect();
-        let first = places[0].top();
-        for place in &places {
-            assert_eq!(place.top() as u32, first as u32);
-            assert!(is_telling(place.top(), STRIDES[1]), "{:#x}", place.top());
+    fn places_of_a_row_differ_in_one_byte() {
+        let mut places = NONE;
+        let made: Vec<_> = (0..20).map(|_| places.make(LEN).expect("memory")).collect();
+        let first = made[0].top();
+        for place in &made {
+            assert_eq!(place.top() & !PLACE_BYTE, first & !PLACE_BYTE);
+            assert!((LOWEST..=HIGHEST).contains(&(place.top() % ROW)), "{:#x}", place.top());
         }
-        let mut tops: Vec<_> = places.iter().map(Place::top).collect();
+        let mut tops: Vec<_> = made.iter().map(Place::top).collect();
         tops.sort_unstable();
         tops.dedup();
-        assert_eq!(tops.len(), places.len(), "every place is somewhere else");
-        places.into_iter().for_each(Place::give_back);
+        assert_eq!(tops.len(), made.len(), "every place is somewhere else");
+        made.into_iter().for_each(|place| places.push_free(&place));
     }
 
     #[test]
-    fn places_come_closer_where_addresses_are_taken() {
+    fn the_next_row_is_below() {
+        let (row, below) = (5 * ROW, 4 * ROW);
+        assert_eq!(end_below(row + HIGHEST), row + HIGHEST - STRIDE);
+        assert_eq!(end_below(row + LOWEST), below + HIGHEST);
+        let n = std::iter::successors(Some(row + HIGHEST), |&top| Some(end_below(top)))
+            .take_while(|&top| top > row)
+            .count();
+        assert_eq!(n, 55);
+    }
+
+    #[test]
+    fn an_end_that_is_taken_is_passed_over() {
         let mut places = NONE;
         let first = places.make(LEN).expect("memory");
-        // As if only the addresses below 4 GiB were left.
-        places.next = (first.top() as u32).max(1 << 30) as usize;
+        places.next = Some(first.top());
         let second = places.make(LEN).expect("memory");
-        assert!(places.stride > 0);
-        assert_eq!((first.top() - second.top()) % STRIDES[places.stride], 0);
-    }
-
-    #[test]
-    fn low_addresses_are_used_at_last() {
-        // As under an emulator that maps from the bottom.
-        let mut places = Places { first: 80 << 20, next: 0, ..NONE };
-        let found: Vec<_> = (0..10).map(|_| places.make(LEN).expect("memory")).collect();
-        assert!(places.stride >= 2, "{}", places.stride);
-        let last = found.last().expect("some");
-        assert!(last.top() > LOWEST);
+        assert_eq!(second.top(), end_below(first.top()));
+        // As after the last row: anywhere.
+        places.next = Some(HIGHEST);
+        assert!(places.reserve_in_rows(LEN).expect("no error").is_none());
+        assert!(places.reserve_in_rows(STRIDE).expect("no error").is_none());
     }
 
     #[test]
@@ -301,15 +279,5 @@ mod tests {
         assert!(places.pop_free(2 * LEN).is_none());
         assert_eq!(places.pop_free(LEN).map(|place| place.top()), Some(small_top));
         assert!(places.pop_free(1).is_none());
-    }
-
-    #[test]
-    fn small_bytes_are_not_telling() {
-        let tib = STRIDES[0];
-        assert!(is_telling(0x7f37_1234_5000, tib));
-        for top in [0x7f01_1234_5000, 0x0137_1234_5000, 0x7fff_1234_5000] {
-            assert!(!is_telling(top, tib), "{top:#x}");
-        }
-        assert!(is_telling(0x0137_1234_5000, STRIDES[1]) && is_telling(0x1_0000, STRIDES[2]));
     }
 }
