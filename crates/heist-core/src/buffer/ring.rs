@@ -81,6 +81,17 @@ impl<T> Ring<T> {
         })
     }
 
+    /// Whether a take was useless at some moment during the call: nothing was there, no sender
+    /// waited, and the ring was open. Cheaper than the take.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_seen_empty(&self) -> bool {
+        // In this order: the head does not pass the tail, so both were equal when the tail was
+        // read. Senders wait only for a full ring, and a closed one has a flag here.
+        let head = self.head.load(Ordering::Acquire);
+        head == self.tail.load(Ordering::Acquire) & !AWAITED
+    }
+
     /// The slot at a position.
     #[inline]
     fn slot(&self, position: u64) -> &Slot<T> {
@@ -328,5 +339,41 @@ impl<T> Drop for Ring<T> {
             self.slot(head).message.with_mut(|place| unsafe { (*place).assume_init_drop() });
             head = next;
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn put(ring: &Ring<u32>, message: u32) -> Put {
+        // SAFETY: the message is a number, which may be copied.
+        unsafe { ring.put(&raw const message, &mut ()) }
+    }
+
+    fn take(ring: &Ring<u32>) -> Take {
+        let mut message = 0;
+        // SAFETY: there is room for a message.
+        unsafe { ring.take(&raw mut message, &mut ()) }
+    }
+
+    #[test]
+    fn it_is_seen_empty_exactly_if_a_take_finds_nothing() {
+        let ring = Ring::new(2, std::thread::yield_now).expect("a small ring");
+        for _ in 0..5 {
+            assert!(ring.is_seen_empty());
+            assert_eq!(take(&ring), Take::Empty);
+            // A receiver that waits changes nothing about that.
+            assert!(ring.await_message() && ring.is_seen_empty());
+            ring.no_receivers();
+            assert_eq!((put(&ring, 1), put(&ring, 2)), (Put::Done, Put::Done));
+            assert!(!ring.is_seen_empty());
+            assert!(ring.await_room() && !ring.is_seen_empty());
+            ring.no_senders();
+            assert_eq!((take(&ring), take(&ring)), (Take::Done, Take::Done));
+        }
+        Buffer::<u32>::close(&ring);
+        assert!(!ring.is_seen_empty(), "a take finds the end");
+        assert_eq!(take(&ring), Take::Closed);
     }
 }

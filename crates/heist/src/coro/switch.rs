@@ -54,22 +54,26 @@ pub(crate) enum Switched {
 /// closure it was spawned with: the frames of the closure, of its callers, and of the wait.
 const PREFETCH_LINES: usize = 8;
 
-/// A goroutine's main function, on its own stack.
-pub(crate) type Main = fn(NonNull<M>, NonNull<G>);
-
 impl Coro {
     /// No context.
     pub(crate) const fn none() -> Self {
         Self { inner: UnsafeCell::new(MaybeUninit::uninit()), yielder: ShownPointer::null() }
     }
 
-    /// Prepares the first run on `stack`, by the thread with this thread pointer.
+    /// Prepares the first run on `stack`, by the thread with this thread pointer. It will be a call
+    /// of `main`, whose type names the function: so the call can be inlined.
     ///
     /// # Safety
     /// This is the context of the goroutine `gp`, which the caller owns and which has no context
     /// yet.
     #[inline]
-    pub(crate) unsafe fn start(&self, stack: Stack, thread: usize, gp: NonNull<G>, main: Main) {
+    pub(crate) unsafe fn start(
+        &self,
+        stack: Stack,
+        thread: usize,
+        gp: NonNull<G>,
+        main: impl FnOnce(NonNull<M>, NonNull<G>) + 'static,
+    ) {
         let body = move |yielder: &Yielder<Input, ()>, m: Input| {
             // SAFETY: records are never unmapped, and this goroutine is running, so it owns the
             // field.
