@@ -1,6 +1,7 @@
 //! The stacks that a P caches.
 
-use super::stack::{self, Class, Slot, Stack, find};
+use super::stack::{Class, Slot, Stack};
+use super::stack_pool::{self, find};
 use crate::sys::memory;
 use std::ptr::NonNull;
 
@@ -31,7 +32,7 @@ impl StackCache {
     #[inline]
     pub(crate) fn take(&mut self, class: Class) -> std::io::Result<Stack> {
         if class != self.class {
-            return stack::take(class);
+            return stack_pool::take(class);
         }
         if self.len == 0 {
             self.refill()?;
@@ -48,7 +49,7 @@ impl StackCache {
     #[inline]
     pub(crate) fn give(&mut self, stack: Stack) -> bool {
         if stack.class() != self.class {
-            stack::give(stack);
+            stack_pool::give(stack);
             return true;
         }
         let full = self.len == CACHE_MAX;

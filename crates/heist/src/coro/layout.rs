@@ -5,7 +5,8 @@
 //! of all words of its record, only this one changes when it is resumed for the first time and
 //! suspends itself.
 
-use super::stack::{self, Class};
+use super::stack::Class;
+use super::stack_pool;
 use super::switch::Inner;
 use heist_core::sync::{AtomicUsize, Ordering};
 use std::ptr::NonNull;
@@ -22,7 +23,7 @@ pub(crate) fn learn(class: Class) -> std::io::Result<()> {
     if PLACE.load(Ordering::Relaxed) != usize::MAX {
         return Ok(());
     }
-    let mut probe = Inner::with_stack(stack::take(class)?, |yielder, _| {
+    let mut probe = Inner::with_stack(stack_pool::take(class)?, |yielder, _| {
         yielder.suspend(());
     });
     let before = words(&probe);
@@ -35,7 +36,7 @@ pub(crate) fn learn(class: Class) -> std::io::Result<()> {
         heist_core::throw!("layout::learn: the record of a coroutine is not as expected");
     };
     let _ = probe.resume(NonNull::dangling());
-    stack::give(probe.into_stack());
+    stack_pool::give(probe.into_stack());
     PLACE.store(place, Ordering::Relaxed);
     Ok(())
 }

@@ -6,4 +6,5 @@ pub(crate) mod guard;
 pub(crate) mod layout;
 pub(crate) mod relocation;
 pub(crate) mod stack;
+pub(crate) mod stack_pool;
 pub(crate) mod switch;

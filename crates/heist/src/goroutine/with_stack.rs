@@ -3,6 +3,7 @@
 use super::lock_os_thread;
 use crate::coro::extra::{self, Extra};
 use crate::coro::stack::{self, Class, Stack};
+use crate::coro::stack_pool;
 use crate::current;
 use crate::sched::stacks::overflow;
 use crate::sys::thread::AltStack;
@@ -111,7 +112,7 @@ impl Taken {
     fn new(bytes: usize) -> Self {
         let class = Class::for_bytes((2 * bytes).clamp(LEAST_BYTES, stack::MAX_BYTES));
         let _rt = current::enter();
-        Self(class.and_then(|class| stack::take(class).ok()))
+        Self(class.and_then(|class| stack_pool::take(class).ok()))
     }
 }
 
@@ -119,7 +120,7 @@ impl Drop for Taken {
     fn drop(&mut self) {
         let rt = current::enter();
         if let Some(stack) = self.0.take() {
-            stack::give(stack);
+            stack_pool::give(stack);
         }
         if let Some(rt) = &rt {
             rt.sched().threads.helper().ask_to_scavenge();

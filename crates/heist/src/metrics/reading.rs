@@ -5,7 +5,7 @@ use super::locks::LockWaits;
 use super::parks;
 use super::shard::Totals;
 use super::states::States;
-use crate::coro::stack;
+use crate::coro::stack_pool;
 use crate::current;
 use crate::sched::Sched;
 use crate::sched::life;
@@ -20,7 +20,7 @@ pub(super) struct Reading<'a> {
     pub(super) states: States,
     /// How often goroutines parked, for each reason.
     pub(super) parks: Vec<u64>,
-    pub(super) stacks: stack::Usage,
+    pub(super) stacks: stack_pool::Usage,
     pub(super) threads: u64,
     pub(super) timers: u64,
     pub(super) live: u64,
@@ -35,7 +35,7 @@ impl<'a> Reading<'a> {
             // These are the runtime's own locks: a thread must not be preempted while it holds one.
             let _rt = current::enter();
             let timers = sched.all_ps().map(|pp| pp.timers.len() as u64).sum();
-            (stack::usage(), u64::from(sched.lock.lock().roster.n_ms()), timers)
+            (stack_pool::usage(), u64::from(sched.lock.lock().roster.n_ms()), timers)
         };
         let live = life::n_live(sched);
         Self {

@@ -5,7 +5,7 @@ mod handle;
 pub use handle::Handle;
 
 use crate::builder::Builder;
-use crate::coro::{layout, stack};
+use crate::coro::{layout, stack_pool};
 use crate::current;
 use crate::goroutine::{self, Beginning, JoinError, JoinHandle};
 use crate::sched::life;
@@ -73,7 +73,7 @@ impl Runtime {
         let sched = Sched::start(config).map_err(no_descriptors)?;
         let no_stack = |error| limits::explain(&error, "memory for a stack");
         let class = sched.config.stack;
-        stack::reserve_last(class).and_then(|()| layout::learn(class)).map_err(no_stack)?;
+        stack_pool::reserve_last(class).and_then(|()| layout::learn(class)).map_err(no_stack)?;
         let helper = Helper::new(Arc::clone(&sched));
         let no_thread = |error| limits::explain(&error, "thread for the runtime");
         let helper = thread::spawn_patiently(&name, move || helper.run()).map_err(no_thread)?;

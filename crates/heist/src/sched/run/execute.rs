@@ -4,7 +4,7 @@
 
 use super::queue;
 use super::{find, latency};
-use crate::coro::stack;
+use crate::coro::stack_pool;
 use crate::coro::switch::Switched;
 use crate::current;
 use crate::gmp::flags::Flag;
@@ -225,7 +225,7 @@ fn finish(m: Holder<'_>, gp: NonNull<G>) {
         stacks::look_at_stack(sched, g, &stack);
     }
     if g.flags.has(Flag::STACKLESS) {
-        stack::give_last(stack);
+        stack_pool::give_last(stack);
     } else if pp.with_local(|local| local.stacks.give(stack)) {
         sched.threads.helper().ask_to_scavenge();
     }

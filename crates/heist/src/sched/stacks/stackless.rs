@@ -16,7 +16,8 @@
 //! holds for [`ROUNDS`] looks of the helper in a row. A thread that is not the runtime's could
 //! still wake a goroutine; it has that long to do so.
 
-use crate::coro::stack::{self, Class, Stack};
+use crate::coro::stack::{Class, Stack};
+use crate::coro::stack_pool;
 use crate::current;
 use crate::gmp::flags::Flag;
 use crate::gmp::{G, pool};
@@ -56,7 +57,7 @@ pub(super) fn without_stack(
     ));
     // SAFETY: the goroutine is the caller's to run.
     let g = unsafe { gp.as_ref() };
-    let last = g.flags.has(Flag::STACKLESS).then(stack::take_last).flatten();
+    let last = g.flags.has(Flag::STACKLESS).then(stack_pool::take_last).flatten();
     if last.is_some() {
         Lack::Goroutine.missed(format_args!(
             "goroutine {} ends without having run: the system has no memory for its stack, and no \

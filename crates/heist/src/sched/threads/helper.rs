@@ -8,7 +8,7 @@
 
 use super::mailbox::{PROCS, REFUSED, SCAVENGE, SPARE};
 use super::{admission, begin};
-use crate::coro::stack;
+use crate::coro::stack_pool;
 use crate::gmp::M;
 use crate::metrics::shard::Shard;
 use crate::sched::stacks::Patience;
@@ -127,7 +127,7 @@ impl Helper {
             self.collect_stacks();
             if scavenging && full.is_none() && asked & !SCAVENGE == 0 {
                 let began_ns = thread::cpu_ns(thread::id());
-                let (_, more) = stack::scavenge();
+                let (_, more) = stack_pool::scavenge();
                 if let Some((began, ended)) = began_ns.zip(thread::cpu_ns(thread::id())) {
                     sched.stats.scavenge_ns.add_shared(ended - began);
                 }
