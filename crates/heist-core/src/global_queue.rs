@@ -7,9 +7,9 @@
 //! work.
 //!
 //! # Invariants
-//! - A goroutine that was stopped together with its thread is here, or it has been taken out to be
+//! - A goroutine that was frozen together with its thread is here, or it has been taken out to be
 //!   given a P at once. It is never in the ring of a P, where its thread would not be found. The
-//!   model `loom_stopped` runs the steps that give it a P.
+//!   model `loom_frozen` runs the steps that give it a P.
 //! - The lists are touched only by the holder of the scheduler lock; that is the `&mut` of
 //!   [`GlobalQueue`].
 //! - [`GlobalLen`] is stored before the lock is released. A reader without the lock may see an old
@@ -147,13 +147,13 @@ impl<T: Linked> GlobalQueue<T> {
         self.publish(len);
     }
 
-    /// Appends a goroutine that was stopped together with its thread.
+    /// Appends a goroutine that was frozen together with its thread.
     ///
     /// # Safety
     /// As for [`push`](Self::push).
-    pub unsafe fn push_stopped(&mut self, len: &GlobalLen, lane: Lane, gp: NonNull<T>) {
+    pub unsafe fn push_frozen(&mut self, len: &GlobalLen, lane: Lane, gp: NonNull<T>) {
         // SAFETY: passed on.
-        unsafe { self.lane(lane).push_stopped(gp) };
+        unsafe { self.lane(lane).push_frozen(gp) };
         self.publish(len);
     }
 
@@ -171,20 +171,20 @@ impl<T: Linked> GlobalQueue<T> {
         self.publish(len);
     }
 
-    /// Puts stopped goroutines in front of the normal lane, in order; the first is next.
-    pub fn prepend_stopped(&mut self, len: &GlobalLen, batch: &mut List<T>) {
-        self.normal.prepend_stopped(batch);
+    /// Puts frozen goroutines in front of the normal lane, in order; the first is next.
+    pub fn prepend_frozen(&mut self, len: &GlobalLen, batch: &mut List<T>) {
+        self.normal.prepend_frozen(batch);
         self.publish(len);
     }
 
-    /// Puts back a stopped goroutine of the normal lane that was just taken. At least one other has
+    /// Puts back a frozen goroutine of the normal lane that was just taken. At least one other has
     /// its turn first.
     ///
     /// # Safety
     /// As for [`push`](Self::push).
-    pub unsafe fn put_back_stopped(&mut self, len: &GlobalLen, gp: NonNull<T>) {
+    pub unsafe fn put_back_frozen(&mut self, len: &GlobalLen, gp: NonNull<T>) {
         // SAFETY: passed on.
-        unsafe { self.normal.put_back_stopped(gp) };
+        unsafe { self.normal.put_back_frozen(gp) };
         self.publish(len);
     }
 
@@ -202,22 +202,22 @@ impl<T: Linked> GlobalQueue<T> {
         gp
     }
 
-    /// Takes a stopped one out of turn: the caller needs its thread.
-    pub fn pop_stopped(&mut self, len: &GlobalLen, lane: Lane) -> Option<NonNull<T>> {
-        let gp = self.lane(lane).pop_stopped();
+    /// Takes a frozen one out of turn: the caller needs its thread.
+    pub fn pop_frozen(&mut self, len: &GlobalLen, lane: Lane) -> Option<NonNull<T>> {
+        let gp = self.lane(lane).pop_frozen();
         self.publish(len);
         gp
     }
 
-    /// Takes a stopped one of the normal lane if it is its turn.
-    pub fn pop_stopped_in_turn(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
-        if !self.normal.is_turn_of_stopped() {
+    /// Takes a frozen one of the normal lane if it is its turn.
+    pub fn pop_frozen_in_turn(&mut self, len: &GlobalLen) -> Option<NonNull<T>> {
+        if !self.normal.is_turn_of_frozen() {
             return None;
         }
-        self.pop_stopped(len, Lane::Normal)
+        self.pop_frozen(len, Lane::Normal)
     }
 
-    /// Takes the first wanted goroutine that was not stopped and is not in the idle lane, out of
+    /// Takes the first wanted goroutine that is not frozen and is not in the idle lane, out of
     /// turn. The whole queue may be searched for it.
     pub fn take_wanted(
         &mut self,
@@ -230,13 +230,13 @@ impl<T: Linked> GlobalQueue<T> {
         gp
     }
 
-    /// Whether a stopped goroutine is queued, in any lane.
+    /// Whether a frozen goroutine is queued, in any lane.
     #[must_use]
-    pub const fn has_stopped(&self) -> bool {
-        self.latency.has_stopped() || self.normal.has_stopped() || self.idle.has_stopped()
+    pub const fn has_frozen(&self) -> bool {
+        self.latency.has_frozen() || self.normal.has_frozen() || self.idle.has_frozen()
     }
 
-    /// Whether a goroutine is queued that is not a stopped one, in another lane than the idle one.
+    /// Whether a goroutine is queued that is not a frozen one, in another lane than the idle one.
     #[must_use]
     pub const fn has_free(&self) -> bool {
         self.latency.has_free() || self.urgent.has_free() || self.normal.has_free()
@@ -254,15 +254,15 @@ impl<T: Linked> GlobalQueue<T> {
         gp
     }
 
-    /// Takes a P's fair share, in order. A stopped goroutine comes alone: it is given a P at once
+    /// Takes a P's fair share, in order. A frozen goroutine comes alone: it is given a P at once
     /// and never put into a ring.
     #[doc(alias = "globrunqgetbatch")]
     pub fn pop_batch(&mut self, len: &GlobalLen, procs: u32) -> List<T> {
         let n = policy::global_batch(self.len(), procs);
         let mut batch = List::new();
         for lane in [&mut self.normal, &mut self.latency, &mut self.urgent] {
-            if batch.is_empty() && lane.is_turn_of_stopped() {
-                push(&mut batch, lane.pop_stopped());
+            if batch.is_empty() && lane.is_turn_of_frozen() {
+                push(&mut batch, lane.pop_frozen());
                 break;
             }
             batch.append(&mut lane.split_free(n - batch.len()));

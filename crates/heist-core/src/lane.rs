@@ -1,9 +1,9 @@
 //! One lane of the global queue.
 //!
-//! A goroutine in a lane is free, or it was stopped together with its thread and goes on there. The
-//! stopped ones are in a list of their own, so that an M that needs a thread finds one at once.
+//! A goroutine in a lane is free, or it was frozen together with its thread and goes on there. The
+//! frozen ones are in a list of their own, so that an M that needs a thread finds one at once.
 //!
-//! The two kinds take turns: the first stopped one waits for those that are queued already, each
+//! The two kinds take turns: the first frozen one waits for those that are queued already, each
 //! later one for its share of them.
 
 use crate::list::{Linked, List};
@@ -14,26 +14,26 @@ use std::ptr::NonNull;
 #[derive(Debug)]
 pub(crate) struct LaneQueue<T: Linked> {
     free: List<T>,
-    stopped: List<T>,
-    /// How many of `free` go before the first of `stopped`.
+    frozen: List<T>,
+    /// How many of `free` go before the first of `frozen`.
     ahead: u32,
 }
 
 impl<T: Linked> LaneQueue<T> {
     pub(crate) const fn new() -> Self {
-        Self { free: List::new(), stopped: List::new(), ahead: 0 }
+        Self { free: List::new(), frozen: List::new(), ahead: 0 }
     }
 
     pub(crate) const fn len(&self) -> u32 {
-        self.free.len() + self.stopped.len()
+        self.free.len() + self.frozen.len()
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    pub(crate) const fn has_stopped(&self) -> bool {
-        !self.stopped.is_empty()
+    pub(crate) const fn has_frozen(&self) -> bool {
+        !self.frozen.is_empty()
     }
 
     pub(crate) const fn has_free(&self) -> bool {
@@ -49,12 +49,12 @@ impl<T: Linked> LaneQueue<T> {
 
     /// # Safety
     /// As for [`push`](Self::push).
-    pub(crate) unsafe fn push_stopped(&mut self, gp: NonNull<T>) {
-        if self.stopped.is_empty() {
+    pub(crate) unsafe fn push_frozen(&mut self, gp: NonNull<T>) {
+        if self.frozen.is_empty() {
             self.ahead = self.free.len();
         }
         // SAFETY: passed on.
-        unsafe { self.stopped.push_back(gp) };
+        unsafe { self.frozen.push_back(gp) };
     }
 
     pub(crate) fn append(&mut self, batch: &mut List<T>) {
@@ -66,37 +66,37 @@ impl<T: Linked> LaneQueue<T> {
         self.free.prepend(batch);
     }
 
-    /// Puts stopped goroutines in front of the others, in order; the first is next.
-    pub(crate) fn prepend_stopped(&mut self, batch: &mut List<T>) {
+    /// Puts frozen goroutines in front of the others, in order; the first is next.
+    pub(crate) fn prepend_frozen(&mut self, batch: &mut List<T>) {
         if !batch.is_empty() {
-            self.stopped.prepend(batch);
+            self.frozen.prepend(batch);
             self.ahead = 0;
         }
     }
 
-    /// Puts back a stopped goroutine that was just taken. At least one other has its turn first.
+    /// Puts back a frozen goroutine that was just taken. At least one other has its turn first.
     ///
     /// # Safety
     /// As for [`push`](Self::push).
-    pub(crate) unsafe fn put_back_stopped(&mut self, gp: NonNull<T>) {
+    pub(crate) unsafe fn put_back_frozen(&mut self, gp: NonNull<T>) {
         // SAFETY: passed on.
-        unsafe { self.stopped.push_front(gp) };
+        unsafe { self.frozen.push_front(gp) };
         self.ahead = self.ahead.max(1);
     }
 
-    /// Whether the next one is a stopped one.
-    pub(crate) const fn is_turn_of_stopped(&self) -> bool {
-        !self.stopped.is_empty() && (self.ahead == 0 || self.free.is_empty())
+    /// Whether the next one is a frozen one.
+    pub(crate) const fn is_turn_of_frozen(&self) -> bool {
+        !self.frozen.is_empty() && (self.ahead == 0 || self.free.is_empty())
     }
 
     /// Takes the next one.
     pub(crate) fn pop(&mut self) -> Option<NonNull<T>> {
-        if self.is_turn_of_stopped() { self.pop_stopped() } else { self.split_free(1).pop_front() }
+        if self.is_turn_of_frozen() { self.pop_frozen() } else { self.split_free(1).pop_front() }
     }
 
-    /// Takes up to `n` free ones, but none that comes after a stopped one.
+    /// Takes up to `n` free ones, but none that comes after a frozen one.
     pub(crate) fn split_free(&mut self, n: u32) -> List<T> {
-        if self.stopped.is_empty() {
+        if self.frozen.is_empty() {
             return self.free.split_front(n);
         }
         let batch = self.free.split_front(n.min(self.ahead));
@@ -104,10 +104,10 @@ impl<T: Linked> LaneQueue<T> {
         batch
     }
 
-    /// Takes a stopped one, out of turn; the next one waits for its share of the free ones.
-    pub(crate) fn pop_stopped(&mut self) -> Option<NonNull<T>> {
-        let gp = self.stopped.pop_front()?;
-        self.ahead = policy::ahead_of_stopped(self.free.len(), self.stopped.len());
+    /// Takes a frozen one, out of turn; the next one waits for its share of the free ones.
+    pub(crate) fn pop_frozen(&mut self) -> Option<NonNull<T>> {
+        let gp = self.frozen.pop_front()?;
+        self.ahead = policy::ahead_of_frozen(self.free.len(), self.frozen.len());
         Some(gp)
     }
 

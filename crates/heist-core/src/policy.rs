@@ -169,7 +169,7 @@ pub const STOP_PATIENCE_NS: u64 = 1_000_000_000;
 /// with their own threads: its share of them, and at least one, so that neither kind waits for all
 /// of the other.
 #[must_use]
-pub const fn ahead_of_stopped(n: u32, n_stopped: u32) -> u32 {
+pub const fn ahead_of_frozen(n: u32, n_stopped: u32) -> u32 {
     if n_stopped == 0 { 0 } else { n.div_ceil(n_stopped) }
 }
 

@@ -127,14 +127,14 @@ fn the_front_part_has_its_own_order() {
 fn stop(queue: &mut GlobalQueue<Job>, len: &GlobalLen, jobs: &[Job]) {
     for job in jobs {
         // SAFETY: the job is in no queue.
-        unsafe { queue.push_stopped(len, Lane::Normal, NonNull::from(job)) };
+        unsafe { queue.push_frozen(len, Lane::Normal, NonNull::from(job)) };
     }
 }
 
 /// A stopped goroutine comes after the goroutines that were queued before it and before those that
 /// were queued later.
 #[test]
-fn a_stopped_goroutine_keeps_its_place() {
+fn a_frozen_goroutine_keeps_its_place() {
     let jobs = jobs(7);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
     queue.append(&len, Lane::Normal, &mut list(&jobs[..3]));
@@ -146,7 +146,7 @@ fn a_stopped_goroutine_keeps_its_place() {
 
 /// Many stopped goroutines and many others take turns, each kind in order.
 #[test]
-fn stopped_goroutines_take_turns_with_the_others() {
+fn frozen_goroutines_take_turns_with_the_others() {
     let jobs = jobs(100);
     for (n, n_stopped) in [(50, 50), (90, 10), (10, 90), (99, 1), (1, 99), (0, 100), (100, 0)] {
         let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
@@ -172,7 +172,7 @@ fn stopped_goroutines_take_turns_with_the_others() {
 /// A share with a stopped goroutine contains no other, and no share contains one that comes after
 /// it.
 #[test]
-fn a_stopped_goroutine_comes_alone() {
+fn a_frozen_goroutine_comes_alone() {
     let jobs = jobs(10);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
     queue.append(&len, Lane::Normal, &mut list(&jobs[1..4]));
@@ -189,16 +189,16 @@ fn a_stopped_goroutine_comes_alone() {
 
 /// An M that needs a thread gets the first stopped goroutine, wherever it is among the others.
 #[test]
-fn a_stopped_goroutine_is_found_out_of_turn() {
+fn a_frozen_goroutine_is_found_out_of_turn() {
     let jobs = jobs(1000);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
     queue.append(&len, Lane::Normal, &mut list(&jobs[..998]));
-    assert!(!queue.has_stopped());
+    assert!(!queue.has_frozen());
     stop(&mut queue, &len, &jobs[998..]);
-    assert!(queue.has_stopped());
-    assert_eq!(queue.pop_stopped(&len, Lane::Normal).map(id), Some(998));
-    assert_eq!(queue.pop_stopped(&len, Lane::Normal).map(id), Some(999));
-    assert_eq!(queue.pop_stopped(&len, Lane::Normal), None);
+    assert!(queue.has_frozen());
+    assert_eq!(queue.pop_frozen(&len, Lane::Normal).map(id), Some(998));
+    assert_eq!(queue.pop_frozen(&len, Lane::Normal).map(id), Some(999));
+    assert_eq!(queue.pop_frozen(&len, Lane::Normal), None);
     assert_eq!(pop_all(&mut queue, &len), (0..998).collect::<Vec<_>>());
 }
 
@@ -225,14 +225,14 @@ fn a_wanted_goroutine_is_taken_out_of_turn() {
 
 /// IN-33: a goroutine that was stopped on a removed P is next.
 #[test]
-fn stopped_goroutines_of_a_removed_p_come_first() {
+fn frozen_goroutines_of_a_removed_p_come_first() {
     let jobs = jobs(6);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
     queue.append(&len, Lane::Normal, &mut list(&jobs[1..3]));
     stop(&mut queue, &len, &jobs[3..4]);
     queue.append(&len, Lane::Normal, &mut list(&jobs[4..]));
-    queue.prepend_stopped(&len, &mut List::new());
-    queue.prepend_stopped(&len, &mut list(&jobs[..1]));
+    queue.prepend_frozen(&len, &mut List::new());
+    queue.prepend_frozen(&len, &mut list(&jobs[..1]));
     assert_eq!(len.get(), 6);
     let order = pop_all(&mut queue, &len);
     assert_eq!(order[0], 0);
@@ -242,14 +242,14 @@ fn stopped_goroutines_of_a_removed_p_come_first() {
 /// A stopped goroutine that was taken and put back is the first of the stopped ones, and comes
 /// after others.
 #[test]
-fn a_stopped_goroutine_that_is_put_back_lets_others_go_first() {
+fn a_frozen_goroutine_that_is_put_back_lets_others_go_first() {
     let jobs = jobs(4);
     let (mut queue, len) = (GlobalQueue::new(), GlobalLen::new());
     stop(&mut queue, &len, &jobs[..2]);
     queue.append(&len, Lane::Normal, &mut list(&jobs[2..]));
-    let taken = queue.pop_stopped(&len, Lane::Normal).expect("one is there");
+    let taken = queue.pop_frozen(&len, Lane::Normal).expect("one is there");
     // SAFETY: just taken, so valid and in no queue.
-    unsafe { queue.put_back_stopped(&len, taken) };
+    unsafe { queue.put_back_frozen(&len, taken) };
     assert_eq!(len.get(), 4);
     let order = pop_all(&mut queue, &len);
     assert_eq!(order[0], 2);

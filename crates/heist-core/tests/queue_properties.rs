@@ -312,7 +312,7 @@ proptest! {
                     // SAFETY: the job is new and in no list.
                     unsafe {
                         if is_stopped {
-                            queue.push_stopped(&len, lane, gp);
+                            queue.push_frozen(&len, lane, gp);
                         } else {
                             queue.push(&len, lane, gp);
                         }
@@ -334,7 +334,7 @@ proptest! {
                     model.takes(&popped, &[lane])?;
                 }
                 LaneStep::PopStopped(lane) => {
-                    let popped = queue.pop_stopped(&len, lane).map(id);
+                    let popped = queue.pop_frozen(&len, lane).map(id);
                     prop_assert_eq!(popped, model.list(lane, true).pop_front());
                 }
                 LaneStep::PopBatch(procs) => {

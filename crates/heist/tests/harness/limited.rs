@@ -131,7 +131,7 @@ pub fn build(builder: Builder) -> Runtime {
 }
 
 /// Checks that a goroutine that computes without calls is preempted, so that another can end it.
-pub fn hog_is_stopped() {
+pub fn hog_is_frozen() {
     let stop = Arc::new(AtomicBool::new(false));
     let hog = {
         let stop = Arc::clone(&stop);
@@ -195,7 +195,7 @@ pub fn echo(mut network: Network) {
 
 /// Checks preemption, hand-off, time and the network.
 pub fn everything_works() {
-    hog_is_stopped();
+    hog_is_frozen();
     sleeper_loses_its_processor();
     time_passes();
     match connect() {

@@ -145,7 +145,7 @@ fn a_preempted_goroutine_waits_in_the_global_queue() {
 /// IN-12: a stop of the world does not cost a goroutine its turn: it continues before those that
 /// wait at its processor, whether it stopped by itself or by a signal.
 #[test]
-fn a_stopped_goroutine_continues_first() {
+fn a_frozen_goroutine_continues_first() {
     for calls in [true, false] {
         let rt = one_processor(LONG, true);
         let handle = rt.handle();

@@ -236,7 +236,7 @@ fn loops_without_calls_do_not_keep_the_world_from_stopping() {
 
 /// PR-03: six processors, five goroutines that call, ten rounds of a yield and a stop: it ends.
 #[test]
-fn goroutines_that_call_are_stopped() {
+fn goroutines_that_call_are_preempted() {
     let rt = matrix::plain(6);
     rt.run(|| {
         let stop = Arc::new(AtomicBool::new(false));

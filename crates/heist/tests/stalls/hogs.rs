@@ -62,7 +62,7 @@ fn the_world_stops_for_loops_that_never_end() {
 /// PR-04: the same in a process that was started with signals blocked, the one for preemption among
 /// them.
 #[test]
-fn loops_are_stopped_where_signals_were_blocked_before() {
+fn loops_are_preempted_where_signals_were_blocked_before() {
     let ended = child::run(|| {
         // SAFETY: all zero is an empty set; a setting of the calling thread, which others inherit.
         unsafe {

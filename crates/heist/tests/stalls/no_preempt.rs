@@ -210,7 +210,7 @@ fn a_fork_inside_a_goroutine_works() {
 /// Changing the user of a process needs a response from every thread of it, including preempted
 /// ones.
 #[test]
-fn setuid_reaches_stopped_threads() {
+fn setuid_reaches_frozen_threads() {
     let ended = child::run(|| {
         let rt = runtime(1);
         rt.run(|| {

@@ -227,7 +227,7 @@ fn a_mixture_under_short_slices_is_accounted_for() {
 /// A goroutine whose P was taken while it slept, and which then computes without a call, is stopped
 /// until it is its turn: no more goroutines run than there are processors.
 #[test]
-fn a_hog_without_a_processor_is_stopped() {
+fn a_hog_without_a_processor_is_frozen() {
     let rt = runtime(1);
     rt.run(|| {
         let stop = Arc::new(AtomicBool::new(false));

@@ -704,7 +704,7 @@ fn causes_are_passed_on() {
     assert_eq!(cause.downcast_ref(), Some(&ContextError::DeadlineExceeded));
 }
 
-/// The goroutine of a function is described by where that was registered, whoever cancels.
+/// The goroutine of a function is described by where it was registered, whatever cancels it.
 #[test]
 fn a_function_is_described_by_where_it_was_registered() {
     type Function = Box<dyn FnOnce() + Send>;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// With all descriptors in use, after the start, goroutines are preempted and blocked threads are
 /// detected.
 #[test]
-fn goroutines_are_stopped_without_a_free_descriptor() {
+fn goroutines_are_preempted_without_a_free_descriptor() {
     let ended = limited::run(80, |n| {
         limited::set_limit(libc::RLIMIT_NOFILE, n);
         for procs in [1, 2, 4] {
@@ -22,7 +22,7 @@ fn goroutines_are_stopped_without_a_free_descriptor() {
                 let held = limited::take_all_descriptors();
                 assert!(held.len() > 10, "{} were left", held.len());
                 for _ in 0..3 {
-                    limited::hog_is_stopped();
+                    limited::hog_is_frozen();
                     limited::sleeper_loses_its_processor();
                     limited::time_passes();
                 }
@@ -46,7 +46,7 @@ fn a_runtime_works_or_is_refused_with_few_descriptors() {
             rt.run(limited::everything_works);
             rt.run(|| {
                 let _held = limited::take_all_descriptors();
-                limited::hog_is_stopped();
+                limited::hog_is_frozen();
                 limited::sleeper_loses_its_processor();
                 limited::time_passes();
             });

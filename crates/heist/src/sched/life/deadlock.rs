@@ -35,9 +35,9 @@ const REPORT_MAX: u32 = 1000;
 /// Ends the process with a report if nothing can ever happen again. Returns false if a P was in use
 /// or was taken during the check, which then says nothing.
 pub(crate) fn check_dead(sched: &Sched) -> bool {
-    let Some(before) = n_taken_at_rest(sched) else { return false };
+    let Some(before) = n_taken_while_idle(sched) else { return false };
     let dead = is_dead(sched);
-    if n_taken_at_rest(sched) != Some(before) {
+    if n_taken_while_idle(sched) != Some(before) {
         return false;
     }
     if dead {
@@ -47,7 +47,7 @@ pub(crate) fn check_dead(sched: &Sched) -> bool {
 }
 
 /// How often a P was taken, or None if one is not idle.
-fn n_taken_at_rest(sched: &Sched) -> Option<u64> {
+fn n_taken_while_idle(sched: &Sched) -> Option<u64> {
     let locked = sched.lock.lock();
     (sched.rest.idle().count_all() == sched.procs()).then(|| locked.idle_ps.n_taken())
 }

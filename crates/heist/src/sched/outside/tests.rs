@@ -161,7 +161,7 @@ fn inject_with_p(rt: &Runtime, n: usize) -> (Injected, Vec<usize>) {
 /// IN-24: with a P, one goroutine for each idle P goes to the global queue and as many Ms are
 /// started; the other goroutines stay at this P.
 #[test]
-fn ready_lists_are_spread_over_the_ps_at_rest() {
+fn ready_lists_are_spread_over_the_idle_ps() {
     let rt = start(Runtime::builder().procs(4));
     for n in [1, 2, 3, 8, 100] {
         let (injected, mut order) = inject_with_p(&rt, n);
@@ -277,7 +277,7 @@ fn a_look_does_not_end_a_claim() {
 /// A thread that wants to wait while another one polls gets in after that one has left, however the
 /// two race.
 #[test]
-fn one_who_wants_to_wait_is_let_in() {
+fn a_thread_that_wants_to_wait_is_let_in() {
     let gate = PollGate::new().expect("a poller");
     let n_inside = AtomicU32::new(0);
     let inside = || {

@@ -16,7 +16,7 @@ pub(crate) use descend::{put_idle, sleep, sleep_idle, stop_m, take_over};
 pub(crate) use linger::linger;
 pub(crate) use spin::{become_spinning, begin_spin, end_spin, stop_spinning};
 pub(crate) use wake::{
-    Start, announce_work, find_taker, hand_over, has_taker, next_stopped, start_m, wake_p,
+    Start, announce_work, find_taker, hand_over, has_taker, next_frozen, start_m, wake_p,
     wake_p_if_work,
 };
 pub(crate) use watch::wake_p_for_next;

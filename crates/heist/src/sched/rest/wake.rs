@@ -104,7 +104,7 @@ pub(crate) fn start_m(sched: &Sched, pp: &P, start: Start) {
 /// Whether an M can take over a P at once, without a new thread.
 pub(crate) fn has_taker(sched: &Sched) -> bool {
     let locked = sched.lock.lock();
-    !locked.idle_ms.is_empty() || locked.global.has_stopped()
+    !locked.idle_ms.is_empty() || locked.global.has_frozen()
 }
 
 /// Takes an M out of its list that can take over a P at once: an idle M, or the M of a frozen
@@ -115,7 +115,7 @@ pub(crate) fn has_taker(sched: &Sched) -> bool {
 /// M whenever there is none left.
 pub(crate) fn find_taker(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<NonNull<M>> {
     let taker = locked.idle_ms.pop().or_else(|| {
-        let gp = run::pop_stopped(sched, locked, pp)?;
+        let gp = run::pop_frozen(sched, locked, pp)?;
         // SAFETY: goroutines in a queue are valid.
         NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut())
     });
@@ -127,11 +127,11 @@ pub(crate) fn find_taker(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<N
 
 /// If a frozen goroutine is the next one to run on `pp`, takes it out of the queue and returns its
 /// M. Then no other M has to wake up only to find that goroutine.
-pub(crate) fn next_stopped(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<NonNull<M>> {
+pub(crate) fn next_frozen(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<NonNull<M>> {
     if pp.is_reserved || !pp.is_empty() || sched.global_len().urgent() != 0 {
         return None;
     }
-    let gp = locked.global.pop_stopped_in_turn(sched.global_len())?;
+    let gp = locked.global.pop_frozen_in_turn(sched.global_len())?;
     // SAFETY: goroutines in a queue are valid.
     NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut())
 }

@@ -42,17 +42,17 @@ pub(crate) unsafe fn push_locked(sched: &Sched, locked: &mut Locked, gp: NonNull
 ///
 /// # Safety
 /// As for `push_locked`.
-pub(crate) unsafe fn push_stopped(sched: &Sched, locked: &mut Locked, gp: NonNull<G>) {
+pub(crate) unsafe fn push_frozen(sched: &Sched, locked: &mut Locked, gp: NonNull<G>) {
     // SAFETY: `gp` is valid and in no queue, by the caller's promise.
-    unsafe { locked.global.push_stopped(sched.global_len(), gp.as_ref().lane(), gp) };
+    unsafe { locked.global.push_frozen(sched.global_len(), gp.as_ref().lane(), gp) };
 }
 
 /// Takes out a frozen goroutine whose M can take `pp` over. One of the idle class is taken only if
 /// there is no other.
-pub(crate) fn pop_stopped(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<NonNull<G>> {
+pub(crate) fn pop_frozen(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<NonNull<G>> {
     let lanes = [Lane::Latency, Lane::Normal, Lane::Idle];
     let usable = if pp.is_reserved { &lanes[..1] } else { &lanes };
-    usable.iter().find_map(|&lane| locked.global.pop_stopped(sched.global_len(), lane))
+    usable.iter().find_map(|&lane| locked.global.pop_frozen(sched.global_len(), lane))
 }
 
 /// Queues a goroutine in the lane of its class, and wakes an M for it.

@@ -19,7 +19,7 @@ mod steal_tests;
 pub(crate) use execute::{recycle, run, run_bound};
 pub(crate) use find::{Found, Next, next_local, take_batch};
 pub(crate) use lanes::{
-    has_work_for, pop_stopped, push_locked, push_stopped, suit_turns, wake_reserved,
+    has_work_for, pop_frozen, push_frozen, push_locked, suit_turns, wake_reserved,
 };
 pub(crate) use latency::maybe_sample_outside;
 pub(crate) use queue::{inject, inject_without_p, push_global, push_next, queue_woken};

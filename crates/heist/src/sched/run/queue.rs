@@ -160,7 +160,7 @@ pub(super) fn requeue(m: Holder<'_>, gp: NonNull<G>) {
         // if the goroutine is queued among the frozen ones.
         let mut locked = sched.lock.lock();
         // SAFETY: this M owns it, and it is in no queue.
-        return unsafe { lanes::push_stopped(sched, &mut locked, gp) };
+        return unsafe { lanes::push_frozen(sched, &mut locked, gp) };
     }
     // SAFETY: this M owns it, and it is in no queue.
     unsafe { pp.yielded.push(gp) };

@@ -169,7 +169,7 @@ fn a_thief_leaves_its_own_processor_alone() {
 
 /// IN-13: a thief does not visit idle Ps for goroutines.
 #[test]
-fn a_thief_skips_processors_at_rest() {
+fn a_thief_skips_idle_processors() {
     with_procs(4, |_| {
         let hog = occupy();
         let rt = current::enter().expect("a goroutine");
@@ -224,7 +224,7 @@ fn timers_and_run_next_come_last() {
 
 /// IN-13: a thief runs the timers of an idle P too.
 #[test]
-fn timers_of_processors_at_rest_are_run() {
+fn timers_of_idle_processors_are_run() {
     with_procs(3, |_| {
         let sleeper = parked(Urgency::Normal);
         let hog = occupy();
@@ -293,7 +293,7 @@ fn a_pending_stop_ends_the_search() {
 /// from each other again and again would never come to it. The thief leaves `run_next` alone, and
 /// takes nothing if no goroutine waits for the network.
 #[test]
-fn a_processor_that_stands_still_is_robbed_before_the_network_is_asked() {
+fn a_stalled_processor_is_stolen_from_before_the_network_is_polled() {
     with_procs(2, |_| {
         let hog = occupy();
         hog.0.spawn(8);

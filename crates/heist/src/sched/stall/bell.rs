@@ -20,7 +20,7 @@ pub(crate) struct Bell {
     /// Until when sysmon naps; 0 if it does not.
     until_ns: AtomicU64,
     /// Whether sysmon naps because every P is idle.
-    at_rest: AtomicU32,
+    all_idle: AtomicU32,
 }
 
 impl Bell {
@@ -29,7 +29,7 @@ impl Bell {
             asleep: AtomicU32::new(0),
             nap: AtomicU32::new(0),
             until_ns: AtomicU64::new(0),
-            at_rest: AtomicU32::new(0),
+            all_idle: AtomicU32::new(0),
         }
     }
 
@@ -51,16 +51,16 @@ impl Bell {
 
     /// Whether sysmon naps because every P was idle. Exact if the caller holds a P.
     #[inline]
-    pub(crate) fn is_at_rest(&self) -> bool {
+    pub(crate) fn naps_while_idle(&self) -> bool {
         // ORDERING: Relaxed: `nap` writes it, fences, and looks whether all Ps are idle; the
         // caller's P was taken from the idle ones by a read-modify-write before this.
-        self.at_rest.load(Ordering::Relaxed) != 0
+        self.all_idle.load(Ordering::Relaxed) != 0
     }
 
     /// Naps until `until_ns`, or until the moment that `earlier` returns if that is sooner.
     /// `earlier` is called after `until_ns` was published.
-    pub(super) fn nap(&self, until_ns: u64, at_rest: bool, earlier: impl FnOnce() -> u64) {
-        self.at_rest.store(at_rest.into(), Ordering::Relaxed);
+    pub(super) fn nap(&self, until_ns: u64, all_idle: bool, earlier: impl FnOnce() -> u64) {
+        self.all_idle.store(all_idle.into(), Ordering::Relaxed);
         // ORDERING: see `ring_before`.
         self.nap.store(0, Ordering::SeqCst);
         self.until_ns.store(until_ns, Ordering::SeqCst);
@@ -74,7 +74,7 @@ impl Bell {
             Kernel.wait(&self.nap, 0, Some(Duration::from_nanos(left)));
         }
         self.until_ns.store(0, Ordering::Relaxed);
-        self.at_rest.store(0, Ordering::Relaxed);
+        self.all_idle.store(0, Ordering::Relaxed);
     }
 
     /// Wakes sysmon if it sleeps: a P is no longer idle and must be watched.
@@ -113,7 +113,7 @@ pub(super) fn expect_no_hog(sched: &Sched) {
 /// because all Ps were idle, it would not see the call for long. It is woken at most once for each
 /// time that all Ps were idle.
 pub(super) fn watch_call(sched: &Sched, pp: &P) {
-    if sched.stall.bell.is_at_rest() {
+    if sched.stall.bell.naps_while_idle() {
         let Demand { here, others_free, .. } = sysmon::demand_for(sched, pp);
         if here || !others_free {
             sched.stall.bell.ring_before(0);
@@ -127,7 +127,7 @@ pub(super) fn watch_call(sched: &Sched, pp: &P) {
 pub(super) fn watch_crowd(sched: &Sched) {
     // ORDERING: see `ring_before`: what sysmon is to see was written before.
     heist_core::sync::fence(Ordering::SeqCst);
-    let at_rest = sched.stall.bell.is_at_rest();
+    let all_idle = sched.stall.bell.naps_while_idle();
     let soon = clock::now_ns().saturating_add(SYSMON_NAP_WANTED_NS);
-    sched.stall.bell.ring_before(if at_rest { 0 } else { soon });
+    sched.stall.bell.ring_before(if all_idle { 0 } else { soon });
 }

@@ -35,7 +35,7 @@ impl Frozen<'_> {
     /// Puts the goroutine among the frozen ones of the global queue.
     pub(super) fn queue(&self, sched: &Sched, locked: &mut Locked) {
         // SAFETY: the goroutine is runnable, and no other M runs it, because it is bound.
-        unsafe { run::push_stopped(sched, locked, NonNull::from(self.gp)) };
+        unsafe { run::push_frozen(sched, locked, NonNull::from(self.gp)) };
         sched.stats.global_put.add_shared(1);
     }
 

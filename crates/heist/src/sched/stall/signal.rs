@@ -46,7 +46,7 @@ fn stop(m: &M) {
     }
     m.doorbell.open(m.id, DOORBELLS_MAX);
     let mut locked = sched.lock.lock();
-    let next = rest::next_stopped(sched, &mut locked, m.p());
+    let next = rest::next_frozen(sched, &mut locked, m.p());
     let Some(taker) = next.or_else(|| rest::find_taker(sched, &mut locked, m.p())) else {
         drop(locked);
         sched.threads.helper().ask_for_spare();

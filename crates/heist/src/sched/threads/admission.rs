@@ -57,7 +57,7 @@ pub(crate) fn holds_back(sched: &Sched, gp: NonNull<G>) -> bool {
         return false;
     }
     let mut locked = sched.lock.lock();
-    let scarce = locked.idle_ms.is_empty() && locked.global.has_stopped();
+    let scarce = locked.idle_ms.is_empty() && locked.global.has_frozen();
     let refused = sched.threads.refused.load(Ordering::Relaxed) != 0;
     let full = locked.roster.n_ms >= sched.config.max_threads;
     if !scarce || refused || full || sched.rest.idle().count() != 0 {
@@ -82,7 +82,7 @@ pub(crate) fn admit(sched: &Sched, locked: &mut Locked) -> bool {
 /// are idle threads beside the last one. True if any were admitted.
 pub(super) fn admit_from_helper(sched: &Sched, locked: &mut Locked, enough: bool) -> bool {
     let full = locked.roster.n_ms >= sched.config.max_threads;
-    if full || !locked.global.has_stopped() {
+    if full || !locked.global.has_frozen() {
         return admit_some(sched, locked, u32::MAX);
     }
     enough && admit_to_idle(sched, locked)
@@ -149,7 +149,7 @@ pub(crate) fn keeps_p(sched: &Sched, m: Holder<'_>, gp: NonNull<G>) -> bool {
         return false;
     }
     // SAFETY: as above; it is in no queue.
-    unsafe { locked.global.put_back_stopped(sched.global_len(), gp) };
+    unsafe { locked.global.put_back_frozen(sched.global_len(), gp) };
     drop(locked);
     // Without this `gp` might be found again at once, because it was the turn of the global queue.
     pp.advance_tick();

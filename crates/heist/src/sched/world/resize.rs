@@ -156,7 +156,7 @@ impl StoppedWorld<'_> {
         }
         let mut locked = sched.lock.lock();
         locked.global.prepend(sched.global_len(), &mut queued);
-        locked.global.prepend_stopped(sched.global_len(), &mut frozen);
+        locked.global.prepend_frozen(sched.global_len(), &mut frozen);
         locked.proc_time.set(n, clock::now_ns());
         drop(locked);
         sched.world.table.set_live(n);

@@ -127,16 +127,16 @@ impl World {
     /// The handler: the hog on `own` stops, if another thread can take the P over.
     fn stop(&self, own: usize) {
         let mut locked = self.locked.lock().unwrap();
-        let next = locked.global.pop_stopped_in_turn(&self.len).map(|hog| m_of(hog));
+        let next = locked.global.pop_frozen_in_turn(&self.len).map(|hog| m_of(hog));
         let idle = |locked: &mut Locked| locked.idle.pop().map(|m| id_of(m));
         let any = |locked: &mut Locked| {
-            locked.global.pop_stopped(&self.len, Lane::Normal).map(|hog| m_of(hog))
+            locked.global.pop_frozen(&self.len, Lane::Normal).map(|hog| m_of(hog))
         };
         let taker = next.or_else(|| idle(&mut locked)).or_else(|| any(&mut locked));
         let Some(taker) = taker else { return };
         // SAFETY: the hog is valid and in no queue.
         unsafe {
-            locked.global.push_stopped(&self.len, Lane::Normal, NonNull::from(&self.hogs[own]))
+            locked.global.push_frozen(&self.len, Lane::Normal, NonNull::from(&self.hogs[own]))
         };
         drop(locked);
         self.hand_over(taker, true);
@@ -151,7 +151,7 @@ impl World {
         }
         // SAFETY: the hog is valid and in no queue.
         unsafe {
-            locked.global.push_stopped(&self.len, Lane::Normal, NonNull::from(&self.hogs[own]))
+            locked.global.push_frozen(&self.len, Lane::Normal, NonNull::from(&self.hogs[own]))
         };
         drop(locked);
         assert!(self.wait(own), "it has not ended");
@@ -236,7 +236,7 @@ fn two_hogs_take_turns() {
         // SAFETY: the hog is valid and in no queue.
         unsafe {
             let mut locked = world.locked.lock().unwrap();
-            locked.global.push_stopped(&world.len, Lane::Normal, NonNull::from(&world.hogs[1]));
+            locked.global.push_frozen(&world.len, Lane::Normal, NonNull::from(&world.hogs[1]));
         }
         let m1 = thread::spawn(move || {
             assert!(other.wait(1));
@@ -267,7 +267,7 @@ fn a_hog_that_returns_gets_a_turn() {
 /// An M that has nothing to do takes the P over, finds the hog that gave it away, and lends it
 /// back.
 #[test]
-fn an_idle_thread_finds_the_stopped_hog() {
+fn an_idle_thread_finds_the_frozen_hog() {
     model(|| {
         let world = World::new(1);
         let two = Arc::clone(&world);
