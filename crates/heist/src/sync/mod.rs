@@ -40,6 +40,7 @@ mod once;
 mod once_fn;
 mod once_lock;
 mod permit;
+mod permits;
 mod pool;
 mod raw_mutex;
 mod raw_rw_lock;
