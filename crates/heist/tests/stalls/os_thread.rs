@@ -480,33 +480,61 @@ fn run_here_unblocks_the_preemption_signal() {
 #[test]
 fn a_small_thread_limit_is_enough_for_threads_that_exchange_a_p() {
     let ended = child::run(|| {
-        for (threads, procs) in [(2, 1), (3, 2)] {
-            let rt = matrix::start(Runtime::builder().procs(procs).max_threads(threads));
-            let until = std::time::Instant::now() + Duration::from_secs(2);
-            let is_over = move || std::time::Instant::now() >= until;
-            rt.run(|| {
-                let locked = go(move || {
-                    let _locked = lock_os_thread();
-                    while !is_over() {
-                        yield_now();
-                    }
-                });
-                let (sender, receiver) = heist::chan::bounded::<u8>(0);
-                let partner = go(move || while receiver.recv().is_ok() {});
-                for n in 1.. {
-                    sender.send(1).unwrap();
-                    if n % 64 == 0 {
-                        heist::time::sleep(Duration::from_micros(50));
-                    }
-                    if is_over() {
-                        break;
-                    }
-                }
-                drop(sender);
-                locked.join().unwrap();
-                partner.join().unwrap();
-            });
-        }
+        exchange_a_p(2, 1);
+        exchange_a_p(3, 2);
     });
     ended.succeeded();
+}
+
+/// The same on a loaded machine: a thread that has given the P away gets no CPU for a long time.
+#[test]
+fn a_small_thread_limit_is_enough_for_threads_that_get_little_cpu() {
+    let ended = child::run(|| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let n_loops = 2 * thread::available_parallelism().map_or(1, |n| n.get());
+        let loops: Vec<_> = (0..n_loops)
+            .map(|_| {
+                let stop = Arc::clone(&stop);
+                thread::spawn(move || while !stop.load(Ordering::Relaxed) {})
+            })
+            .collect();
+        // SAFETY: a valid policy and parameter. The threads that this one makes inherit them.
+        unsafe {
+            let zero: libc::sched_param = std::mem::zeroed();
+            libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const zero);
+        }
+        exchange_a_p(2, 1);
+        stop.store(true, Ordering::Relaxed);
+        loops.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    ended.succeeded();
+}
+
+/// A locked goroutine yields for two seconds beside two others that exchange messages.
+fn exchange_a_p(threads: usize, procs: usize) {
+    let rt = matrix::start(Runtime::builder().procs(procs).max_threads(threads));
+    let until = std::time::Instant::now() + Duration::from_secs(2);
+    let is_over = move || std::time::Instant::now() >= until;
+    rt.run(|| {
+        let locked = go(move || {
+            let _locked = lock_os_thread();
+            while !is_over() {
+                yield_now();
+            }
+        });
+        let (sender, receiver) = heist::chan::bounded::<u8>(0);
+        let partner = go(move || while receiver.recv().is_ok() {});
+        for n in 1.. {
+            sender.send(1).unwrap();
+            if n % 64 == 0 {
+                heist::time::sleep(Duration::from_micros(50));
+            }
+            if is_over() {
+                break;
+            }
+        }
+        drop(sender);
+        locked.join().unwrap();
+        partner.join().unwrap();
+    });
 }

@@ -2,7 +2,7 @@
 //!
 //! GO: proc.go mstart, mexit.
 
-use crate::gmp::M;
+use crate::gmp::{G, M, P};
 use crate::sched::rest::Start;
 use crate::sched::run;
 use crate::sched::run::Found;
@@ -38,6 +38,11 @@ impl Orphans {
     /// How many were taken so far. As long as that does not change, the same orphans wait.
     pub(super) const fn n_taken(&self) -> u64 {
         self.n_taken
+    }
+
+    /// The P that is taken next.
+    fn last(&self) -> Option<u32> {
+        self.waiting.last().map(|&(id, _)| id)
     }
 
     pub(crate) fn pop(&mut self) -> Option<(u32, Start)> {
@@ -123,21 +128,55 @@ pub(super) fn give_up_orphan(sched: &Sched) {
     let Some((id, start)) = locked.roster.orphans.pop() else { return };
     let pp = sched.p(id);
     // SAFETY: no M holds an orphan, and this thread has just taken it off the list.
-    let mut work = unsafe { pp.owner() }.drain();
-    work.append(&mut pp.yielded.take(u32::MAX));
-    let Locked { global, .. } = &mut *locked;
-    global.prepend(sched.global_len(), &mut work);
-    let bound = if sched.world.is_stopping() || pp.is_reserved {
-        None
-    } else {
-        global.take_wanted(sched.global_len(), |gp| !gp.bound_m.get().is_null())
-    };
-    // SAFETY: goroutines in a queue are valid.
-    let taker = bound.and_then(|gp| NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut()));
+    let taker = unsafe { take_bound(sched, &mut locked, pp) };
     if taker.is_none() {
         rest::put_idle(sched, &mut locked, pp);
     }
     drop(locked);
+    settle_orphan(sched, pp, start, taker);
+}
+
+/// Gives a P for which there may be no more threads to the M of a bound goroutine that could run.
+/// If there is none, the P keeps waiting for an M, and the result is false.
+pub(super) fn give_orphan_to_bound(sched: &Sched) -> bool {
+    let mut locked = sched.lock.lock();
+    let Some(id) = locked.roster.orphans.last() else { return false };
+    let pp = sched.p(id);
+    // SAFETY: no M holds an orphan, and it stays one while the lock is held.
+    let taker = unsafe { take_bound(sched, &mut locked, pp) };
+    if taker.is_none() {
+        return false;
+    }
+    let Some((_, start)) = locked.roster.orphans.pop() else {
+        heist_core::throw!("give_orphan_to_bound: the orphan is gone");
+    };
+    drop(locked);
+    settle_orphan(sched, pp, start, taker);
+    true
+}
+
+/// Moves the work of an orphan to the global queue and takes a bound goroutine out of that. Returns
+/// the M of this goroutine.
+///
+/// # Safety
+/// No M holds `pp`, and none takes it while the lock is held.
+unsafe fn take_bound(sched: &Sched, locked: &mut Locked, pp: &P) -> Option<NonNull<M>> {
+    // SAFETY: by the caller's promise.
+    let mut work = unsafe { pp.owner() }.drain();
+    work.append(&mut pp.yielded.take(u32::MAX));
+    locked.global.prepend(sched.global_len(), &mut work);
+    if sched.world.is_stopping() || pp.is_reserved {
+        return None;
+    }
+    let is_bound = |gp: &G| !gp.bound_m.get().is_null();
+    let gp = locked.global.take_wanted(sched.global_len(), is_bound)?;
+    // SAFETY: goroutines in a queue are valid.
+    NonNull::new(unsafe { gp.as_ref() }.bound_m.get().cast_mut())
+}
+
+/// The last steps for a P that is no orphan any more: `taker` runs the bound goroutine that was
+/// taken for it.
+fn settle_orphan(sched: &Sched, pp: &P, start: Start, taker: Option<NonNull<M>>) {
     if start == Start::Spinning {
         sched.rest.discount_spinner();
     }

@@ -28,9 +28,8 @@ const SCAVENGE_PERIOD: Duration = Duration::from_secs(1);
 /// How long to wait after the system refused a thread or the memory of a stack.
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long a P waits for an M to become idle before the limit of threads counts as exceeded. An M
-/// that has given its P away becomes idle a moment later; on a loaded machine its thread may have
-/// to wait for a CPU first.
+/// How long a P waits while no M is about to become idle before the limit of threads counts as
+/// exceeded. Each look at the Ms sees them at slightly different moments.
 const FULL_PATIENCE: Duration = Duration::from_millis(100);
 /// How long the helper sleeps between two looks for an idle M.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
@@ -202,6 +201,9 @@ impl Helper {
             if !refused && full {
                 let n_taken = locked.roster.orphans.n_taken();
                 drop(locked);
+                if !self.is_m_free_soon() && begin::give_orphan_to_bound(&sched) {
+                    continue;
+                }
                 return self.expect_idle_m(n_taken);
             }
             if !refused {
@@ -215,12 +217,12 @@ impl Helper {
         }
     }
 
-    /// Handles a P that waits for an M when none is idle and there may be no more threads. An M may
-    /// be about to become idle, because it has given its P away, or it waits in the poller. Only if
-    /// that does not help is the limit of threads exceeded.
+    /// Handles a P that waits for an M when none is idle and there may be no more threads. An M that
+    /// is on its way to become idle takes the P, however long its thread waits for a CPU. Only if
+    /// there is none for some time is the limit of threads exceeded.
     fn expect_idle_m(&mut self, n_taken: u64) {
         match self.full_since {
-            Some((since, before)) if before == n_taken => {
+            Some((since, before)) if before == n_taken && !self.is_m_free_soon() => {
                 if since.elapsed() >= FULL_PATIENCE {
                     thread_exhaustion(&self.sched);
                 }
@@ -228,6 +230,13 @@ impl Helper {
             _ => self.full_since = Some((Instant::now(), n_taken)),
         }
         outside::break_poller(&self.sched);
+    }
+
+    /// Whether an M has given its P away and is not idle yet, or waits in the poller.
+    fn is_m_free_soon(&self) -> bool {
+        let has_thread = |m: &&M| self.threads.get(m.id as usize).is_some_and(Option::is_some);
+        let all = self.sched.threads.all_ms.iter().filter(has_thread);
+        all.into_iter().any(|m| !m.has_p() && !m.is_in_user() && !m.note.is_asleep())
     }
 
     /// Makes idle Ms in advance: one, or several if they are asked for again and again, because
