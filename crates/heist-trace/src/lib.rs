@@ -1,7 +1,9 @@
 //! Execution traces of the heist runtime.
 //!
-//! The runtime writes [`Record`](record::Record)s into buffers, one buffer per thread.
+//! The runtime writes [`Record`](record::Record)s into buffers, one buffer per thread, and the
+//! buffers into a [file]. The tools read it.
 
 #![warn(missing_docs)]
 
+pub mod file;
 pub mod record;

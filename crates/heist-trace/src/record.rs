@@ -51,7 +51,7 @@ kinds! {
     /// runnable, or it is unborn and waits for the clock (detail 1). A `Site` record follows.
     GoCreate = 1,
     /// Belongs to the record before it: where the goroutine was spawned. In a buffer the subject is
-    /// the address of a `Location`; in a file it is the number of a string. The detail is the
+    /// the address of a `Location`; in a file it is the number of a site. The detail is the
     /// class: 0 normal, 1 latency, 2 idle.
     Site = 2,
     /// Belongs to the `GoCreate` before it: the name of the goroutine, the number of a string.
