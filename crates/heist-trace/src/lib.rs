@@ -5,5 +5,7 @@
 
 #![warn(missing_docs)]
 
+pub mod check;
 pub mod file;
+pub mod model;
 pub mod record;
