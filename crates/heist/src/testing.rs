@@ -52,7 +52,7 @@ pub fn sample(rt: &Runtime) -> Sample {
 /// allocator.
 pub fn stop_the_world<T>(rt: &Handle, f: impl FnOnce() -> T) -> Option<T> {
     with_world_lock(rt.sched(), |caller, world_lock| {
-        let world = world::stop_the_world(rt.sched(), world_lock, caller)?;
+        let world = world::stop_the_world(rt.sched(), world_lock, caller, world::Cause::Other)?;
         let result = f();
         drop(world);
         Some(result)

@@ -36,6 +36,7 @@ pub(crate) use locked::Locked;
 use crate::gmp::proc_table::ProcTable;
 use crate::gmp::{G, P};
 use crate::metrics::shard::Shard;
+use crate::trace::recorder::Recorder;
 use crate::sys::lock::Lock;
 use crate::sys::{clock, membarrier};
 use crossbeam_utils::CachePadded;
@@ -59,6 +60,8 @@ pub(crate) struct Sched {
     pub(crate) outside: outside::Outside,
     pub(crate) life: life::Life,
     pub(crate) stacks: stacks::Stacks,
+    /// Records what happens, if a trace runs.
+    pub(crate) recorder: Arc<Recorder>,
     /// Counts what happens without a P.
     pub(crate) stats: CachePadded<Shard>,
 }
@@ -102,6 +105,7 @@ impl Sched {
             outside,
             life: life::Life::new(this),
             stacks: stacks::Stacks::new(),
+            recorder: Arc::new(Recorder::new()), // ALLOC: when the runtime is built
             stats: CachePadded::new(Shard::default()),
             config,
         }

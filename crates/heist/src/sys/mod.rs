@@ -28,6 +28,7 @@ pub(crate) mod stopwatch;
 pub(crate) mod symbols;
 pub(crate) mod thread;
 pub(crate) mod thread_state;
+pub(crate) mod ticks;
 pub(crate) mod timer_fd;
 pub(crate) mod tls;
 pub(crate) mod unwind;

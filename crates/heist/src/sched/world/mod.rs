@@ -10,7 +10,7 @@ pub(crate) use resize::{
     Prepared, ProcsChoice, ProcsDefault, default_procs, follow_default_procs, resize_procs,
 };
 pub(crate) use stop::{
-    WorldState, await_stopped_p, count_given, count_stopped, lock_world, stop_here, stop_instead,
+    Cause, WorldState, await_stopped_p, count_given, count_stopped, lock_world, stop_here, stop_instead,
     stop_searching, stop_the_world,
 };
 

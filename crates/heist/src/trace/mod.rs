@@ -1,0 +1,5 @@
+//! Execution traces.
+
+pub(crate) mod emit;
+pub(crate) mod recorder;
+mod text;
