@@ -5,9 +5,9 @@ mod allocator;
 pub use allocator::CheckedAllocator;
 
 use crate::current;
-use crate::procs::with_world_lock;
 use crate::runtime::{Handle, Runtime};
 use crate::sched::world;
+use crate::sched::world::with_world_lock;
 use crate::sys::lock::Lock;
 use crate::sys::placed_thread;
 use heist_core::lock_rank::Rank;

@@ -29,9 +29,9 @@ use heist_core::note::Note;
 use heist_core::rng::Rng;
 use heist_core::sync::{AtomicPtr, AtomicU32, Ordering, fence};
 use heist_core::timer_heap::NEVER;
+use heist_trace::record::Take;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null, null_mut};
-use heist_trace::record::Take;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The request of a goroutine that switched back to the scheduler.

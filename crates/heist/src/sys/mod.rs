@@ -11,6 +11,7 @@ pub(crate) mod doorbell;
 pub(crate) mod fd;
 pub(crate) mod frames;
 pub(crate) mod futex;
+pub(crate) mod last_words;
 pub(crate) mod limits;
 pub(crate) mod lock;
 pub(crate) mod membarrier;

@@ -93,13 +93,18 @@ fn write(m: &M, running: Option<&G>, n: usize, fill: impl FnOnce(u64, &mut Lines
     let n = n + usize::from(ends_call);
     // SAFETY: it is the M of the calling thread, which is in the runtime: so say all callers.
     unsafe {
-        m.traced.pen.recorder().write(&m.traced.pen, n, || context(m, running), |lines| {
-            let now = ticks::now();
-            if ends_call {
-                end_call(m, running, now, lines);
-            }
-            fill(now, lines);
-        });
+        m.traced.pen.recorder().write(
+            &m.traced.pen,
+            n,
+            || context(m, running),
+            |lines| {
+                let now = ticks::now();
+                if ends_call {
+                    end_call(m, running, now, lines);
+                }
+                fill(now, lines);
+            },
+        );
     }
 }
 
@@ -342,6 +347,38 @@ hooks! {
         write_one(m, None, Kind::Queues, 0, local.into(), global);
     }
 
+    /// The goroutine on `m` begins a task.
+    fn task_start(m: &M, number: u64, kind: &str, parent: u64) {
+        write(m, None, 3 + text::lines(kind), |now, lines| {
+            lines.push(Record::new(now, Kind::TaskStart, 0, number, 0));
+            text::push(lines, now, Kind::Arg, 0, kind);
+            lines.push(Record::new(now, Kind::Arg, 0, parent, 0));
+        });
+    }
+
+    /// The goroutine on `m` ends a task, or enters or leaves a region of one.
+    fn annotation(m: &M, kind: Kind, name: &str, task: u64) {
+        write(m, None, 2 + text::lines(name), |now, lines| {
+            if kind == Kind::TaskStop {
+                lines.push(Record::new(now, kind, 0, task, 0));
+                return;
+            }
+            text::push(lines, now, kind, 0, name);
+            if kind == Kind::RegionStart {
+                lines.push(Record::new(now, Kind::Arg, 0, task, 0));
+            }
+        });
+    }
+
+    /// The goroutine on `m` writes a message.
+    fn log(m: &M, category: &str, message: &str, task: u64) {
+        write(m, None, 3 + text::lines(category) + text::lines(message), |now, lines| {
+            text::push(lines, now, Kind::Log, 0, message);
+            text::push(lines, now, Kind::Arg, 0, category);
+            lines.push(Record::new(now, Kind::Arg, 0, task, 0));
+        });
+    }
+
     /// A goroutine computed (0) or blocked (1) for too long.
     fn stuck(recorder: &Recorder, gp: &G, how: u8, ns: u64) {
         write_here(recorder, 2, |now, lines| {
@@ -359,7 +396,8 @@ fn claimed(recorder: &Recorder, woken: &List<G>, n: u32, wake: Wake) {
     }
 }
 
-fn class(gp: &G) -> u8 {
+/// The class of a goroutine as the trace numbers it.
+pub(super) fn class(gp: &G) -> u8 {
     match () {
         () if gp.flags.began_with(Flag::LATENCY) => 1,
         () if gp.flags.began_with(Flag::IDLE) => 2,
@@ -410,15 +448,20 @@ pub(crate) fn call_stop_without_p(m: &M) {
         let pen = &m.traced.pen;
         // SAFETY: it is the M of the calling thread, which is in the runtime.
         unsafe {
-            pen.recorder().write(pen, 2, || context(m, None), |lines| {
-                let now = ticks::now();
-                if !announced {
-                    let since = if since == 0 { now } else { since };
-                    let unannounced = Call::Unannounced as u8;
-                    lines.push(Record::new(since, Kind::CallStart, unannounced, 0, 0));
-                }
-                lines.push(Record::new(now, Kind::CallStop, 1, 0, 0));
-            });
+            pen.recorder().write(
+                pen,
+                2,
+                || context(m, None),
+                |lines| {
+                    let now = ticks::now();
+                    if !announced {
+                        let since = if since == 0 { now } else { since };
+                        let unannounced = Call::Unannounced as u8;
+                        lines.push(Record::new(since, Kind::CallStart, unannounced, 0, 0));
+                    }
+                    lines.push(Record::new(now, Kind::CallStop, 1, 0, 0));
+                },
+            );
         }
     }
     m.traced.call.set((null(), 0));
@@ -442,6 +485,12 @@ pub(crate) fn keep_quiet(m: &M, pp: &P) {
 /// The P that `m` gave up without a record.
 pub(crate) fn take_quiet(m: &M) -> *const P {
     m.traced.quiet_p.replace(null())
+}
+
+/// The address of the goroutine that is in a call on `m`, and its number in that call.
+pub(super) fn call_of(m: &M) -> Option<(usize, u64)> {
+    let (gp, number) = m.traced.call.get();
+    (!gp.is_null()).then(|| (gp.addr(), number))
 }
 
 /// The reason for a wait as the trace numbers it.

@@ -259,6 +259,7 @@ pub(crate) struct Recorder {
     state: Lock<State>,
     /// Changes when the collector has something to do.
     bell: AtomicU32,
+    idle_collectors: AtomicU32,
     n_dropped: AtomicU64,
     n_records: AtomicU64,
 }
@@ -277,6 +278,7 @@ impl Recorder {
             gate: Gate::new(),
             state: Lock::new(Rank::Trace, state),
             bell: AtomicU32::new(0),
+            idle_collectors: AtomicU32::new(0),
             n_dropped: AtomicU64::new(0),
             n_records: AtomicU64::new(0),
         }
@@ -318,6 +320,28 @@ impl Recorder {
         }
         self.gate.set(None);
         state.generation
+    }
+
+    /// The generation that will be the next.
+    pub(super) fn upcoming(&self) -> u32 {
+        self.state.lock().generation + 1
+    }
+
+    /// Stops the writing, for a process that ends: takes no lock. The collector closes the gate.
+    pub(super) fn shut(&self) {
+        self.gate.set(None);
+    }
+
+    /// Sets whether the collector is idle: it then does nothing that could wake a goroutine.
+    pub(super) fn set_idle(&self, idle: bool) {
+        // ORDERING: SeqCst: the search for a deadlock reads it after the state of the Ps.
+        self.idle_collectors.store(idle.into(), Ordering::SeqCst);
+    }
+
+    /// How many threads of this trace are idle.
+    pub(crate) fn idle_collectors(&self) -> u32 {
+        // ORDERING: see `set_idle`.
+        self.idle_collectors.load(Ordering::SeqCst)
     }
 
     /// Writes a group of at most `n` records of the M whose pen this is. `context` describes the M
@@ -399,12 +423,14 @@ impl Recorder {
     /// Takes the buffers of earlier generations from the writers that still have them. The caller
     /// has changed the generation and executed a heavy fence. `patience` is asked as long as a
     /// writer is in the middle of a record; if it answers false, that writer keeps its buffer.
+    /// `lost` is told about records that were lost after the last buffer of a writer.
     pub(super) fn collect<'a>(
         &self,
-        pens: impl Iterator<Item = &'a Pen>,
+        pens: impl Iterator<Item = (u32, &'a Pen)>,
         mut patience: impl FnMut() -> bool,
+        mut lost: impl FnMut(u32, u64),
     ) {
-        for pen in pens {
+        for (writer, pen) in pens {
             let mut clear = pen.busy.is_clear();
             while !clear && patience() {
                 clear = pen.busy.is_clear();
@@ -417,12 +443,24 @@ impl Recorder {
             // The writer changes the generation of its page under the lock.
             if pen.generation.get() != now {
                 // SAFETY: a page of an earlier generation is touched only under the lock.
-                unsafe { state.finish(&mut *pen.page.get()) };
+                let page = unsafe { &mut *pen.page.get() };
+                state.finish(page);
+                let dropped = std::mem::take(&mut page.dropped);
+                drop(state);
+                if dropped != 0 {
+                    lost(writer, dropped);
+                }
             }
         }
         let mut state = self.state.lock();
+        let mut dropped = 0;
         if Some(state.shared_generation) != self.gate.generation().map(NonZeroU32::get) {
             state.finish_shared();
+            dropped = std::mem::take(&mut state.shared.dropped);
+        }
+        drop(state);
+        if dropped != 0 {
+            lost(0, dropped);
         }
     }
 

@@ -54,9 +54,7 @@ impl Next {
 impl From<Popped<G>> for Next {
     fn from(popped: Popped<G>) -> Self {
         match popped {
-            Popped::Inherits(gp) => {
-                Self { gp, slice: Slice::Inherited, origin: Origin::Next }
-            }
+            Popped::Inherits(gp) => Self { gp, slice: Slice::Inherited, origin: Origin::Next },
             Popped::Fresh(gp) => Self::fresh(gp, Origin::Local),
         }
     }

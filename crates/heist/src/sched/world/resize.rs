@@ -90,7 +90,9 @@ pub(crate) fn resize_procs(
             sched.world.table.add(pp);
         }
     }
-    let Some(mut world) = stop::stop_the_world(sched, world_lock, caller, Cause::Procs) else { return old };
+    let Some(mut world) = stop::stop_the_world(sched, world_lock, caller, Cause::Procs) else {
+        return old;
+    };
     world.resize(n, &mut prepared.order);
     let world_lock = world.start();
     for id in n..old {
