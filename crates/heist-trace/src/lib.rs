@@ -7,5 +7,6 @@
 
 pub mod check;
 pub mod file;
+pub mod go;
 pub mod model;
 pub mod record;

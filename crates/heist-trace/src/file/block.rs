@@ -48,7 +48,7 @@ enum Subject {
 #[inline]
 const fn subject_of(kind: Kind) -> Subject {
     match kind {
-        Kind::GoCreate | Kind::GoStart | Kind::GoUnblock => Subject::Goroutine,
+        Kind::GoCreate | Kind::GoStart | Kind::GoUnblock | Kind::GoDrop => Subject::Goroutine,
         Kind::GoStop | Kind::GoFreeze | Kind::GoBlock | Kind::GoEnd => Subject::Current,
         Kind::ProcStart | Kind::ProcStop | Kind::ProcTake => Subject::Proc,
         _ => Subject::Value,

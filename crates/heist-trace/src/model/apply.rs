@@ -12,7 +12,9 @@ impl Machine {
     #[must_use]
     pub fn goroutine_of(&self, event: &Event) -> u64 {
         match event.kind {
-            Kind::GoCreate | Kind::GoStart | Kind::GoUnblock | Kind::Stuck => event.subject,
+            Kind::GoCreate | Kind::GoStart | Kind::GoUnblock | Kind::GoDrop | Kind::Stuck => {
+                event.subject
+            }
             Kind::GoStop | Kind::GoFreeze | Kind::GoBlock | Kind::GoEnd if event.subject != 0 => {
                 event.subject
             }
@@ -35,7 +37,7 @@ impl Machine {
                 Some(known) => !is_newer(number, known),
                 None => true,
             },
-            Kind::GoUnblock => match self.number(event.subject) {
+            Kind::GoUnblock | Kind::GoDrop => match self.number(event.subject) {
                 _ if self.is_dead(event.subject) => true,
                 Some(known) if number == known => matches!(
                     self.doing(event.subject),
@@ -62,7 +64,7 @@ impl Machine {
     /// Whether the order of this event is known from the number of its goroutine or its P.
     pub(super) fn knows_number(&self, event: &Event) -> bool {
         match event.kind {
-            Kind::GoStart | Kind::GoUnblock => self.number(event.subject).is_some(),
+            Kind::GoStart | Kind::GoUnblock | Kind::GoDrop => self.number(event.subject).is_some(),
             Kind::ProcStart | Kind::ProcStop | Kind::ProcTake => {
                 self.p_number(event.subject as u32).is_some()
             }
@@ -91,7 +93,7 @@ impl Machine {
             Kind::GoStop => self.leave(event, g, Doing::Runnable),
             Kind::GoFreeze => self.leave(event, g, Doing::Frozen),
             Kind::GoBlock => self.leave(event, g, Doing::Waiting),
-            Kind::GoEnd => self.end_of(event, g),
+            Kind::GoEnd | Kind::GoDrop => self.end_of(event, g),
             Kind::GoUnblock if !self.is_dead(g) => {
                 self.release(g);
                 self.set(g, Doing::Runnable, 0, event.time).number = Some(event.number);
@@ -224,9 +226,6 @@ impl Machine {
         self.gs.remove(&id);
         self.regions.remove(&id);
         self.dead.insert(id);
-        if let Some(m) = self.ms.get_mut(&event.writer) {
-            m.g = 0;
-        }
     }
 
     /// The goroutine is not on its M any more.

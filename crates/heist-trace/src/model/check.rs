@@ -25,7 +25,7 @@ impl Machine {
         match event.kind {
             Kind::GoCreate => self.check_create(event, problems),
             Kind::GoStart => self.check_start(event, m, problems),
-            Kind::GoUnblock => self.check_unblock(event, problems),
+            Kind::GoUnblock | Kind::GoDrop => self.check_unblock(event, problems),
             Kind::GoStop | Kind::GoFreeze | Kind::GoBlock | Kind::GoEnd => {
                 self.check_leave(event, g, m, problems);
             }

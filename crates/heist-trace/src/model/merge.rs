@@ -120,7 +120,7 @@ impl<'a> Cursor<'a> {
                 && (is_newer(event.number, number)
                     || number == event.number
                         && kind == Kind::GoBlock
-                        && event.kind == Kind::GoUnblock)
+                        && matches!(event.kind, Kind::GoUnblock | Kind::GoDrop))
         };
         let is_next = match &self.head {
             Some(Head::Event(head)) => earlier(head.kind, head.subject, head.number),
@@ -158,6 +158,7 @@ const fn has_number(kind: Kind) -> bool {
             | Kind::GoBlock
             | Kind::GoUnblock
             | Kind::GoEnd
+            | Kind::GoDrop
     );
     goroutine || is_about_proc(kind)
 }
@@ -269,7 +270,7 @@ impl<V: Visitor> Merge<'_, '_, V> {
     fn is_due(&self, cursor: usize) -> bool {
         match &self.cursors[cursor].head {
             Some(Head::Event(event)) => {
-                let not_made = matches!(event.kind, Kind::GoStart | Kind::GoUnblock)
+                let not_made = matches!(event.kind, Kind::GoStart | Kind::GoUnblock | Kind::GoDrop)
                     && self.unmade.contains(event.subject);
                 !not_made
                     && self.machine.is_due(event)
@@ -318,6 +319,7 @@ impl<V: Visitor> Merge<'_, '_, V> {
         }
         let is_first = self.machine.m(context.writer).is_none();
         if is_first || gap {
+            self.visitor.begin(context, time);
             self.machine.adopt(context, time, raw_time);
         } else if V::CHECKS
             && !self.uncertain

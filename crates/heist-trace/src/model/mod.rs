@@ -20,10 +20,15 @@ pub use merge::replay;
 pub use rule::Rule;
 pub use timeline::Timeline;
 
+use crate::record::Context;
+
 /// Learns what happened, in order.
 pub trait Visitor {
     /// The rules are checked; without it [`problem`](Self::problem) is not called.
     const CHECKS: bool = false;
+
+    /// The first buffer of an M begins, or its first one after a gap: this is what the M does.
+    fn begin(&mut self, _context: &Context, _time: u64) {}
 
     /// The event comes next; the machine is as before it.
     fn before(&mut self, _event: &Event, _machine: &Machine) {}
