@@ -6,8 +6,10 @@
 mod checks;
 mod environment;
 mod error;
+mod recording;
 
 pub use error::BuildError;
+pub(crate) use recording::RunningTraces;
 
 use crate::coro::stack;
 use crate::runtime::Runtime;
@@ -24,14 +26,16 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// Environment variables override the program, so that an operator can change a deployed one:
 /// `HEIST_PROCS`, `HEIST_STACK_SIZE` (bytes, with `k` and `m` as units), `HEIST_MAX_THREADS`,
-/// `HEIST_STEAL_POLICY` (`go` or `gentle`) and `HEIST_DEBUG` (a comma-separated list:
+/// `HEIST_STEAL_POLICY` (`go` or `gentle`), `HEIST_TRACE` (a file for an execution trace, and after
+/// a comma the seconds that it lasts; see [`trace`](crate::trace)) and `HEIST_DEBUG` (a comma-separated list:
 /// `quantum=DURATION`, such as `500us` or `10ms`, is how long a goroutine may run while others
 /// wait; `schedtrace=MS` prints a line about the scheduler at this interval in milliseconds, with
 /// `scheddetail=1` also one for each processor, thread and goroutine, see
 /// [`docs::operating`](crate::docs::operating); `containermaxprocs=0` leaves the CPU quota of the
 /// control group out of the default number of processors, and `updatemaxprocs=0` does not update
 /// that default; `tlsreport` prints, when the runtime ends, where goroutines that moved to another
-/// thread had an address of a thread-local, see `docs/SAFETY.md`; `shortturns=1` makes the threads
+/// thread had an address of a thread-local, see `docs/SAFETY.md`; `flightrecorder=SECONDS` keeps
+/// the events of the last seconds, see [`trace::FlightRecorder`](crate::trace::FlightRecorder); `shortturns=1` makes the threads
 /// ask the kernel for short turns; `chaos=SEED` disturbs the scheduling on purpose, `guard=protect`
 /// guards stacks as on older kernels; the last three are for tests).
 ///
@@ -68,6 +72,7 @@ pub struct Builder {
     tls_report: bool,
     trace_ms: u64,
     trace_detail: Detail,
+    traces: recording::Traces,
 }
 
 impl Default for Builder {
@@ -97,6 +102,7 @@ impl Default for Builder {
             tls_report: false,
             trace_ms: 0,
             trace_detail: Detail::Summary,
+            traces: recording::Traces::default(),
         }
     }
 }
@@ -322,6 +328,10 @@ impl Builder {
     /// that must be released on the thread that took it, or any other value that is not `Send`.
     /// [`docs::safety`](crate::docs::safety) shows what that means in practice.
     pub unsafe fn build(self) -> Result<Runtime, BuildError> {
-        Runtime::start(self.with_environment()?.check()?).map_err(BuildError::System)
+        let builder = self.with_environment()?;
+        let traces = builder.traces.clone();
+        let mut rt = Runtime::start(builder.check()?).map_err(BuildError::System)?;
+        traces.begin(&mut rt)?;
+        Ok(rt)
     }
 }

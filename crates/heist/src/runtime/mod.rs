@@ -4,7 +4,7 @@ mod handle;
 
 pub use handle::Handle;
 
-use crate::builder::Builder;
+use crate::builder::{Builder, RunningTraces};
 use crate::coro::{layout, stack_pool};
 use crate::current;
 use crate::goroutine::{self, Beginning, JoinError, JoinHandle};
@@ -44,6 +44,8 @@ pub struct Runtime {
     handle: Handle,
     helper: Option<std::thread::JoinHandle<()>>,
     sysmon: Option<std::thread::JoinHandle<()>>,
+    /// The traces that the environment asked for.
+    traces: RunningTraces,
 }
 
 /// With fewer threads that run goroutines, one that blocks or computes would stall all others.
@@ -82,13 +84,19 @@ impl Runtime {
         let states = ThreadStates::new();
         let watch = move || Sysmon::new(&watched, states, schedtrace::print).run();
         let sysmon = thread::spawn_patiently(&name, watch);
-        let mut rt = Self { handle: Handle::new(sched), helper: Some(helper), sysmon: None };
+        let (handle, traces) = (Handle::new(sched), RunningTraces::default());
+        let mut rt = Self { handle, helper: Some(helper), sysmon: None, traces };
         // If sysmon cannot be started, dropping the runtime stops the helper.
         rt.sysmon = Some(sysmon.map_err(no_thread)?);
         let name = format!("{}-probe", rt.sched().config.name);
         let no_threads = |error| limits::explain(&error, "two threads for goroutines");
         thread::probe(&name, THREADS_LEAST).map_err(no_threads)?;
         Ok(rt)
+    }
+
+    /// Keeps the traces that the environment asked for, until the runtime ends.
+    pub(crate) fn set_traces(&mut self, traces: RunningTraces) {
+        self.traces = traces;
     }
 
     /// A handle by which any thread can use this runtime.
@@ -260,6 +268,7 @@ impl Runtime {
             }
             closed => system.end(self.sched(), closed),
         }
+        self.traces.end();
         if self.sched().config.tls_report
             && let Some(report) = tls_report::take()
         {
