@@ -66,6 +66,7 @@ pub mod testing;
 mod throw;
 pub mod time;
 mod tls_report;
+mod traceback;
 mod wait;
 
 pub use builder::{BuildError, Builder};
