@@ -23,7 +23,8 @@ pub(crate) fn install(report: Report) {
     // SAFETY: all zero is a valid sigaction; every field that matters is set below.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_quit as *const () as usize;
-    action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+    // Not on the alternate stack, which std makes too small for a report.
+    action.sa_flags = libc::SA_RESTART;
     // SAFETY: `action` is complete.
     unsafe { libc::sigaction(libc::SIGQUIT, &raw const action, null_mut()) };
 }

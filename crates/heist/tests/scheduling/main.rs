@@ -19,4 +19,5 @@ mod procs;
 mod records;
 mod schedtrace;
 mod spinning;
+mod tracebacks;
 mod watch;
