@@ -3,6 +3,7 @@
 //! They hold state and check it; they never schedule.
 
 pub(crate) mod described;
+pub(crate) mod extras;
 pub(crate) mod flags;
 pub(crate) mod g;
 pub(crate) mod holder;
