@@ -12,6 +12,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("runtime", 0),
     ("procs", 0),
     ("diagnosis", 0),
+    ("debug", 0),
     ("testing", 0),
     ("docs", 0),
     // 1: the API that user code calls.

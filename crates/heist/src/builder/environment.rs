@@ -2,6 +2,7 @@
 
 use super::{BuildError, Builder};
 use crate::coro::guard;
+use crate::debug::Place;
 use crate::sched::Detail;
 use heist_core::policy::StealPolicy;
 use std::time::Duration;
@@ -62,6 +63,17 @@ impl Builder {
                 ("scheddetail", "0") => self.trace_detail = Detail::Summary,
                 ("scheddetail", "1") => self.trace_detail = Detail::All,
                 ("scheddetail", _) => return wrong("scheddetail=0 or scheddetail=1"),
+                ("server", text) => match Place::from_text(text) {
+                    Some(place) => self.debug_servers.push(place),
+                    None => {
+                        return wrong(
+                            "server=PORT or a loopback address such as server=127.0.0.1:6060",
+                        );
+                    }
+                },
+                ("socket", "" | "1") => self.debug_servers.push(Place::Socket),
+                ("socket", "0") => {}
+                ("socket", _) => return wrong("socket, or socket=0"),
                 ("shortturns", "0") => self.short_turns = false,
                 ("shortturns", "1") => self.short_turns = true,
                 ("shortturns", _) => return wrong("shortturns=0 or shortturns=1"),
@@ -73,7 +85,8 @@ impl Builder {
                 _ => {
                     return wrong(
                         "a list of chaos=SEED, guard=WAY, quantum=DURATION, schedtrace=MS, \
-                         scheddetail=1, shortturns=1, tlsreport, containermaxprocs=0 and updatemaxprocs=0",
+                         scheddetail=1, server=ADDRESS, shortturns=1, socket, tlsreport, containermaxprocs=0 \
+                         and updatemaxprocs=0",
                     );
                 }
             }

@@ -10,6 +10,7 @@ mod error;
 pub use error::BuildError;
 
 use crate::coro::stack;
+use crate::debug;
 use crate::runtime::Runtime;
 use crate::sched::stacks::overflow::OverflowPolicy;
 use crate::sched::{Detail, PanicPolicy};
@@ -30,10 +31,12 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// `scheddetail=1` also one for each processor, thread and goroutine, see
 /// [`docs::operating`](crate::docs::operating); `containermaxprocs=0` leaves the CPU quota of the
 /// control group out of the default number of processors, and `updatemaxprocs=0` does not update
-/// that default; `tlsreport` prints, when the runtime ends, where goroutines that moved to another
-/// thread had an address of a thread-local, see `docs/SAFETY.md`; `shortturns=1` makes the threads
-/// ask the kernel for short turns; `chaos=SEED` disturbs the scheduling on purpose, `guard=protect`
-/// guards stacks as on older kernels; the last three are for tests).
+/// that default; `server=ADDRESS` and `socket` start a [debug server](crate::debug) with the
+/// runtime, at a loopback address or at a Unix socket; `tlsreport` prints, when the runtime ends,
+/// where goroutines that moved to another thread had an address of a thread-local, see
+/// `docs/SAFETY.md`; `shortturns=1` makes the threads ask the kernel for short turns; `chaos=SEED`
+/// disturbs the scheduling on purpose, `guard=protect` guards stacks as on older kernels; the last
+/// three are for tests).
 ///
 /// # Examples
 /// ```
@@ -68,6 +71,7 @@ pub struct Builder {
     tls_report: bool,
     trace_ms: u64,
     trace_detail: Detail,
+    debug_servers: Vec<debug::Place>,
 }
 
 impl Default for Builder {
@@ -97,6 +101,7 @@ impl Default for Builder {
             tls_report: false,
             trace_ms: 0,
             trace_detail: Detail::Summary,
+            debug_servers: Vec::new(),
         }
     }
 }
@@ -322,6 +327,8 @@ impl Builder {
     /// that must be released on the thread that took it, or any other value that is not `Send`.
     /// [`docs::safety`](crate::docs::safety) shows what that means in practice.
     pub unsafe fn build(self) -> Result<Runtime, BuildError> {
-        Runtime::start(self.with_environment()?.check()?).map_err(BuildError::System)
+        let mut options = self.with_environment()?;
+        let servers = std::mem::take(&mut options.debug_servers);
+        Runtime::start(options.check()?, &servers).map_err(BuildError::System)
     }
 }

@@ -7,6 +7,8 @@ pub use handle::Handle;
 use crate::builder::Builder;
 use crate::coro::{layout, stack_pool};
 use crate::current;
+use crate::debug;
+use crate::debug::DebugServer;
 use crate::goroutine::{self, Beginning, JoinError, JoinHandle};
 use crate::sched::life;
 use crate::sched::life::Closed;
@@ -44,6 +46,8 @@ pub struct Runtime {
     handle: Handle,
     helper: Option<std::thread::JoinHandle<()>>,
     sysmon: Option<std::thread::JoinHandle<()>>,
+    /// The servers that the environment asks for. They stop last.
+    debug_servers: Vec<DebugServer>,
 }
 
 /// With fewer threads that run goroutines, one that blocks or computes would stall all others.
@@ -55,10 +59,12 @@ impl Runtime {
         Builder::new()
     }
 
-    pub(crate) fn start(config: Config) -> std::io::Result<Self> {
+    pub(crate) fn start(config: Config, servers: &[debug::Place]) -> std::io::Result<Self> {
         // A goroutine of another runtime blocks its thread here, and takes locks. It must not be
         // preempted while it holds them.
-        blocking::blocking(|| Self::start_blocking(config))
+        let mut rt = blocking::blocking(|| Self::start_blocking(config))?;
+        rt.debug_servers = servers.iter().filter_map(|place| place.serve(&rt.handle)).collect();
+        Ok(rt)
     }
 
     fn start_blocking(config: Config) -> std::io::Result<Self> {
@@ -82,7 +88,8 @@ impl Runtime {
         let states = ThreadStates::new();
         let watch = move || Sysmon::new(&watched, states, schedtrace::print).run();
         let sysmon = thread::spawn_patiently(&name, watch);
-        let mut rt = Self { handle: Handle::new(sched), helper: Some(helper), sysmon: None };
+        let handle = Handle::new(sched);
+        let mut rt = Self { handle, helper: Some(helper), sysmon: None, debug_servers: Vec::new() };
         // If sysmon cannot be started, dropping the runtime stops the helper.
         rt.sysmon = Some(sysmon.map_err(no_thread)?);
         let name = format!("{}-probe", rt.sched().config.name);

@@ -312,6 +312,16 @@ const SCENES: &[(&str, fn())] = &[
         drop(other);
         std::process::exit(7);
     }),
+    ("beside_a_debug_server", || {
+        matrix::start(Runtime::builder().procs(2)).run(|| {
+            let server = heist::debug::serve("127.0.0.1:0").expect("it serves");
+            let addr = server.local_addr().expect("a TCP address");
+            // A client that says nothing is connected.
+            let client = std::net::TcpStream::connect(addr).expect("it listens");
+            stuck().wait();
+            drop(client);
+        });
+    }),
     ("main_has_left", || {
         matrix::start(Runtime::builder().procs(2)).run_main(|| {
             go(|| stuck().wait());
@@ -514,6 +524,15 @@ fn goroutines_that_main_left_behind_deadlock() {
     }
     let text = dies("main_has_left");
     assert_eq!(text.matches("[sync.WaitGroup.Wait]:").count(), 1, "{text}");
+}
+
+/// The thread of a debug server cannot wake a goroutine, so it hides no deadlock.
+#[test]
+fn a_debug_server_hides_no_deadlock() {
+    if none_is_found() {
+        return;
+    }
+    dies("beside_a_debug_server");
 }
 
 /// DL-04: a pending timer keeps the detector silent, until it has fired.

@@ -8,6 +8,8 @@ mod matrix;
 mod allocation_rule;
 mod classes;
 mod cpu_classes;
+mod debug_hostile;
+mod debug_server;
 mod dump;
 mod fairness;
 mod fork_join;
