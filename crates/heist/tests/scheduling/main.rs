@@ -20,4 +20,5 @@ mod records;
 mod schedtrace;
 mod spinning;
 mod trace;
+mod trace_end;
 mod watch;
