@@ -5,5 +5,10 @@
 
 #![warn(missing_docs)]
 
+pub mod check;
 pub mod file;
+pub mod go;
+pub mod model;
+pub mod perfetto;
 pub mod record;
+pub mod summary;

@@ -291,6 +291,15 @@ impl Record {
         self.head >> 16
     }
 
+    /// Its full time, if the record before it has the time `last`. Clocks of two processors differ a
+    /// little, so it can be earlier.
+    #[inline]
+    #[must_use]
+    pub const fn full_time(self, last: u64) -> u64 {
+        let step = (self.ticks().wrapping_sub(last) & TIME_MASK) << 16;
+        last.wrapping_add((step as i64 >> 16) as u64)
+    }
+
     /// The subject, which the kind explains.
     #[must_use]
     pub const fn subject(self) -> u64 {

@@ -24,23 +24,10 @@ impl Block {
     pub fn events(&self) -> impl Iterator<Item = (u64, Record)> + '_ {
         let mut last = self.context.ticks;
         self.records.iter().map(move |&record| {
-            last = full_time(last, record);
+            last = record.full_time(last);
             (last, record)
         })
     }
-}
-
-/// The full time of a record whose predecessor has the time `last`.
-#[inline]
-const fn full_time(last: u64, record: Record) -> u64 {
-    last.wrapping_add(time_step(last, record.ticks()) as u64)
-}
-
-/// From `last` to the next time with these low bits. Clocks of two processors differ a little, so
-/// it can be negative.
-#[inline]
-const fn time_step(last: u64, low: u64) -> i64 {
-    ((low.wrapping_sub(last) & TIME_MASK) << 16) as i64 >> 16
 }
 
 /// The two details that fit into the head stand for themselves; this one says that a byte follows.
@@ -61,7 +48,7 @@ enum Subject {
 #[inline]
 const fn subject_of(kind: Kind) -> Subject {
     match kind {
-        Kind::GoCreate | Kind::GoStart | Kind::GoUnblock => Subject::Goroutine,
+        Kind::GoCreate | Kind::GoStart | Kind::GoUnblock | Kind::GoDrop => Subject::Goroutine,
         Kind::GoStop | Kind::GoFreeze | Kind::GoBlock | Kind::GoEnd => Subject::Current,
         Kind::ProcStart | Kind::ProcStop | Kind::ProcTake => Subject::Proc,
         _ => Subject::Value,
@@ -170,10 +157,9 @@ pub(super) fn encode(
         if short == LONG_DETAIL {
             out.push(record.detail());
         }
-        let step = time_step(memory.time, record.ticks());
         // A step back is rare: it takes seven bytes.
-        put(out, step as u64 & TIME_MASK);
-        memory.time = memory.time.wrapping_add(step as u64);
+        put(out, record.ticks().wrapping_sub(memory.time) & TIME_MASK);
+        memory.time = record.full_time(memory.time);
         encode_subject(out, &mut memory, kind, record);
     }
     Ok(())
@@ -223,7 +209,7 @@ pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Block, Error> {
         if step > TIME_MASK {
             return Err(cursor.error("a time has more than 48 bits"));
         }
-        memory.time = memory.time.wrapping_add(time_step(0, step) as u64);
+        memory.time = memory.time.wrapping_add(step);
         let (subject, number) = decode_subject(cursor, &mut memory, kind)?;
         if subject > crate::record::SUBJECT_MASK {
             return Err(cursor.error("a subject has more than 48 bits"));
