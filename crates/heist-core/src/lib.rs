@@ -33,6 +33,7 @@
 //! | [`lock_rank`] | the lock order as text, checked in debug builds |
 //! | [`stop`] | the count behind a stop of the world |
 //! | [`level_time`] | the integral of a level over time |
+//! | [`trace_gate`] | who touches the buffer of a thread that writes a trace |
 //! | [`time_histogram`] | durations in Go's buckets |
 //! | [`rng`] | the seeded random numbers of the scheduler |
 //! | [`mod@throw`] | the end of the process when the scheduler finds its own state corrupted |
@@ -69,5 +70,6 @@ pub mod sync;
 pub mod throw;
 pub mod time_histogram;
 pub mod timer_heap;
+pub mod trace_gate;
 pub mod wait_queue;
 pub mod watch;

@@ -35,11 +35,13 @@ pub enum Rank {
     Yielded = 9,
     /// The wait queue of a condition variable.
     Condvar = 10,
+    /// The buffers of an execution trace.
+    Trace = 11,
 }
 
 impl Rank {
     /// How many there are.
-    pub const COUNT: usize = 11;
+    pub const COUNT: usize = 12;
 }
 
 const N_RANKS: usize = Rank::COUNT;
@@ -58,6 +60,7 @@ pub const ORDER: &[(Rank, Rank)] = &[
     (Rank::FreeGs, Rank::AllGs),
     (Rank::Sched, Rank::Stacks),
     (Rank::Sched, Rank::Yielded),
+    (Rank::Sched, Rank::Trace),
 ];
 
 /// For each rank, the ranks that may be held when it is taken.

@@ -8,10 +8,12 @@
 //!                      +-----claim--- Waiting
 //! ```
 //!
-//! The word also carries a ticket that counts the waits. A waker names the wait that it wants to
+//! The word also carries a number that grows by one when the goroutine begins to run and when it
+//! begins to wait. The number of a wait is its ticket. A waker names the wait that it wants to
 //! end; the compare-and-swap from `Waiting` with that ticket to `Runnable` is the claim. Of several
 //! wakers (two channels of a select, a timeout, a cancellation) exactly one wins, and a waker that
-//! comes after the wait is over cannot hit the next one.
+//! comes after the wait is over cannot hit the next one. An execution trace orders the events of
+//! a goroutine by the same number.
 //!
 //! A goroutine in a blocking call, and one that was stopped by force together with its thread, have
 //! no status of their own: the first is `Running`, and the word of its M says where the thread is
@@ -122,7 +124,7 @@ const STATUS_MASK: u64 = 0xff;
 const SEALED: u64 = 0x80;
 const TICKET_ONE: u64 = 0x100;
 
-/// The status of a goroutine with the ticket of its latest wait.
+/// The status of a goroutine with its number.
 #[derive(Debug)]
 pub struct StatusWord(AtomicU64);
 
@@ -138,6 +140,20 @@ impl StatusWord {
     #[must_use]
     pub fn get(&self) -> Status {
         Status::from_bits(self.0.load(Ordering::Acquire))
+    }
+
+    /// How often it began to run or to wait; the ticket of a goroutine that waits.
+    #[inline]
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) / TICKET_ONE
+    }
+
+    /// The status and the number at one recent moment.
+    #[must_use]
+    pub fn look(&self) -> (Status, u64) {
+        let word = self.0.load(Ordering::Acquire);
+        (Status::from_bits(word), word / TICKET_ONE)
     }
 
     /// If it waits, and not sealed, the ticket to claim it with.
@@ -173,7 +189,9 @@ impl StatusWord {
         } else if to == Status::Waiting {
             self.enter_waiting(word, 0);
         } else {
-            self.0.store(word & !STATUS_MASK | to as u64, Ordering::Release);
+            let step = if from == Status::Runnable { TICKET_ONE } else { 0 };
+            let number = (word & !STATUS_MASK).wrapping_add(step);
+            self.0.store(number | to as u64, Ordering::Release);
         }
     }
 

@@ -51,7 +51,7 @@ kinds! {
     /// runnable, or it is unborn and waits for the clock (detail 1). A `Site` record follows.
     GoCreate = 1,
     /// Belongs to the record before it: where the goroutine was spawned. In a buffer the subject is
-    /// the address of a `Location`; in a file it is the number of a string. The detail is the
+    /// the address of a `Location`; in a file it is the number of a site. The detail is the
     /// class: 0 normal, 1 latency, 2 idle.
     Site = 2,
     /// Belongs to the `GoCreate` before it: the name of the goroutine, the number of a string.
@@ -135,6 +135,12 @@ kinds! {
     /// The goroutine `subject` ran or blocked for too long: a hog (0) or an unannounced blocking
     /// call (1). An `Arg` with the nanoseconds follows.
     Stuck = 37,
+    /// The goroutine `subject`, which is unborn, ended without having run. The number is that of
+    /// its wait.
+    GoDrop = 38,
+    /// In buffers only: bytes of the text of the record before it, whose subject is the length of
+    /// the text. In a file that subject is the number of the string instead.
+    Text = 39,
 }
 
 macro_rules! details {
@@ -245,6 +251,9 @@ pub const TIME_MASK: u64 = (1 << 48) - 1;
 /// The bits of a subject.
 pub const SUBJECT_MASK: u64 = (1 << 48) - 1;
 
+/// How many bytes of text a record of kind `Text` holds.
+pub const TEXT_BYTES: usize = 14;
+
 /// One event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -282,6 +291,15 @@ impl Record {
         self.head >> 16
     }
 
+    /// Its full time, if the record before it has the time `last`. Clocks of two processors differ a
+    /// little, so it can be earlier.
+    #[inline]
+    #[must_use]
+    pub const fn full_time(self, last: u64) -> u64 {
+        let step = (self.ticks().wrapping_sub(last) & TIME_MASK) << 16;
+        last.wrapping_add((step as i64 >> 16) as u64)
+    }
+
     /// The subject, which the kind explains.
     #[must_use]
     pub const fn subject(self) -> u64 {
@@ -292,6 +310,28 @@ impl Record {
     #[must_use]
     pub const fn number(self) -> u16 {
         (self.body >> 48) as u16
+    }
+
+    /// A record of kind `Text`: its second byte is the number of bytes, which follow.
+    #[must_use]
+    pub fn text(piece: &[u8]) -> Self {
+        let mut bytes = [0; 16];
+        let len = piece.len().min(TEXT_BYTES);
+        bytes[0] = Kind::Text as u8;
+        bytes[1] = len as u8;
+        bytes[2..2 + len].copy_from_slice(&piece[..len]);
+        let (head, body) = (u128::from_le_bytes(bytes) as u64, u128::from_le_bytes(bytes) >> 64);
+        Self { head, body: body as u64 }
+    }
+
+    /// The bytes of a record of kind `Text`.
+    #[must_use]
+    pub fn text_bytes(self) -> ([u8; TEXT_BYTES], usize) {
+        let word = u128::from(self.body) << 64 | u128::from(self.head);
+        let bytes = word.to_le_bytes();
+        let mut piece = [0; TEXT_BYTES];
+        piece.copy_from_slice(&bytes[2..]);
+        (piece, usize::from(self.detail()).min(TEXT_BYTES))
     }
 
     /// The same event with another subject: a file has numbers of strings where a buffer has
@@ -339,6 +379,15 @@ fn a_record_keeps_its_parts() {
     assert_eq!(record.number(), u16::MAX - 2);
     assert_eq!(record.with_subject(7).subject(), 7);
     assert_eq!(record.with_subject(7).number(), u16::MAX - 2);
+}
+
+#[test]
+fn a_record_of_text_keeps_its_bytes() {
+    for text in ["", "a", "fourteen bytes"] {
+        let (bytes, len) = Record::text(text.as_bytes()).text_bytes();
+        assert_eq!(&bytes[..len], text.as_bytes());
+        assert_eq!(Record::text(text.as_bytes()).kind(), Some(Kind::Text));
+    }
 }
 
 #[test]

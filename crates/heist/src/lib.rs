@@ -67,6 +67,7 @@ pub mod testing;
 mod throw;
 pub mod time;
 mod tls_report;
+pub mod trace;
 mod wait;
 
 pub use builder::{BuildError, Builder};

@@ -1,14 +1,10 @@
 //! The number of goroutines that run at the same time, as the program reads and changes it.
 
-use crate::current::{self, InRuntime};
-use crate::gmp::M;
+use crate::current;
 use crate::runtime::Handle;
 use crate::sched::Sched;
-use crate::sched::stall::blocking;
 use crate::sched::world;
-use crate::sched::world::WorldState;
-use crate::sched::world::{Prepared, ProcsChoice};
-use crate::sys::lock::Guard;
+use crate::sched::world::{Prepared, ProcsChoice, with_world_lock};
 use heist_core::policy::PROCS_MAX;
 
 /// How many goroutines of this runtime can run at the same time. Zero on a plain thread.
@@ -141,22 +137,4 @@ fn change(sched: &Sched, n: usize, choice: ProcsChoice) -> (usize, ProcsChoice) 
         let before = std::mem::replace(&mut world_lock.choice, choice);
         (world::resize_procs(sched, n, &mut prepared, world_lock, caller) as usize, before)
     })
-}
-
-/// Calls `f` with the world lock of `sched`, the lock of a stop of the world, and the M of the
-/// calling thread, if the M belongs to `sched`.
-///
-/// `f` runs as the runtime does: it must not allocate, free, panic or wait.
-pub(crate) fn with_world_lock<T>(
-    sched: &Sched,
-    f: impl FnOnce(Option<&M>, Guard<'_, WorldState>) -> T,
-) -> T {
-    // A goroutine of another runtime is a plain thread to this one.
-    match current::enter().filter(|rt| std::ptr::eq(rt.sched(), sched)) {
-        Some(rt) => {
-            let (rt, world_lock) = world::lock_world(sched, Some(rt));
-            f(rt.as_ref().map(InRuntime::m), world_lock)
-        }
-        None => blocking::blocking(|| f(None, world::lock_world(sched, None).1)),
-    }
 }

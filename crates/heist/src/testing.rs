@@ -5,9 +5,9 @@ mod allocator;
 pub use allocator::CheckedAllocator;
 
 use crate::current;
-use crate::procs::with_world_lock;
 use crate::runtime::{Handle, Runtime};
 use crate::sched::world;
+use crate::sched::world::with_world_lock;
 use crate::sys::lock::Lock;
 use crate::sys::placed_thread;
 use heist_core::lock_rank::Rank;
@@ -52,11 +52,16 @@ pub fn sample(rt: &Runtime) -> Sample {
 /// allocator.
 pub fn stop_the_world<T>(rt: &Handle, f: impl FnOnce() -> T) -> Option<T> {
     with_world_lock(rt.sched(), |caller, world_lock| {
-        let world = world::stop_the_world(rt.sched(), world_lock, caller)?;
+        let world = world::stop_the_world(rt.sched(), world_lock, caller, world::Cause::Other)?;
         let result = f();
         drop(world);
         Some(result)
     })
+}
+
+/// Ends the process as the runtime does when it finds an error in itself.
+pub fn throw() -> ! {
+    heist_core::throw!("testing: this was asked for");
 }
 
 /// Restricts all threads of the process to CPU 0, or lets them use all CPUs again.

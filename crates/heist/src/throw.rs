@@ -2,7 +2,7 @@
 
 use crate::current;
 use crate::sched::report;
-use crate::sys::stderr;
+use crate::sys::{last_words, stderr};
 use std::fmt;
 
 /// Installs the hook behind `heist_core::throw!`.
@@ -27,5 +27,6 @@ fn report_and_abort(what: fmt::Arguments<'_>) -> ! {
         stderr::report(format_args!("\n"));
         report::state(m.sched());
     }
+    last_words::speak();
     std::process::abort();
 }

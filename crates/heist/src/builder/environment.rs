@@ -1,5 +1,6 @@
 //! The options that environment variables override.
 
+use super::recording::Traces;
 use super::{BuildError, Builder};
 use crate::coro::guard;
 use crate::debug::Place;
@@ -22,6 +23,8 @@ impl Builder {
             _ => None,
         })?;
         self.steal = policy.unwrap_or(self.steal);
+        let file = "a file, or a file and seconds, such as app.trace or app.trace,10";
+        self.traces.file = parsed("HEIST_TRACE", file, Traces::parse_file)?.or(self.traces.file);
         self.with_debug()
     }
 
@@ -77,6 +80,12 @@ impl Builder {
                 ("shortturns", "0") => self.short_turns = false,
                 ("shortturns", "1") => self.short_turns = true,
                 ("shortturns", _) => return wrong("shortturns=0 or shortturns=1"),
+                ("flightrecorder", seconds) => match seconds.parse() {
+                    Ok(seconds) if seconds > 0 => {
+                        self.traces.flight = Some(Duration::from_secs(seconds));
+                    }
+                    _ => return wrong("flightrecorder=SECONDS, 1 or more"),
+                },
                 ("tlsreport", "" | "1") => self.tls_report = true,
                 ("tlsreport", "0") => self.tls_report = false,
                 ("tlsreport", _) => return wrong("tlsreport, or tlsreport=0"),
@@ -84,7 +93,7 @@ impl Builder {
                 ("guard", _) => return wrong("guard=protect, or guard=install for the default"),
                 _ => {
                     return wrong(
-                        "a list of chaos=SEED, guard=WAY, quantum=DURATION, schedtrace=MS, \
+                        "a list of chaos=SEED, flightrecorder=SECONDS, guard=WAY, quantum=DURATION, schedtrace=MS, \
                          scheddetail=1, server=ADDRESS, shortturns=1, socket, tlsreport, containermaxprocs=0 \
                          and updatemaxprocs=0",
                     );

@@ -6,8 +6,10 @@
 mod checks;
 mod environment;
 mod error;
+mod recording;
 
 pub use error::BuildError;
+pub(crate) use recording::RunningTraces;
 
 use crate::coro::stack;
 use crate::debug;
@@ -25,7 +27,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// Environment variables override the program, so that an operator can change a deployed one:
 /// `HEIST_PROCS`, `HEIST_STACK_SIZE` (bytes, with `k` and `m` as units), `HEIST_MAX_THREADS`,
-/// `HEIST_STEAL_POLICY` (`go` or `gentle`) and `HEIST_DEBUG` (a comma-separated list:
+/// `HEIST_STEAL_POLICY` (`go` or `gentle`), `HEIST_TRACE` (a file for an execution trace, and after
+/// a comma the seconds that it lasts; see [`trace`](crate::trace)) and `HEIST_DEBUG` (a comma-separated list:
 /// `quantum=DURATION`, such as `500us` or `10ms`, is how long a goroutine may run while others
 /// wait; `schedtrace=MS` prints a line about the scheduler at this interval in milliseconds, with
 /// `scheddetail=1` also one for each processor, thread and goroutine, see
@@ -34,9 +37,10 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// that default; `server=ADDRESS` and `socket` start a [debug server](crate::debug) with the
 /// runtime, at a loopback address or at a Unix socket; `tlsreport` prints, when the runtime ends,
 /// where goroutines that moved to another thread had an address of a thread-local, see
-/// `docs/SAFETY.md`; `shortturns=1` makes the threads ask the kernel for short turns; `chaos=SEED`
-/// disturbs the scheduling on purpose, `guard=protect` guards stacks as on older kernels; the last
-/// three are for tests).
+/// `docs/SAFETY.md`; `flightrecorder=SECONDS` keeps the events of the last seconds, see
+/// [`trace::FlightRecorder`](crate::trace::FlightRecorder); `shortturns=1` makes the threads ask
+/// the kernel for short turns; `chaos=SEED` disturbs the scheduling on purpose, `guard=protect`
+/// guards stacks as on older kernels; the last three are for tests).
 ///
 /// # Examples
 /// ```
@@ -72,6 +76,7 @@ pub struct Builder {
     trace_ms: u64,
     trace_detail: Detail,
     debug_servers: Vec<debug::Place>,
+    traces: recording::Traces,
 }
 
 impl Default for Builder {
@@ -102,6 +107,7 @@ impl Default for Builder {
             trace_ms: 0,
             trace_detail: Detail::Summary,
             debug_servers: Vec::new(),
+            traces: recording::Traces::default(),
         }
     }
 }
@@ -327,8 +333,12 @@ impl Builder {
     /// that must be released on the thread that took it, or any other value that is not `Send`.
     /// [`docs::safety`](crate::docs::safety) shows what that means in practice.
     pub unsafe fn build(self) -> Result<Runtime, BuildError> {
-        let mut options = self.with_environment()?;
-        let servers = std::mem::take(&mut options.debug_servers);
-        Runtime::start(options.check()?, &servers).map_err(BuildError::System)
+        let mut builder = self.with_environment()?;
+        let traces = builder.traces.clone();
+        let servers = std::mem::take(&mut builder.debug_servers);
+        let mut rt = Runtime::start(builder.check()?).map_err(BuildError::System)?;
+        traces.begin(&mut rt)?;
+        rt.serve_at(&servers);
+        Ok(rt)
     }
 }

@@ -21,15 +21,18 @@ use crate::sys::doorbell::Doorbell;
 use crate::sys::membarrier::is_asymmetric;
 use crate::sys::memory::{self, PAGE_MAX_BYTES};
 use crate::sys::signal::Blocked;
+use crate::trace::emit::{self, Traced};
+use crate::trace::recorder::Recorder;
 use heist_core::list::{DoubleLink, DoublyLinked};
 use heist_core::m_word::{MWord, Place, Stamp};
 use heist_core::note::Note;
 use heist_core::rng::Rng;
 use heist_core::sync::{AtomicPtr, AtomicU32, Ordering, fence};
 use heist_core::timer_heap::NEVER;
+use heist_trace::record::Take;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The request of a goroutine that switched back to the scheduler.
 #[derive(Clone, Copy)]
@@ -38,6 +41,8 @@ pub(crate) enum Request {
     Exit,
     /// Run others first.
     Yield,
+    /// Run others first, because that was asked for.
+    Preempted,
     /// First run the goroutine that it has just made runnable.
     GiveWay,
     /// Park until a waker claims it, if `commit` agrees, at the latest until `deadline_ns`.
@@ -232,6 +237,8 @@ pub(crate) struct M {
     pub(crate) blocked: Cell<Blocked>,
     /// The record made before this one, in the list of all records.
     made_before: Cell<*const M>,
+    /// What a trace needs to know.
+    pub(crate) traced: Traced,
     is_first_of_chunk: Cell<bool>,
     tid: AtomicU32,
 }
@@ -250,7 +257,7 @@ unsafe impl DoublyLinked for M {
 }
 
 impl M {
-    pub(crate) fn new(sched: NonNull<Sched>, id: u32) -> Self {
+    pub(crate) fn new(sched: NonNull<Sched>, recorder: Arc<Recorder>, id: u32) -> Self {
         Self {
             word: MWord::new(),
             p: AtomicPtr::new(null_mut()),
@@ -284,6 +291,7 @@ impl M {
             short_turns: Cell::new(false),
             blocked: Cell::new(Blocked::NONE),
             made_before: Cell::new(null()),
+            traced: Traced::new(recorder),
             is_first_of_chunk: Cell::new(false),
             tid: AtomicU32::new(0),
         }
@@ -335,6 +343,11 @@ impl M {
         unsafe { &*self.p.load(Ordering::Relaxed) }
     }
 
+    /// That P, or null.
+    pub(crate) fn p_or_null(&self) -> *const P {
+        self.p.load(Ordering::Relaxed)
+    }
+
     /// The number of that P, if there is one.
     pub(crate) fn p_id(&self) -> Option<u32> {
         // SAFETY: null, or a P, which lives as long as the runtime.
@@ -346,9 +359,29 @@ impl M {
         !self.p.load(Ordering::Relaxed).is_null()
     }
 
-    /// Takes the P.
+    /// Takes the P, for the M of the calling thread.
     #[doc(alias = "acquirep")]
     pub(crate) fn acquire_p(&self, pp: &P) {
+        emit::proc_start(self, pp);
+        self.hold(pp);
+    }
+
+    /// Gives a P to an M that is in user code. It finds it when it enters the runtime. Under the
+    /// scheduler lock.
+    pub(crate) fn receive_p(&self, pp: &P) {
+        emit::gave_unshown(self);
+        self.hold(pp);
+    }
+
+    /// Takes back the P that it [set aside](Self::set_aside_p), or another one in its place.
+    pub(crate) fn take_back_p(&self, pp: &P) {
+        if std::ptr::eq(emit::take_quiet(self), pp) {
+            return self.hold(pp);
+        }
+        self.acquire_p(pp);
+    }
+
+    fn hold(&self, pp: &P) {
         if self.has_p() {
             heist_core::throw!("M::acquire_p: M{} holds a P already", self.id);
         }
@@ -359,9 +392,41 @@ impl M {
         self.p.store(std::ptr::from_ref(pp).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Releases the P.
+    /// Releases the P, for the M of the calling thread.
     #[doc(alias = "releasep")]
     pub(crate) fn release_p(&self) -> &P {
+        // SAFETY: null, or a P, which lives as long as the runtime.
+        if let Some(pp) = unsafe { self.p_or_null().as_ref() } {
+            emit::proc_stop(self, pp);
+        }
+        self.let_go()
+    }
+
+    /// Releases the P because the goroutine is about to leave the runtime, and most likely blocks.
+    pub(crate) fn release_p_ahead(&self) -> &P {
+        emit::give_p_ahead(self, self.p());
+        self.let_go()
+    }
+
+    /// Loses the P, which the calling thread takes. Under the scheduler lock.
+    pub(crate) fn lose_p(&self, why: Take) -> &P {
+        // SAFETY: as above.
+        if let Some(pp) = unsafe { self.p_or_null().as_ref() }
+            && !emit::take_unshown(self)
+        {
+            emit::proc_take(self, pp, why);
+        }
+        self.let_go()
+    }
+
+    /// Releases the P of the M that stops the world, for that time.
+    pub(crate) fn set_aside_p(&self) -> &P {
+        let pp = self.let_go();
+        emit::keep_quiet(self, pp);
+        pp
+    }
+
+    fn let_go(&self) -> &P {
         if !self.has_p() {
             heist_core::throw!("M::release_p: M{} holds no P", self.id);
         }

@@ -93,6 +93,9 @@ pub(crate) struct P {
     began_ns: AtomicU64,
     /// The M that holds it, for reports.
     m: AtomicPtr<M>,
+    /// Counts the changes of its holder while a trace runs. The holder changes it, or the thread
+    /// that takes the P.
+    holder_number: AtomicU32,
     /// Under the scheduler lock.
     pub(crate) stopped: Cell<Stopped>,
     local: CachePadded<UnsafeCell<Local>>,
@@ -131,6 +134,7 @@ impl P {
             tick: CachePadded::new(AtomicU32::new(0)),
             began_ns: AtomicU64::new(0),
             m: AtomicPtr::new(null_mut()),
+            holder_number: AtomicU32::new(0),
             stopped: Cell::new(Stopped::No),
             local: CachePadded::new(UnsafeCell::new(Local {
                 rng: Rng::new(seed ^ u64::from(id)),
@@ -245,6 +249,18 @@ impl P {
     /// Sets the tick, so that a test can choose the phase of the one-in-61 rule.
     pub(crate) fn set_tick(&self, tick: u32) {
         self.tick.store(tick, Ordering::Relaxed);
+    }
+
+    /// The number of the last change of its holder that a trace shows.
+    pub(crate) fn holder_number(&self) -> u16 {
+        self.holder_number.load(Ordering::Relaxed) as u16
+    }
+
+    /// Counts a change of its holder.
+    pub(crate) fn next_holder_number(&self) -> u16 {
+        let next = self.holder_number.load(Ordering::Relaxed).wrapping_add(1);
+        self.holder_number.store(next, Ordering::Relaxed);
+        next as u16
     }
 
     pub(crate) fn set_m(&self, m: *const M) {

@@ -4,7 +4,7 @@ mod handle;
 
 pub use handle::Handle;
 
-use crate::builder::Builder;
+use crate::builder::{Builder, RunningTraces};
 use crate::coro::{layout, stack_pool};
 use crate::current;
 use crate::debug;
@@ -48,6 +48,8 @@ pub struct Runtime {
     sysmon: Option<std::thread::JoinHandle<()>>,
     /// The servers that the environment asks for. They stop last.
     debug_servers: Vec<DebugServer>,
+    /// The traces that the environment asked for.
+    traces: RunningTraces,
 }
 
 /// With fewer threads that run goroutines, one that blocks or computes would stall all others.
@@ -59,12 +61,16 @@ impl Runtime {
         Builder::new()
     }
 
-    pub(crate) fn start(config: Config, servers: &[debug::Place]) -> std::io::Result<Self> {
+    pub(crate) fn start(config: Config) -> std::io::Result<Self> {
         // A goroutine of another runtime blocks its thread here, and takes locks. It must not be
         // preempted while it holds them.
-        let mut rt = blocking::blocking(|| Self::start_blocking(config))?;
-        rt.debug_servers = servers.iter().filter_map(|place| place.serve(&rt.handle)).collect();
-        Ok(rt)
+        blocking::blocking(|| Self::start_blocking(config))
+    }
+
+    /// Starts the debug servers that the environment asks for.
+    pub(crate) fn serve_at(&mut self, places: &[debug::Place]) {
+        let start = |place: &debug::Place| place.serve(&self.handle);
+        self.debug_servers = places.iter().filter_map(start).collect();
     }
 
     fn start_blocking(config: Config) -> std::io::Result<Self> {
@@ -88,14 +94,20 @@ impl Runtime {
         let states = ThreadStates::new();
         let watch = move || Sysmon::new(&watched, states, schedtrace::print).run();
         let sysmon = thread::spawn_patiently(&name, watch);
-        let handle = Handle::new(sched);
-        let mut rt = Self { handle, helper: Some(helper), sysmon: None, debug_servers: Vec::new() };
+        let (handle, traces) = (Handle::new(sched), RunningTraces::default());
+        let helper = Some(helper);
+        let mut rt = Self { handle, helper, sysmon: None, debug_servers: Vec::new(), traces };
         // If sysmon cannot be started, dropping the runtime stops the helper.
         rt.sysmon = Some(sysmon.map_err(no_thread)?);
         let name = format!("{}-probe", rt.sched().config.name);
         let no_threads = |error| limits::explain(&error, "two threads for goroutines");
         thread::probe(&name, THREADS_LEAST).map_err(no_threads)?;
         Ok(rt)
+    }
+
+    /// Keeps the traces that the environment asked for, until the runtime ends.
+    pub(crate) fn set_traces(&mut self, traces: RunningTraces) {
+        self.traces = traces;
     }
 
     /// A handle by which any thread can use this runtime.
@@ -267,6 +279,7 @@ impl Runtime {
             }
             closed => system.end(self.sched(), closed),
         }
+        self.traces.end();
         if self.sched().config.tls_report
             && let Some(report) = tls_report::take()
         {

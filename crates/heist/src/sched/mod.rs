@@ -38,6 +38,7 @@ use crate::gmp::{G, P};
 use crate::metrics::shard::Shard;
 use crate::sys::lock::Lock;
 use crate::sys::{clock, membarrier};
+use crate::trace::recorder::Recorder;
 use crossbeam_utils::CachePadded;
 use heist_core::global_queue::GlobalLen;
 use heist_core::idle::{IdleProcs, IdleView};
@@ -59,6 +60,8 @@ pub(crate) struct Sched {
     pub(crate) outside: outside::Outside,
     pub(crate) life: life::Life,
     pub(crate) stacks: stacks::Stacks,
+    /// Records what happens, if a trace runs.
+    pub(crate) recorder: Arc<Recorder>,
     /// Counts what happens without a P.
     pub(crate) stats: CachePadded<Shard>,
 }
@@ -102,6 +105,7 @@ impl Sched {
             outside,
             life: life::Life::new(this),
             stacks: stacks::Stacks::new(),
+            recorder: Arc::new(Recorder::new()), // ALLOC: when the runtime is built
             stats: CachePadded::new(Shard::default()),
             config,
         }

@@ -55,8 +55,9 @@ pub(crate) fn report(text: fmt::Arguments<'_>) {
     let _ = Stderr::new().write_fmt(text);
 }
 
-/// Ends the process without running exit handlers.
+/// Ends the process without running exit handlers, except for the runtime's own.
 pub(crate) fn exit_now(code: i32) -> ! {
+    super::last_words::speak();
     // SAFETY: ends the process; nothing runs afterwards.
     unsafe { libc::_exit(code) }
 }

@@ -117,7 +117,7 @@ fn counter() -> u64 {
 }
 
 /// Whether the kernel uses the counter for its own clock.
-fn is_trusted() -> bool {
+pub(super) fn is_trusted() -> bool {
     const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     cfg!(target_arch = "x86_64")
         && std::fs::read(SOURCE).is_ok_and(|source| source.trim_ascii() == b"tsc")

@@ -43,6 +43,20 @@ pub(crate) fn spawn_roomy(name: &str, main: Main) -> Result<(), Main> {
     }
 }
 
+/// As [`spawn`], with a stack as large as std's usual one, because it calls user code.
+pub(crate) fn spawn_roomy_joinable(
+    name: &str,
+    main: impl FnOnce() + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
+    let start = || {
+        std::thread::Builder::new().name(name.to_owned()).spawn(|| {
+            super::signal::block_all();
+            main();
+        })
+    };
+    with_normal_turns(start)
+}
+
 /// The main function of a thread.
 pub(crate) type Main = Box<dyn FnOnce() + Send>;
 

@@ -21,4 +21,6 @@ mod procs;
 mod records;
 mod schedtrace;
 mod spinning;
+mod trace;
+mod trace_end;
 mod watch;

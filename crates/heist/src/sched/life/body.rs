@@ -14,6 +14,7 @@ use crate::sched::threads::bound;
 use crate::sched::waiter::Waiter;
 use crate::sched::{PanicPolicy, Sched};
 use crate::sys::stderr;
+use crate::trace::emit;
 use heist_core::join::Finished;
 use heist_core::status::Status;
 use heist_core::sync::Ordering;
@@ -64,10 +65,13 @@ pub(crate) fn end_unborn(g: &G) {
     drop_extras(g);
     g.flags.clear(Flag::UNBORN);
     g.outcome.set(Outcome::Cancelled);
-    g.status.transition(Status::Runnable, Status::Running);
-    g.status.transition(Status::Running, Status::Dead);
     // SAFETY: a goroutine's runtime outlives it, and the caller's lives on.
     let sched = unsafe { &*g.sched.get() };
+    let rt = current::enter();
+    emit::go_drop(&sched.recorder, g);
+    drop(rt);
+    g.status.transition(Status::Runnable, Status::Running);
+    g.status.transition(Status::Running, Status::Dead);
     if g.join.finish() != Finished::Published || g.join.release_runtime() {
         heist_core::throw!("end_unborn: the goroutine has lost its handle");
     }

@@ -91,7 +91,8 @@ fn is_dead(sched: &Sched) -> bool {
     // Threads are counted before and after, so that a thread that came meanwhile is seen, and so is
     // one that did something and left.
     let bystanders = bystanders.min(bystanders::count());
-    let ours = n_ms + SYSTEM_THREADS + runners + notify::idle_readers() + bystanders;
+    let system = SYSTEM_THREADS + sched.recorder.idle_collectors();
+    let ours = n_ms + system + runners + notify::idle_readers() + bystanders;
     policy::only_ours(threads_before, ours) && policy::only_ours(thread::count(), ours)
 }
 

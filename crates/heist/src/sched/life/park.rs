@@ -19,6 +19,7 @@ use crate::sched::Sched;
 use crate::sched::life::cancel::Shield;
 use crate::sched::threads::bound;
 use crate::sched::{rest, run};
+use crate::trace::emit;
 use heist_core::sync::Ordering;
 use heist_core::timer_heap::NEVER;
 use std::ptr::NonNull;
@@ -66,6 +67,13 @@ pub(crate) unsafe fn park_until(
     rt.m().request.set(Request::Park { commit, arg, seal, deadline_ns });
     let rt = switch_out(rt, gp);
     (rt, gp.woken.get())
+}
+
+/// Lets every other runnable goroutine run first, because the slice of the caller is over.
+pub(crate) fn yield_preempted(rt: InRuntime) -> InRuntime {
+    let gp = rt.goroutine();
+    rt.m().request.set(Request::Preempted);
+    switch_out(rt, gp)
 }
 
 /// Lets every other runnable goroutine run first.
@@ -144,6 +152,8 @@ pub(crate) unsafe fn ready(rt: &InRuntime, gp: NonNull<G>) {
         return unsafe { ready_from_outside(&*home, gp) };
     }
     m.p().stats.readied.bump();
+    // SAFETY: claimed goroutines are valid.
+    emit::go_unblock(&m.sched().recorder, unsafe { gp.as_ref() });
     // SAFETY: passed on.
     unsafe { run::push_next(m, gp) };
     rest::wake_p_for_next(m.sched(), &m.p());
@@ -163,6 +173,8 @@ pub(crate) unsafe fn ready_from_outside(sched: &Sched, gp: NonNull<G>) {
     // SAFETY: claimed goroutines are valid.
     run::maybe_sample_outside(sched, n, unsafe { gp.as_ref() });
     sched.stats.global_put.add_shared(1);
+    // SAFETY: as above.
+    emit::go_unblock(&sched.recorder, unsafe { gp.as_ref() });
     // SAFETY: passed on.
     unsafe { run::push_global(sched, gp) };
     rest::announce_work(sched);

@@ -17,6 +17,7 @@ use crate::sched::threads::bound;
 use crate::sched::{Phase, Sched};
 use crate::sched::{outside, rest, run};
 use crate::sys::membarrier::heavy_fence;
+use crate::trace::emit;
 use heist_core::list::List;
 use heist_core::policy;
 use heist_core::status::{Status, StatusWord, Ticket};
@@ -64,6 +65,8 @@ pub(crate) fn spawn(
     // SAFETY: the record is free, so no other thread uses it.
     unsafe { fill(gp, sched, recipe, id, parent, write) }.transition(DEAD, RUNNABLE);
     pp.stats.created.bump();
+    // SAFETY: records are never unmapped, and this one is still this M's.
+    emit::go_create(&sched.recorder, unsafe { gp.as_ref() });
     // SAFETY: runnable, new, in no queue.
     unsafe { run::push_next(m, gp) };
     rest::wake_p_for_next(sched, &pp);
@@ -115,6 +118,7 @@ pub(crate) fn spawn_from_outside(
     // SAFETY: records are never unmapped, and this one is still this thread's.
     let g = unsafe { gp.as_ref() };
     run::maybe_sample_outside(sched, n, g);
+    emit::go_create(&sched.recorder, g);
     if let Some(m) = m {
         bound::lock(m, g);
     }
@@ -145,6 +149,7 @@ pub(crate) fn spawn_later(
     g.flags.set(Flag::UNBORN);
     g.set_wait_reason(WaitReason::Sleep);
     g.set_due(when);
+    emit::go_create(&sched.recorder, g);
     let ticket = status.begin_unborn_wait();
     if when != NEVER {
         outside::add_timer(sched, m, when, gp);

@@ -27,11 +27,13 @@ use crate::sched::{Phase, Sched};
 use crate::sched::{life, run, stall};
 use crate::sys::clock;
 use crate::sys::futex::Kernel;
+use crate::trace::emit;
 use heist_core::list::List;
 use heist_core::note::Futex;
 use heist_core::policy::timers::{self as rules, Grain};
 use heist_core::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use heist_core::timer_heap::NEVER;
+use heist_trace::record::Found as Origin;
 
 /// No thread is in the poller.
 const FREE: u32 = 0;
@@ -169,7 +171,7 @@ fn run_first(sched: &Sched, m: Holder<'_>, mut woken: List<G>) -> Option<Next> {
     life::count_one_born(sched, unsafe { first.as_ref() });
     m.p().stats.readied.bump();
     run::inject(sched, m, woken);
-    Some(Next::fresh(first))
+    Some(Next::fresh(first, Origin::Outside))
 }
 
 /// Polls without waiting, unless another thread is in the poller. Returns the goroutines that were
@@ -183,6 +185,7 @@ pub(crate) fn poll_without_waiting(sched: &Sched) -> List<G> {
     let Some(last) = gate.last_ns().filter(|_| gate.enter()) else { return woken };
     // SAFETY: this thread has entered the gate, so no other thread polls.
     let delta = unsafe { gate.poller.poll(Wait::No, &mut woken) };
+    emit::polled(&sched.recorder, &woken, false);
     gate.looked(last);
     gate.leave();
     gate.poller.waiters_gone(delta);
@@ -205,14 +208,14 @@ pub(crate) fn wait_in_poller(sched: &Sched, m: &M, at_most_until: u64) -> Option
     }
     // This M is the one that wakes up for the latency class.
     run::suit_turns(sched, m, true);
-    let woken = wait_inside(sched, until, at_most_until);
+    let woken = wait_inside(sched, m, until, at_most_until);
     if woken.is_empty() && at_most_until != NEVER {
         return Some(Found::Nothing);
     }
     Some(come_back(sched, m, woken))
 }
 
-fn wait_inside(sched: &Sched, mut until: u64, at_most_until: u64) -> List<G> {
+fn wait_inside(sched: &Sched, m: &M, mut until: u64, at_most_until: u64) -> List<G> {
     let gate = &sched.outside.gate;
     let mut woken = List::new();
     gate.enter_to_wait();
@@ -237,8 +240,11 @@ fn wait_inside(sched: &Sched, mut until: u64, at_most_until: u64) -> List<G> {
         Wait::UntilNs(until)
     };
     sched.stats.polls.add_shared(1);
+    emit::m_park(m);
     // SAFETY: this thread has entered the gate, so no other thread polls.
     let delta = unsafe { gate.poller.poll(wait, &mut woken) };
+    emit::m_unpark(m);
+    emit::polled(&sched.recorder, &woken, true);
     gate.until_ns.store(0, Ordering::Relaxed);
     gate.leave();
     // ORDERING: Release: the next M that waits finds `until_ns` cleared.

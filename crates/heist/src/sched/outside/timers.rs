@@ -18,6 +18,7 @@ use crate::sched::Sched;
 use crate::sched::run::Next;
 use crate::sched::{rest, run};
 use crate::sys::clock;
+use crate::trace::emit;
 use heist_core::list::List;
 use heist_core::policy::timers as policy;
 use heist_core::timer_heap::NEVER;
@@ -36,6 +37,7 @@ pub(crate) fn run_own_timers(sched: &Sched, m: Holder<'_>) {
 pub(crate) fn run_timers_of(sched: &Sched, m: Holder<'_>, pp: &P) -> bool {
     let mut woken = List::new();
     pp.timers.run_due(clock::now_ns(), sched, &mut woken);
+    emit::timers_ran(&sched.recorder, &woken);
     let any = !woken.is_empty();
     run::queue_woken(sched, m, woken);
     any
@@ -66,6 +68,7 @@ fn await_near_timer(sched: &Sched, m: Holder<'_>, when: u64) -> Option<Next> {
     }
     let mut woken = List::new();
     timers.run_due(now, sched, &mut woken);
+    emit::timers_ran(&sched.recorder, &woken);
     poll::run_woken(sched, m, woken)
 }
 
@@ -73,9 +76,11 @@ fn await_near_timer(sched: &Sched, m: Holder<'_>, when: u64) -> Option<Next> {
 /// they wake to `woken`.
 pub(crate) fn run_all_timers(sched: &Sched, woken: &mut List<G>) {
     let now = clock::now_ns();
+    let n_before = woken.len();
     for pp in ps_with_timers(sched) {
         pp.timers.run_due(now, sched, woken);
     }
+    emit::more_timers_ran(&sched.recorder, woken, n_before);
 }
 
 /// Adds a timer for a goroutine that parked on this M until `when`.

@@ -13,12 +13,14 @@ use crate::sched::run::{Found, Next, take_batch};
 use crate::sched::{Locked, Phase, Sched};
 use crate::sched::{outside, run, threads, world};
 use crate::sys::clock;
+use crate::trace::emit;
 use heist_core::global_queue::Lane;
 use heist_core::idle_ms::IdleMs;
 use heist_core::m_word::STOP;
 use heist_core::note::Woken;
 use heist_core::policy;
 use heist_core::timer_heap::NEVER;
+use heist_trace::record::Found as Origin;
 use std::ptr::{NonNull, null};
 use std::time::Duration;
 
@@ -76,7 +78,7 @@ pub(crate) fn sleep(sched: &Sched, holder: Holder<'_>) -> Found {
         return Found::Retry;
     }
     if let Some(gp) = locked.global.pop_lane(sched.global_len(), Lane::Idle) {
-        return Found::Run(Next::fresh(gp));
+        return Found::Run(Next::fresh(gp, Origin::Global));
     }
     let pp = m.release_p();
     if !pp.is_empty() {
@@ -225,7 +227,10 @@ fn sleeps_out(
         let left = until_ns.saturating_sub(clock::now_ns());
         (left != 0).then(|| Duration::from_nanos(left))
     };
-    m.note.sleep_while(&m.doorbell, left) != Woken::Noted && leave(&mut sched.lock.lock().idle_ms)
+    emit::m_park(m);
+    let noted = m.note.sleep_while(&m.doorbell, left) == Woken::Noted;
+    emit::m_unpark(m);
+    !noted && leave(&mut sched.lock.lock().idle_ms)
 }
 
 /// Sleeps until another thread hands over a P. The caller has put the M where that thread finds it.
@@ -235,7 +240,9 @@ pub(crate) fn sleep_idle(sched: &Sched, m: &M) -> Found {
 
 fn sleep_since(sched: &Sched, m: &M, asleep_ns: u64) -> Found {
     sched.stats.m_parks.add_shared(1);
+    emit::m_park(m);
     m.note.sleep(&m.doorbell);
+    emit::m_unpark(m);
     sched.rest.linger.learn(clock::now_ns() - asleep_ns);
     take_over(sched, m)
 }

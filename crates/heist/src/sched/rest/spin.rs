@@ -6,6 +6,7 @@ use super::{wake, watch};
 use crate::gmp::M;
 use crate::sched::Sched;
 use crate::sys::clock;
+use crate::trace::emit;
 
 /// Makes `m` a spinning M, and counts it.
 #[doc(alias = "becomeSpinning")]
@@ -17,6 +18,7 @@ pub(crate) fn become_spinning(sched: &Sched, m: &M) {
 
 /// Makes `m` a spinning M. The caller counts it, or the waker of `m` has done so.
 pub(crate) fn begin_spin(sched: &Sched, m: &M) {
+    emit::spin_start(m);
     m.spinning.set(true);
     m.spins_since_ns.set(clock::now_ns());
     m.readied_before.set(watch::n_readied(sched));
@@ -24,8 +26,10 @@ pub(crate) fn begin_spin(sched: &Sched, m: &M) {
 
 /// Ends the spinning of `m`, and discounts it. False if `m` did not spin.
 pub(crate) fn end_spin(sched: &Sched, m: &M) -> bool {
-    let was_spinning = m.spinning.replace(false);
+    let was_spinning = m.spinning.get();
     if was_spinning {
+        emit::spin_stop(m);
+        m.spinning.set(false);
         sched.rest.spinning.stop();
         sched.stats.spin_ns.add_shared(clock::now_ns() - m.spins_since_ns.get());
     }

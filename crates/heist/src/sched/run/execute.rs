@@ -18,10 +18,13 @@ use crate::sched::stacks::moves;
 use crate::sched::threads::bound;
 use crate::sched::{life, rest, stacks, threads};
 use crate::sys::membarrier::light_fence;
+use crate::trace::emit;
+use crate::trace::recorder::is_on;
 use heist_core::status::Status;
 use heist_core::sync::Ordering;
 use heist_core::timer_heap::NEVER;
 use heist_core::{m_word, policy};
+use heist_trace::record::Stop;
 use std::ptr::{NonNull, null_mut};
 
 /// Runs goroutines on the thread of a new M, until the runtime ends or the thread is no longer
@@ -95,6 +98,9 @@ fn execute(m: Holder<'_>, next: Next) {
         pp.advance_tick();
     }
     pp.stats.executed.bump();
+    if is_on() {
+        tell_start(m, gp, next);
+    }
     if let Some(number) = gp.take_sampled() {
         latency::record_latency(m.sched(), m, number);
     }
@@ -114,7 +120,12 @@ fn execute(m: Holder<'_>, next: Next) {
         m.word.clear_attention(m_word::PREEMPT | m_word::GIVE_P | m_word::MOVED);
         match (switched, m.request.get()) {
             (Switched::Returned, _) => return finish(m, next.gp),
-            (Switched::Suspended, Request::Yield) => return queue::requeue(m, next.gp),
+            (Switched::Suspended, Request::Yield) => {
+                return queue::requeue(m, next.gp, Stop::Yield);
+            }
+            (Switched::Suspended, Request::Preempted) => {
+                return queue::requeue(m, next.gp, Stop::Preempted);
+            }
             (Switched::Suspended, Request::GiveWay) => return queue::requeue_here(m, next.gp),
             (Switched::Suspended, Request::Park { commit, arg, seal, deadline_ns }) => {
                 gp.set_due(deadline_ns);
@@ -130,11 +141,22 @@ fn execute(m: Holder<'_>, next: Next) {
                 }
                 // The wait was refused: the goroutine continues at once, on the same slice.
                 gp.status.transition(Status::Runnable, Status::Running);
+                emit::go_refused(&m, gp);
             }
             (Switched::Suspended, Request::Exit) => {
                 heist_core::throw!("execute: a goroutine switched back without a request");
             }
         }
+    }
+}
+
+/// Tells the trace which goroutine runs, and every now and then how long the queues are.
+#[cold]
+#[inline(never)]
+fn tell_start(m: Holder<'_>, gp: &G, next: Next) {
+    emit::go_start(&m, gp, next.origin);
+    if next.slice == Slice::Fresh && policy::global_first(m.p().tick()) {
+        emit::queues(&m, m.p().queue.len(), m.sched().global_len().get());
     }
 }
 
@@ -180,6 +202,7 @@ unsafe fn commit_park(
     // ticket belongs to this wait.
     let g = unsafe { gp.as_ref() };
     m.p().parks[g.wait_reason() as usize].bump();
+    emit::go_block(&m, g);
     let is_cancelled = || cancel::forbids_waiting(g);
     if seal == Seal::Sealed {
         let ticket = g.status.begin_sealed_wait();
@@ -230,6 +253,7 @@ fn finish(m: Holder<'_>, gp: NonNull<G>) {
         sched.threads.helper().ask_to_scavenge();
     }
     bound::end(&m, g);
+    emit::go_end(&m, g);
     g.status.transition(Status::Running, Status::Dead);
     // A reader that counts this end must also count the beginning, on whatever P that was counted.
     pp.stats.finished.bump_last();

@@ -10,6 +10,7 @@ use heist_core::global_queue::Lane;
 use heist_core::list::List;
 use heist_core::policy;
 use heist_core::run_queue::Popped;
+use heist_trace::record::Found as Origin;
 use std::ptr::NonNull;
 
 /// A goroutine to run.
@@ -17,6 +18,8 @@ use std::ptr::NonNull;
 pub(crate) struct Next {
     pub(crate) gp: NonNull<G>,
     pub(crate) slice: Slice,
+    /// Where it was found, for a trace.
+    pub(crate) origin: Origin,
 }
 
 /// The slice that a goroutine runs on.
@@ -43,16 +46,16 @@ pub(crate) enum Found {
 }
 
 impl Next {
-    pub(crate) const fn fresh(gp: NonNull<G>) -> Self {
-        Self { gp, slice: Slice::Fresh }
+    pub(crate) const fn fresh(gp: NonNull<G>, origin: Origin) -> Self {
+        Self { gp, slice: Slice::Fresh, origin }
     }
 }
 
 impl From<Popped<G>> for Next {
     fn from(popped: Popped<G>) -> Self {
         match popped {
-            Popped::Inherits(gp) => Self { gp, slice: Slice::Inherited },
-            Popped::Fresh(gp) => Self { gp, slice: Slice::Fresh },
+            Popped::Inherits(gp) => Self { gp, slice: Slice::Inherited, origin: Origin::Next },
+            Popped::Fresh(gp) => Self::fresh(gp, Origin::Local),
         }
     }
 }
@@ -130,7 +133,7 @@ fn take_urgent(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     }
     let gp = sched.lock.lock().global.pop_urgent(sched.global_len());
     pp.stats.global_taken.bump_if(gp.is_some());
-    gp.map(Next::fresh)
+    gp.map(|gp| Next::fresh(gp, Origin::Global))
 }
 
 /// Takes from the global queue first at every tick that the policy selects, so that the local queue
@@ -148,7 +151,7 @@ fn global_in_turn(sched: &Sched, pp: &P) -> Option<Next> {
         first = pp.yielded.take(1).pop_front();
     }
     pp.stats.global_taken.bump_if(first.is_some());
-    first.map(Next::fresh)
+    first.map(|gp| Next::fresh(gp, Origin::Global))
 }
 
 /// Takes a fair share of the global queue: the first to run, the others into the own ring.
@@ -200,5 +203,5 @@ pub(crate) fn take_batch(m: Holder<'_>, batch: &mut List<G>) -> Option<Next> {
     if !batch.is_empty() {
         heist_core::throw!("take_batch: {} goroutines do not fit into the ring", batch.len());
     }
-    Some(Next::fresh(first))
+    Some(Next::fresh(first, Origin::Global))
 }

@@ -27,6 +27,7 @@ use crate::sched::{Locked, Sched};
 use crate::sched::{outside, rest};
 use crate::sys::{clock, thread};
 use heist_core::global_queue::Lane;
+use heist_trace::record::Found as Origin;
 use std::ptr::NonNull;
 
 /// Puts a runnable goroutine into the lane of its class.
@@ -123,7 +124,7 @@ fn next_latency(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     }
     let gp = sched.lock.lock().global.pop_lane(sched.global_len(), Lane::Latency);
     m.p().stats.global_taken.bump_if(gp.is_some());
-    gp.map(Next::fresh)
+    gp.map(|gp| Next::fresh(gp, Origin::Global))
 }
 
 /// Whether a goroutine waits that `pp` can run.

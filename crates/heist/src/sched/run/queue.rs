@@ -15,12 +15,14 @@ use crate::gmp::p::Local;
 use crate::gmp::{G, Holder};
 use crate::sched::rest::Start;
 use crate::sched::{Sched, life, rest};
+use crate::trace::emit;
 use heist_core::global_queue::Lane;
 use heist_core::list::List;
 use heist_core::policy;
 use heist_core::run_queue::Slot;
 use heist_core::status::Status;
 use heist_core::sync::{Ordering, fence};
+use heist_trace::record::Stop;
 use std::ptr::NonNull;
 
 /// Queues the goroutines that timers woke, for an M with a P. The first runs next; those that
@@ -142,12 +144,13 @@ pub(crate) unsafe fn push_global(sched: &Sched, gp: NonNull<G>) {
 }
 
 /// Puts a goroutine that yielded at the end of the part of the global queue that this P holds.
-pub(super) fn requeue(m: Holder<'_>, gp: NonNull<G>) {
+pub(super) fn requeue(m: Holder<'_>, gp: NonNull<G>, why: Stop) {
     let pp = m.p();
     let sched = m.sched();
     pp.stats.yields.bump();
     // SAFETY: the goroutine has just left this M, which still owns it.
     let g = unsafe { gp.as_ref() };
+    emit::go_stop(&m, g, why);
     g.status.transition(Status::Running, Status::Runnable);
     latency::maybe_sample(m, g);
     if g.is_classed() {
@@ -173,6 +176,7 @@ pub(super) fn requeue_here(m: Holder<'_>, gp: NonNull<G>) {
     m.p().stats.yields.bump();
     // SAFETY: the goroutine has just left this M, which still owns it.
     unsafe {
+        emit::go_stop(&m, gp.as_ref(), Stop::GiveWay);
         gp.as_ref().status.transition(Status::Running, Status::Runnable);
         push_local(m, gp, Slot::Tail);
     }

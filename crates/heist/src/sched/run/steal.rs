@@ -18,11 +18,13 @@ use super::find::{Found, Next, next_local, take_batch};
 use crate::gmp::{G, Holder, P};
 use crate::sched::{Sched, outside, rest};
 use crate::sys::clock;
+use crate::trace::emit;
 use heist_core::m_word::Place;
 use heist_core::policy::{self, RunNextTheft};
 use heist_core::run_queue::{RunNext, Stolen};
 use heist_core::sync::{Ordering, fence};
 use heist_core::timer_heap::NEVER;
+use heist_trace::record::Found as Origin;
 use std::ptr::NonNull;
 
 /// A pass over the other Ps.
@@ -90,7 +92,7 @@ fn steal_once(sched: &Sched, m: Holder<'_>, pass: Pass, timer_ran: &mut bool) ->
         if !sched.rest.idle().idle.contains(id)
             && let Some(gp) = steal_from(sched, m, id, run_next)
         {
-            return Found::Run(Next::fresh(gp));
+            return Found::Run(Next::fresh(gp, Origin::Stolen));
         }
     }
     Found::Nothing
@@ -120,17 +122,18 @@ fn steal_ring(sched: &Sched, m: Holder<'_>, victim: u32, run_next: RunNext) -> O
         run_next,
         back_off,
     );
-    let (gp, n) = match stolen {
+    let (gp, n, is_next) = match stolen {
         Stolen::Nothing => return None,
-        Stolen::Batch { run, n } => (run, n),
+        Stolen::Batch { run, n } => (run, n, false),
         Stolen::RunNext(gp) => {
             pp.stats.stolen_run_next.bump();
-            (gp, 1)
+            (gp, 1, true)
         }
     };
     pp.stats.steals.bump();
     pp.stats.stolen.add(n.into());
     count_victim(m, victim, n);
+    emit::steal(&m, victim, n, is_next);
     Some(gp)
 }
 
@@ -146,6 +149,9 @@ fn steal_yielded(sched: &Sched, m: Holder<'_>, victim: u32) -> Option<NonNull<G>
     stats.steals.bump_if(!batch.is_empty());
     stats.stolen.add(batch.len().into());
     count_victim(m, victim, batch.len());
+    if !batch.is_empty() {
+        emit::steal(&m, victim, batch.len(), false);
+    }
     take_batch(m, &mut batch).map(|next| next.gp)
 }
 

@@ -21,6 +21,7 @@ use crate::sched::waiter::Waiter;
 use crate::sched::{life, outside, stall, world};
 use crate::sys::membarrier::no_fence;
 use crate::sys::thread;
+use crate::trace::emit;
 use heist_core::join::Finished;
 use heist_core::m_word::{PREEMPT, STOP};
 use heist_core::sync::{Ordering, fence};
@@ -57,6 +58,7 @@ pub(super) fn abandon(m: &M, gp: &G) -> ! {
     }
     life::after_finish(sched);
     outside::leave_timers(sched, m);
+    emit::go_end(m, gp);
     let pp = m.release_p();
     stall::handoff_p(sched, pp);
     thread::sleep_for_ever()

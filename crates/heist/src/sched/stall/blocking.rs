@@ -10,7 +10,9 @@ use crate::sched::rest::Start;
 use crate::sched::{Locked, Sched};
 use crate::sched::{outside, run, world};
 use crate::sys::thread;
+use crate::trace::emit;
 use heist_core::m_word::{GIVE_P, Place, TAKEN};
+use heist_trace::record::{Call, Freeze};
 
 /// Runs `f`, which may block the thread. The other goroutines continue meanwhile.
 #[doc(alias = "entersyscall")]
@@ -19,6 +21,7 @@ pub(crate) fn blocking<T>(f: impl FnOnce() -> T) -> T {
     let pp = rt.m().p();
     pp.stats.announced.bump();
     bell::watch_call(rt.sched(), pp);
+    emit::call_start(rt.m(), Call::Announced);
     // SAFETY: the M of the calling thread is alive; the evidence ends here.
     unsafe { rt.into_m().as_ref() }.word.leave(Place::Blocked);
     /// Takes the P back, or waits for one, as any call into the runtime does; also when a panic
@@ -26,7 +29,9 @@ pub(crate) fn blocking<T>(f: impl FnOnce() -> T) -> T {
     struct Return;
     impl Drop for Return {
         fn drop(&mut self) {
-            drop(current::enter());
+            if let Some(rt) = current::enter() {
+                emit::call_stop(rt.m());
+            }
         }
     }
     let _return = Return;
@@ -50,7 +55,7 @@ pub(super) fn give_p_ahead(sched: &Sched, m: &M) {
     // on clears `TAKEN` again, under this lock.
     let locked = sched.lock.lock();
     m.word.call_attention(TAKEN);
-    m.release_p();
+    m.release_p_ahead();
     drop(locked);
     retake::pass_on(sched, pp);
 }
@@ -79,8 +84,14 @@ pub(crate) fn regain_p(sched: &Sched, m: &M) {
     let mut locked = sched.lock.lock();
     m.word.clear_attention(TAKEN);
     if m.has_p() {
-        return; // The taker came too late.
+        // The taker came too late, or the P was given back.
+        if emit::take_unshown(m) {
+            emit::call_stop_without_p(m);
+            emit::proc_start(m, m.p());
+        }
+        return;
     }
+    emit::call_stop_without_p(m);
     if !m.stopped_p.get().is_null() {
         world::await_stopped_p(sched, m, locked);
         m.p().stats.regained.bump();
@@ -96,6 +107,7 @@ pub(crate) fn regain_p(sched: &Sched, m: &M) {
         return;
     }
     // Every P is busy. The goroutine waits for its turn, and its thread with it.
+    emit::go_freeze(m, Freeze::NoP);
     let frozen = freeze::freeze(m);
     frozen.queue(sched, &mut locked);
     drop(locked);

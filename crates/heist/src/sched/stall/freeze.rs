@@ -3,11 +3,14 @@
 use super::bell;
 use crate::gmp::flags::Flag;
 use crate::gmp::{G, M};
-use crate::sched::run::Found;
+use crate::sched::run;
+use crate::sched::run::Found as Turn;
 use crate::sched::threads::bound;
-use crate::sched::{Locked, Sched, rest, run};
+use crate::sched::{Locked, Sched, rest};
 use crate::sys::clock;
+use crate::trace::emit;
 use heist_core::status::Status;
+use heist_trace::record::Found;
 use std::ptr::{NonNull, null};
 
 /// A frozen goroutine: runnable, without a P, and bound to its M. Before the M sleeps, the
@@ -43,12 +46,15 @@ impl Frozen<'_> {
     pub(crate) fn wait_for_turn(self, sched: &Sched) {
         let Self { m, gp } = self;
         sched.stats.m_parks.add_shared(1);
+        emit::m_park(m);
         m.note.sleep(&m.doorbell);
-        let Found::Retry = rest::take_over(sched, m) else {
+        emit::m_unpark(m);
+        let Turn::Retry = rest::take_over(sched, m) else {
             heist_core::throw!("wait_for_turn: M{} was woken without a P", m.id);
         };
         bound::unbind(m, gp);
         gp.status.transition(Status::Runnable, Status::Running);
+        emit::go_start(m, gp, Found::Resumed);
         // After a stop of the world the goroutine continues with what is left of its slice.
         if m.stopped_p.replace(null()).is_null() {
             m.word.mark_next_stay();

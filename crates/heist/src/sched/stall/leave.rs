@@ -28,7 +28,7 @@ pub(crate) fn with_attention(m: NonNull<M>) {
         // holds a reference to a thread-local, so the goroutine comes back to this M.
         bound::bind(here, gp);
         // SAFETY: as above.
-        let rt = park::yield_now(unsafe { InRuntime::from_switch(m) });
+        let rt = park::yield_preempted(unsafe { InRuntime::from_switch(m) });
         let _ = rt.into_m();
         bound::unbind(here, gp);
     }

@@ -12,6 +12,7 @@ use crate::sched::Sched;
 use crate::sched::rest;
 use crate::sys::thread;
 use crate::sys::thread_state::{State, ThreadStates};
+use crate::trace::emit;
 use heist_core::m_word::PREEMPT;
 use heist_core::policy::FORCE_PERIOD_NS;
 
@@ -25,6 +26,7 @@ pub(crate) fn request(
     forced_ns: &mut u64,
     states: &mut ThreadStates,
 ) -> bool {
+    emit::preempt_ask(&sched.recorder, m);
     m.word.call_attention(PREEMPT);
     if !sched.config.forced_preemption || now - *forced_ns < FORCE_PERIOD_NS {
         return false;
@@ -42,6 +44,7 @@ pub(crate) fn request(
     if runs {
         *forced_ns = now;
         sched.stats.signals.add_shared(1);
+        emit::preempt_force(&sched.recorder, m);
         thread::interrupt(m.tid());
     }
     runs

@@ -7,10 +7,11 @@ use crate::gmp::{M, P};
 use crate::sched::rest::Start;
 use crate::sched::{Sched, outside, rest, run, threads, world};
 use crate::sys::membarrier;
-use heist_core::m_word::Stamp;
+use heist_core::m_word::{Place, Stamp};
 use heist_core::policy::sysmon::{HandOff, Offer, hand_off};
 use heist_core::sync::Ordering;
 use heist_core::timer_heap::NEVER;
+use heist_trace::record::Take;
 
 /// The fence of a thread that takes the P of another M. The caller holds the scheduler lock. If the
 /// kernel refuses `membarrier` now, the Ms are told to fence themselves, and have passed a fence
@@ -40,7 +41,8 @@ pub(crate) fn take_p(sched: &Sched, m: &M, pp: &P, seen: Stamp) -> bool {
     if !std::ptr::eq(pp.m(), m) || !m.word.take(seen, || heavy_fence(sched)) {
         return false;
     }
-    m.release_p();
+    let announced = seen.place() == Place::Blocked;
+    m.lose_p(if announced { Take::Announced } else { Take::Unannounced });
     drop(locked);
     pass_on(sched, pp);
     true

@@ -12,8 +12,10 @@ use crate::sched::{rest, world};
 use crate::sys::membarrier::no_fence;
 use crate::sys::signal::Interrupted;
 use crate::sys::thread;
+use crate::trace::emit;
 use heist_core::m_word::{PREEMPT, Place, STOP};
 use heist_core::policy::DOORBELLS_MAX;
+use heist_trace::record::Freeze;
 
 /// Handles the preemption signal. The request may be gone by now.
 pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) {
@@ -54,6 +56,7 @@ fn stop(m: &M) {
         return go_on(m);
     };
     m.word.clear_attention(PREEMPT);
+    emit::go_freeze(m, Freeze::Signal);
     let pp = m.release_p();
     let frozen = freeze::freeze(m);
     frozen.queue(sched, &mut locked);

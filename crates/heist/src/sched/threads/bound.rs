@@ -23,7 +23,9 @@ use crate::sched::Sched;
 use crate::sched::rest::Start;
 use crate::sched::run::{Found, Next};
 use crate::sched::{outside, rest, stall};
+use crate::trace::emit;
 use heist_core::sync::{AtomicU64, Ordering};
+use heist_trace::record::Found as Origin;
 use std::ptr::{NonNull, null};
 
 /// Adds a reason for a goroutine to stay on the M it runs on.
@@ -117,12 +119,14 @@ pub(crate) fn wait_for_bound(sched: &Sched, m: &M) -> Option<Next> {
         return None;
     }
     sched.stats.m_parks.add_shared(1);
+    emit::m_park(m);
     m.note.sleep(&m.doorbell);
+    emit::m_unpark(m);
     if !matches!(rest::take_over(sched, m), Found::Retry) {
         return None;
     }
     let gp = NonNull::new(m.bound_g.get().cast_mut())?;
-    Some(Next::fresh(gp))
+    Some(Next::fresh(gp, Origin::Bound))
 }
 
 /// Lends this M's P to the M that must run `gp`, and sleeps. False: the thread of this M ends,

@@ -12,6 +12,7 @@ use crate::sys::registers;
 use crate::sys::signal::Unblocked;
 use crate::sys::thread::{self, AltStack};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// The record of a thread that is not the runtime's.
 pub(crate) struct Guest<'a> {
@@ -31,10 +32,11 @@ impl<'a> Guest<'a> {
         let free = sched.lock.lock().roster.free_guests.pop();
         let m = match free {
             Some(m) => m,
-            None => sched
-                .threads
-                .all_ms
-                .add(M::new(NonNull::from(sched), sched.threads.all_ms.next_id()))?,
+            None => sched.threads.all_ms.add(M::new(
+                NonNull::from(sched),
+                Arc::clone(&sched.recorder),
+                sched.threads.all_ms.next_id(),
+            ))?,
         };
         let unblocked = Unblocked::new();
         let guest = Self { sched, m, unblocked, _alt_stack: alt_stack };

@@ -313,7 +313,11 @@ impl Helper {
         }
         let id = *self.unused_id.get_or_insert_with(|| self.sched.threads.all_ms.next_id());
         self.threads.resize_with(self.threads.len().max(id as usize + 1), || None);
-        let m = self.sched.threads.all_ms.add(M::new(NonNull::from(&*self.sched), id))?;
+        let m = self.sched.threads.all_ms.add(M::new(
+            NonNull::from(&*self.sched),
+            Arc::clone(&self.sched.recorder),
+            id,
+        ))?;
         self.unused_id = None;
         Ok(m)
     }

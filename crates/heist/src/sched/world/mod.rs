@@ -10,13 +10,14 @@ pub(crate) use resize::{
     Prepared, ProcsChoice, ProcsDefault, default_procs, follow_default_procs, resize_procs,
 };
 pub(crate) use stop::{
-    WorldState, await_stopped_p, count_given, count_stopped, lock_world, stop_here, stop_instead,
-    stop_searching, stop_the_world,
+    Cause, WorldState, await_stopped_p, count_given, count_stopped, lock_world, stop_here,
+    stop_instead, stop_searching, stop_the_world,
 };
 
-use crate::gmp::Holder;
-use crate::gmp::P;
+use crate::current::{self, InRuntime};
 use crate::gmp::proc_table::ProcTable;
+use crate::gmp::{Holder, M, P};
+use crate::sched::{Sched, stall};
 use crate::sys::lock::{Guard, Lock};
 use crossbeam_utils::CachePadded;
 use heist_core::lock_rank::Rank;
@@ -96,5 +97,23 @@ impl World {
     unsafe fn swap_steal_order(&self, order: &mut StealOrder) {
         // SAFETY: readers hold a P, and by the caller's promise no M does.
         std::mem::swap(unsafe { &mut *self.steal_order.get() }, order);
+    }
+}
+
+/// Calls `f` with the world lock of `sched`, the lock of a stop of the world, and the M of the
+/// calling thread, if the M belongs to `sched`.
+///
+/// `f` runs as the runtime does: it must not allocate, free, panic or wait.
+pub(crate) fn with_world_lock<T>(
+    sched: &Sched,
+    f: impl FnOnce(Option<&M>, Guard<'_, WorldState>) -> T,
+) -> T {
+    // A goroutine of another runtime is a plain thread to this one.
+    match current::enter().filter(|rt| std::ptr::eq(rt.sched(), sched)) {
+        Some(rt) => {
+            let (rt, world_lock) = lock_world(sched, Some(rt));
+            f(rt.as_ref().map(InRuntime::m), world_lock)
+        }
+        None => stall::blocking::blocking(|| f(None, lock_world(sched, None).1)),
     }
 }

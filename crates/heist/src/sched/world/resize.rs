@@ -7,13 +7,14 @@
 //! GO: proc.go procresize, p.destroy; debug.go GOMAXPROCS.
 
 use super::stop;
-use super::stop::{StoppedWorld, WorldState};
+use super::stop::{Cause, StoppedWorld, WorldState};
 use crate::gmp::p::Stopped;
 use crate::gmp::{G, M, P};
 use crate::sched::{Locked, Sched};
 use crate::sys::clock;
 use crate::sys::cpu::DefaultProcs;
 use crate::sys::lock::Guard;
+use crate::trace::emit;
 use heist_core::list::List;
 use heist_core::policy::FractionalQuota;
 use heist_core::steal_order::StealOrder;
@@ -89,7 +90,9 @@ pub(crate) fn resize_procs(
             sched.world.table.add(pp);
         }
     }
-    let Some(mut world) = stop::stop_the_world(sched, world_lock, caller) else { return old };
+    let Some(mut world) = stop::stop_the_world(sched, world_lock, caller, Cause::Procs) else {
+        return old;
+    };
     world.resize(n, &mut prepared.order);
     let world_lock = world.start();
     for id in n..old {
@@ -151,9 +154,14 @@ impl StoppedWorld<'_> {
             // reserved, ahead of the goroutine that ran there.
             let pp = sched.p(sched.rest.idle().n_reserved());
             displace(&mut sched.lock.lock(), pp, &mut frozen);
+            // SAFETY: null, or a P, which lives as long as the runtime.
+            if let Some(removed) = unsafe { emit::take_quiet(m).as_ref() } {
+                emit::proc_stop(m, removed);
+            }
             pp.stopped.set(Stopped::Lost(NonNull::from(m)));
             m.stopped_p.set(pp);
         }
+        emit::procs(&sched.recorder, n);
         let mut locked = sched.lock.lock();
         locked.global.prepend(sched.global_len(), &mut queued);
         locked.global.prepend_frozen(sched.global_len(), &mut frozen);

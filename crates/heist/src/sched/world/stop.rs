@@ -27,12 +27,14 @@ use crate::sched::{outside, rest, stall};
 use crate::sys::futex::Kernel;
 use crate::sys::lock::Guard;
 use crate::sys::{clock, thread};
+use crate::trace::emit;
 use heist_core::global_queue::GlobalLen;
 use heist_core::m_word::{Place, STOP};
 use heist_core::note::Futex;
 use heist_core::policy::{STOP_ASK_NS, STOP_FORCE_NS, STOP_PATIENCE_NS};
 use heist_core::time_histogram::TimeHistogram;
 use heist_core::timer_heap::NEVER;
+use heist_trace::record::{Call, Freeze, Take};
 use std::ptr::{NonNull, null};
 use std::time::Duration;
 
@@ -50,6 +52,17 @@ impl WorldState {
     pub(crate) const fn new(choice: ProcsChoice) -> Self {
         Self { n_stops: 0, choice }
     }
+}
+
+/// Why the world is stopped, as a trace numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The number of Ps changes.
+    Procs = 0,
+    /// A trace begins or ends.
+    Trace = 1,
+    /// A test looks at what is stopped.
+    Other = 2,
 }
 
 /// How a stop treats an M that still holds a P.
@@ -101,11 +114,14 @@ pub(crate) fn lock_world(
         }
         // SAFETY: the M of the calling thread is alive. The evidence of being in the runtime ends
         // here.
-        unsafe { rt.into_m().as_ref() }.word.leave(Place::Blocked);
+        let m = unsafe { rt.into_m().as_ref() };
+        emit::call_start(m, Call::Announced);
+        m.word.leave(Place::Blocked);
         drop(sched.world.lock.lock());
         let Some(entered) = current::enter() else {
             heist_core::throw!("lock_world: the calling thread runs no goroutine");
         };
+        emit::call_stop(entered.m());
         rt = entered;
     }
 }
@@ -117,16 +133,18 @@ pub(crate) fn stop_the_world<'a>(
     sched: &'a Sched,
     mut world_lock: Guard<'a, WorldState>,
     caller: Option<&'a M>,
+    cause: Cause,
 ) -> Option<StoppedWorld<'a>> {
     if sched.phase() == Phase::Stopped {
         return None;
     }
     world_lock.n_stops += 1;
     let asked_ns = clock::now_ns();
+    emit::world_stop(&sched.recorder, cause as u8);
     let mut locked = sched.lock.lock();
     sched.world.stop.begin(sched.procs());
     if let Some(m) = caller {
-        let pp = m.release_p();
+        let pp = m.set_aside_p();
         m.stopped_p.set(pp);
         count_stopped(sched, &mut locked, pp, Stopped::Lost(NonNull::from(m)));
     }
@@ -202,11 +220,12 @@ fn press(sched: &Sched, locked: &mut Locked, pp: &P, m: &M, means: Means) {
         }
     };
     if take && m.word.take(seen, || stall::heavy_fence(sched)) {
-        m.release_p();
+        m.lose_p(Take::World);
         m.stopped_p.set(pp);
         count_stopped(sched, locked, pp, Stopped::Lost(NonNull::from(m)));
     } else if seen.place() == Place::User && !take && means == Means::Force {
         sched.stats.signals.add_shared(1);
+        emit::preempt_force(&sched.recorder, m);
         thread::interrupt(m.tid());
     }
 }
@@ -280,6 +299,7 @@ pub(crate) fn stop_here(sched: &Sched, m: &M) {
     if !sched.world.stop.pending() {
         return; // The flag was from a stop that is over.
     }
+    emit::go_freeze(m, Freeze::World);
     let pp = m.release_p();
     m.stopped_p.set(pp);
     let frozen = stall::freeze(m);
@@ -298,6 +318,7 @@ pub(crate) fn await_stopped_p(sched: &Sched, m: &M, locked: Guard<'_, Locked, Gl
     if pp.stopped.get() != Stopped::Lost(NonNull::from(m)) {
         heist_core::throw!("await_stopped_p: P{} was not taken from M{}", pp.id, m.id);
     }
+    emit::go_freeze(m, Freeze::World);
     let frozen = stall::freeze(m);
     pp.stopped.set(Stopped::Awaited(NonNull::from(m)));
     drop(locked);
@@ -328,6 +349,7 @@ impl<'a> StoppedWorld<'a> {
     fn restart(&self) {
         let sched = self.sched;
         let mut locked = sched.lock.lock();
+        emit::world_start(&sched.recorder);
         sched.world.stop.end();
         for pp in sched.all_ps() {
             let settled = match pp.stopped.get() {
@@ -336,7 +358,11 @@ impl<'a> StoppedWorld<'a> {
                     // SAFETY: the M runs a goroutine, and without a P it cannot end.
                     let m = unsafe { m.as_ref() };
                     m.stopped_p.set(null());
-                    m.acquire_p(pp);
+                    if self.caller.is_some_and(|caller| std::ptr::eq(caller, m)) {
+                        m.take_back_p(pp);
+                    } else {
+                        m.receive_p(pp);
+                    }
                     true
                 }
                 Stopped::Left(m) if pp.is_empty() => {

@@ -15,6 +15,7 @@ use crate::sched::stall::{preempt, retake};
 use crate::sched::{Sched, run};
 use crate::sys::thread;
 use crate::sys::thread_state::State;
+use crate::trace::emit;
 use heist_core::m_word::{Place, Stamp};
 use heist_core::policy::sysmon::{self as rules, Demand, Look, Verdict};
 use heist_core::policy::{FORCE_PERIOD_NS, PROCS_MAX};
@@ -200,6 +201,9 @@ impl Slices {
         }
         if over {
             if unmoved && let Some(gp) = m.current() {
+                if !gp.flags.has(Flag::HOG) {
+                    emit::stuck(&round.sched.recorder, gp, 0, slice_ns);
+                }
                 gp.flags.set(Flag::HOG);
             }
             self.any_ended = true;

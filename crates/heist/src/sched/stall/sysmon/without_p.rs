@@ -5,6 +5,7 @@ use crate::gmp::M;
 use crate::sched::Sched;
 use crate::sys::thread;
 use crate::sys::thread_state::{State, ThreadStates};
+use crate::trace::emit;
 use heist_core::m_word::{PREEMPT, Place};
 use heist_core::policy::{WITHOUT_P_CPU_NS, WITHOUT_P_LOOKS, WITHOUT_P_PERIOD_NS};
 use std::ptr::null;
@@ -56,6 +57,7 @@ impl WithoutP {
             {
                 m.word.call_attention(PREEMPT);
                 sched.stats.signals.add_shared(1);
+                emit::preempt_force(&sched.recorder, m);
                 thread::interrupt(m.tid());
             }
         }

@@ -1,0 +1,131 @@
+//! From a buffer to a file: texts become numbers of strings, addresses become places.
+
+use super::emit;
+use crate::gmp::flags::Flag;
+use crate::gmp::{G, pool};
+use crate::sched::Sched;
+use crate::sys::ticks::{self, Source};
+use heist_core::status::Status;
+use heist_trace::file::{Clock, Goroutine, Header, Site, State, TicksClock, Writer};
+use heist_trace::record::{Context, Kind, Record, TEXT_BYTES};
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::panic::Location;
+
+/// What a file says about the program.
+pub(super) fn header(sched: &Sched) -> Header {
+    let ticks_clock = match ticks::prepare() {
+        Source::Kernel => TicksClock::Monotonic,
+        Source::Counter if cfg!(target_arch = "x86_64") => TicksClock::Tsc,
+        Source::Counter => TicksClock::Cntvct,
+    };
+    let program = std::env::args_os().next().unwrap_or_default();
+    let program = std::path::Path::new(&program).file_name().unwrap_or_default();
+    Header {
+        ticks_clock,
+        pid: std::process::id(),
+        program: program.to_string_lossy().into_owned(),
+        procs: sched.procs(),
+        wait_reasons: emit::wait_reasons(),
+    }
+}
+
+/// This moment on all clocks.
+pub(super) fn clock() -> Clock {
+    let (ticks, monotonic_ns, unix_ns) = ticks::moment();
+    Clock { ticks, monotonic_ns, unix_ns }
+}
+
+/// Writes a buffer.
+pub(super) fn write<W: Write>(
+    writer: &mut Writer<W>,
+    context: &Context,
+    records: &[Record],
+) -> io::Result<()> {
+    let is_text = |record: &Record| record.kind() == Some(Kind::Text);
+    if !records.iter().any(is_text) {
+        return writer.block(context, records, site);
+    }
+    let mut numbered = Vec::with_capacity(records.len());
+    let mut text = Vec::new();
+    let mut rest = records;
+    while let Some((&record, after)) = rest.split_first() {
+        let n = after.iter().take_while(|record| is_text(record)).count();
+        let (pieces, next) = after.split_at(n);
+        rest = next;
+        if pieces.is_empty() {
+            numbered.push(record);
+            continue;
+        }
+        text.clear();
+        for piece in pieces {
+            let (bytes, len): ([u8; TEXT_BYTES], usize) = piece.text_bytes();
+            text.extend_from_slice(&bytes[..len]);
+        }
+        let number = writer.string(&String::from_utf8_lossy(&text))?;
+        numbered.push(record.with_subject(number));
+    }
+    writer.block(context, &numbered, site)
+}
+
+/// The place at an address of a `Site` record.
+fn site(address: u64) -> Option<Site> {
+    let location = std::ptr::with_exposed_provenance::<Location<'static>>(address as usize);
+    // SAFETY: null, or the address that a hook took from a reference to a static location.
+    unsafe { location.as_ref() }.map(Site::from)
+}
+
+/// What the goroutines of a runtime do, each at some moment of the call.
+pub(super) fn goroutines(sched: &Sched) -> Vec<Goroutine> {
+    let mut calls = HashMap::new();
+    for m in sched.threads.all_ms().iter() {
+        if let Some((gp, number)) = emit::call_of(m) {
+            calls.insert(gp, number);
+        }
+    }
+    let mut found = Vec::new();
+    pool::for_each(|gp| {
+        let (status, number) = gp.status.look();
+        if status == Status::Dead
+            || !std::ptr::eq(gp.sched.get(), sched)
+            || gp.flags.has(Flag::ABANDONED)
+        {
+            return;
+        }
+        let goroutine = describe(gp, status, number, &calls);
+        // Otherwise the record may describe two goroutines.
+        if gp.status.look() == (status, number) && goroutine.id != 0 {
+            found.push(goroutine);
+        }
+    });
+    found
+}
+
+fn describe(gp: &G, status: Status, number: u64, calls: &HashMap<usize, u64>) -> Goroutine {
+    let frozen = || {
+        // SAFETY: null, or the record of an M, which lives as long as the runtime.
+        let bound_m = unsafe { gp.bound_m.get().as_ref() };
+        bound_m.and_then(crate::gmp::M::current).is_some_and(|cur| std::ptr::eq(cur, gp))
+    };
+    let state = match status {
+        Status::Waiting if gp.flags.has(Flag::UNBORN) => State::Unborn,
+        Status::Waiting => State::Waiting,
+        Status::Runnable if frozen() => State::Frozen,
+        Status::Runnable | Status::Dead => State::Runnable,
+        Status::Running if calls.get(&std::ptr::from_ref(gp).addr()) == Some(&number) => {
+            State::InCall
+        }
+        Status::Running => State::Running,
+    };
+    Goroutine {
+        id: gp.id.get(),
+        parent: gp.parent_id.get(),
+        number: number as u16,
+        state,
+        wait_reason: gp.wait_reason() as u8,
+        class: emit::class(gp),
+        site: gp.spawn_site().map(Site::from),
+        // The name may be freed at any time: a goroutine is named when it is made.
+        name: String::new(),
+    }
+}
