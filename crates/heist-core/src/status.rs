@@ -40,12 +40,15 @@
 //!   `loom_park_versus_ready` runs it, with full fences.
 //! - Every other waker found the wait through a queue, whose lock, or word, orders the entry before
 //!   the claim.
+//! - A reader that does not own the goroutine (`see`, `is_still`) loads the word with Acquire, and
+//!   again after an Acquire fence: if the two are equal and say `Waiting`, its reads in between are
+//!   ordered after the Release that began the wait and before the claim that ended it.
 //! - A claim is AcqRel: the claimer sees what the goroutine wrote before it parked, and the M that
 //!   runs it next (through a queue) sees what the claimer wrote.
 //!
 //! GO: runtime2.go _Gidle.., proc.go casgstatus, ready.
 
-use crate::sync::{AtomicU64, Ordering, keep_seq_cst};
+use crate::sync::{AtomicU64, Ordering, fence, keep_seq_cst};
 
 /// Where a goroutine is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,6 +122,18 @@ impl Ticket {
     }
 }
 
+/// A status word as it was read, for readers that look at a goroutine that they do not own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen(u64);
+
+impl Seen {
+    /// The status that was seen.
+    #[must_use]
+    pub const fn status(self) -> Status {
+        Status::from_bits(self.0)
+    }
+}
+
 const STATUS_MASK: u64 = 0xff;
 /// Set in the status byte of a wait whose ticket is not shown.
 const SEALED: u64 = 0x80;
@@ -154,6 +169,22 @@ impl StatusWord {
     pub fn look(&self) -> (Status, u64) {
         let word = self.0.load(Ordering::Acquire);
         (Status::from_bits(word), word / TICKET_ONE)
+    }
+
+    /// The word, to be compared later by [`StatusWord::is_still`].
+    #[must_use]
+    pub fn see(&self) -> Seen {
+        Seen(self.0.load(Ordering::Acquire) & !SEALED)
+    }
+
+    /// Whether the word is the one that was seen. Then a goroutine that was waiting has waited all
+    /// the time since, because each wait has its own ticket: what the reader read meanwhile is
+    /// what the goroutine left. A goroutine that was runnable may have run.
+    #[must_use]
+    pub fn is_still(&self, seen: Seen) -> bool {
+        // The reads of what the word guards come before this one.
+        fence(Ordering::Acquire);
+        self.0.load(Ordering::Relaxed) & !SEALED == seen.0
     }
 
     /// If it waits, and not sealed, the ticket to claim it with.

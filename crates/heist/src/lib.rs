@@ -68,6 +68,7 @@ mod throw;
 pub mod time;
 mod tls_report;
 pub mod trace;
+mod traceback;
 mod wait;
 
 pub use builder::{BuildError, Builder};

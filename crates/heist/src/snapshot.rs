@@ -5,8 +5,10 @@ use crate::gmp::described::Described;
 use crate::gmp::flags::Flag;
 use crate::gmp::{G, pool};
 use crate::sched::Sched;
+use crate::sys::walk::Registers;
+use crate::traceback::{collect, text};
 use std::collections::HashMap;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::panic::Location;
 
 /// Goroutines that were spawned at the same place and are in the same state.
@@ -49,21 +51,11 @@ impl fmt::Display for Group {
 
 impl Sched {
     /// All goroutines as text, the calling one first, then by number.
-    pub(crate) fn dump(&self) -> String {
+    pub(crate) fn dump(&self, here: Registers) -> String {
         let own = current::goroutine().map(|gp| gp.id.get());
-        let minute = self.life.minute_now();
-        let mut found: Vec<(u64, String)> = Vec::new();
-        self.for_each_live(|gp| {
-            found.push((gp.id.get(), Described::at(gp, minute).to_string()));
-        });
-        found.sort_by_key(|&(id, _)| (Some(id) != own, id));
-        let mut text = String::new();
-        for (_, goroutine) in found {
-            // Writing to a String does not fail.
-            let _ = writeln!(text, "{goroutine}");
-        }
-        text
+        text::dump(collect::entries(self, here), own)
     }
+
     /// The goroutines by spawn site and state, the largest group first.
     pub(crate) fn census(&self) -> Vec<Group> {
         let mut counts: HashMap<(&Location<'static>, &'static str), usize> = HashMap::new();

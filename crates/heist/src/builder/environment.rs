@@ -5,6 +5,8 @@ use super::{BuildError, Builder};
 use crate::coro::guard;
 use crate::debug::Place;
 use crate::sched::Detail;
+use crate::traceback::reports;
+use crate::traceback::text::{self, Show};
 use heist_core::policy::StealPolicy;
 use std::time::Duration;
 
@@ -89,13 +91,19 @@ impl Builder {
                 ("tlsreport", "" | "1") => self.tls_report = true,
                 ("tlsreport", "0") => self.tls_report = false,
                 ("tlsreport", _) => return wrong("tlsreport, or tlsreport=0"),
+                ("frames", "all") => text::show(Show::All),
+                ("frames", "program") => text::show(Show::Program),
+                ("frames", _) => return wrong("frames=all, or frames=program for the default"),
+                ("sigquit", "0") => reports::leave_quit(),
+                ("sigquit", "1") => {}
+                ("sigquit", _) => return wrong("sigquit=0, or sigquit=1 for the default"),
                 ("guard", way) if guard::protect_by(way) => {}
                 ("guard", _) => return wrong("guard=protect, or guard=install for the default"),
                 _ => {
                     return wrong(
-                        "a list of chaos=SEED, flightrecorder=SECONDS, guard=WAY, quantum=DURATION, schedtrace=MS, \
-                         scheddetail=1, server=ADDRESS, shortturns=1, socket, tlsreport, containermaxprocs=0 \
-                         and updatemaxprocs=0",
+                        "a list of chaos=SEED, flightrecorder=SECONDS, frames=all, guard=WAY, quantum=DURATION, \
+                         schedtrace=MS, scheddetail=1, server=ADDRESS, shortturns=1, sigquit=0, socket, tlsreport, \
+                         containermaxprocs=0 and updatemaxprocs=0",
                     );
                 }
             }

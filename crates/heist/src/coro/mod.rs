@@ -5,6 +5,8 @@ pub(crate) mod extra;
 pub(crate) mod guard;
 pub(crate) mod layout;
 pub(crate) mod relocation;
+pub(crate) mod slabs;
 pub(crate) mod stack;
 pub(crate) mod stack_pool;
 pub(crate) mod switch;
+pub(crate) mod walk;

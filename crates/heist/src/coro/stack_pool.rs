@@ -6,6 +6,7 @@
 //! helper thread returns the memory of those that were not needed for a while.
 
 use super::guard::{self, GUARD_BYTES};
+use super::slabs::Slab;
 use super::stack::{Class, N_CLASSES, Slot, Stack};
 use crate::sys::limits;
 use crate::sys::lock::Lock;
@@ -76,15 +77,18 @@ impl Pool {
 
     fn map_slab(&mut self, class: Class, bytes: usize) -> std::io::Result<()> {
         let n = (bytes / class.stride()).max(1);
-        let slots = memory::map(n * size_of::<Slot>())?;
+        let bytes = size_of::<Slab>() + n * size_of::<Slot>();
+        let records = memory::map(bytes)?;
         let low = memory::map_stacks(n * class.stride()).inspect_err(|_| {
             // SAFETY: just mapped, not used.
-            unsafe { memory::unmap(slots, n * size_of::<Slot>()) };
+            unsafe { memory::unmap(records, bytes) };
         })?;
+        // SAFETY: the beginning of a mapping, which is kept from now on, as are the stacks.
+        unsafe { Slab::add(records.cast(), low.as_ptr() as usize, class, n) };
         MAPPED_BYTES.fetch_add((n * class.stride()) as u64, Ordering::Relaxed);
         self.mapped += n * class.stride();
         self.carve_low = low.as_ptr() as usize;
-        self.carve_slot = slots.as_ptr() as usize;
+        self.carve_slot = records.as_ptr() as usize + size_of::<Slab>();
         self.carve_left = n as u32;
         Ok(())
     }

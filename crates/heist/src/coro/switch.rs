@@ -122,6 +122,17 @@ impl Coro {
         if link.wrapping_sub(sp) <= bytes { sp..link } else { link..link }
     }
 
+    /// The address of its link to the scheduler. Zero before its first run.
+    pub(super) fn link(&self) -> usize {
+        self.yielder.get().addr()
+    }
+
+    /// The stack pointer with which it suspended itself last. Meaningless if it did not.
+    pub(super) fn saved_stack_pointer(&self) -> usize {
+        // SAFETY: the record is mapped, initialised or not.
+        unsafe { layout::stack_pointer(self.inner.get().cast()) }
+    }
+
     /// Whether the calling goroutine is deep in its stack, or on another stack to which user code
     /// has switched.
     #[inline(always)]

@@ -4,21 +4,30 @@
 
 use super::G;
 use super::flags::Flag;
+use crate::sched::Sched;
 use heist_core::status::Status;
 use std::fmt;
+use std::sync::OnceLock;
 
 /// One goroutine in Go's format: `goroutine 7 [sync.WaitGroup.Wait, 2 minutes, locked to thread]:`,
-/// then which goroutine spawned it and where.
+/// then its stack, which goroutine spawned it and where.
 pub(crate) struct Described<'a> {
     gp: &'a G,
     /// The current minute of its runtime.
     minute: u32,
+    /// Its runtime, if the stack is shown.
+    sched: Option<&'a Sched>,
 }
 
 impl<'a> Described<'a> {
     /// The goroutine as it is at this minute of its runtime.
     pub(crate) const fn at(gp: &'a G, minute: u32) -> Self {
-        Self { gp, minute }
+        Self { gp, minute, sched: None }
+    }
+
+    /// The goroutine of `sched` as it is now, with its stack. Writing it allocates.
+    pub(crate) fn with_stack(sched: &'a Sched, gp: &'a G) -> Self {
+        Self { gp, minute: sched.life.minute_now(), sched: Some(sched) }
     }
 
     /// The state of a goroutine, or the reason for which it waits.
@@ -35,8 +44,9 @@ impl<'a> Described<'a> {
     }
 }
 
-impl fmt::Display for Described<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Described<'_> {
+    /// The header line.
+    pub(crate) fn write_header(&self, f: &mut dyn fmt::Write) -> fmt::Result {
         let gp = self.gp;
         let status = gp.status.get();
         write!(f, "goroutine {} [{}", gp.id.get(), Self::name_of(gp, status))?;
@@ -47,13 +57,35 @@ impl fmt::Display for Described<'_> {
         if gp.flags.has(Flag::LOCKED) {
             f.write_str(", locked to thread")?;
         }
-        writeln!(f, "]:")?;
-        if let Some(site) = gp.spawn_site() {
-            match gp.parent_id.get() {
-                0 => writeln!(f, "created outside the runtime\n\t{site}")?,
-                parent => writeln!(f, "created by goroutine {parent}\n\t{site}")?,
-            }
-        }
-        Ok(())
+        writeln!(f, "]:")
     }
+
+    /// The lines that say where it comes from.
+    pub(crate) fn write_origin(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        match (self.gp.spawn_site(), self.gp.parent_id.get()) {
+            (None, _) => Ok(()),
+            (Some(site), 0) => writeln!(f, "created outside the runtime\n\t{site}"),
+            (Some(site), parent) => writeln!(f, "created by goroutine {parent}\n\t{site}"),
+        }
+    }
+}
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_header(f)?;
+        if let Some((write_stack, sched)) = WRITE_STACK.get().zip(self.sched) {
+            write_stack(sched, self.gp, f)?;
+        }
+        self.write_origin(f)
+    }
+}
+
+/// Writes the frames of a goroutine. The reader layer passes it in.
+pub(crate) type WriteStack = fn(&Sched, &G, &mut dyn fmt::Write) -> fmt::Result;
+
+static WRITE_STACK: OnceLock<WriteStack> = OnceLock::new();
+
+/// From now on reports that end the process, or follow the end of a runtime, show frames.
+pub(crate) fn show_stacks_with(write_stack: WriteStack) {
+    let _ = WRITE_STACK.set(write_stack);
 }

@@ -4,7 +4,7 @@
 //! there into goroutines and back.
 //!
 //! # Access to the fields
-//! - `note`, `tid`, `word`: anyone.
+//! - `note`, `tid`, `word`, `captured`: anyone.
 //! - `next_p`, `wake_spinning`: the waker of the M, before it wakes the note; then the M.
 //! - the `Shown` fields: the M writes, anyone reads.
 //! - `stopped_p`: under the scheduler lock, and by the M when it continues after a stop of the
@@ -14,6 +14,7 @@
 //! A record outlives its thread: sysmon and other threads may read it at any time. Another thread
 //! reuses it later, and all records are freed with their runtime.
 
+use super::capture::Captured;
 use super::shown::{ShownFlag, ShownPointer};
 use super::{G, P};
 use crate::sched::Sched;
@@ -223,6 +224,8 @@ pub(crate) struct M {
     /// Random numbers for the goroutine that runs here, which need no P.
     rng: UnsafeCell<Rng>,
     idle_link: DoubleLink<M>,
+    /// For threads that want to see the stack of this one.
+    pub(crate) captured: Captured,
     /// Used by sysmon alone, for a thread in user code without a P: the word, and the CPU time at
     /// that moment.
     pub(crate) seen_without_p: Cell<(Stamp, u64)>,
@@ -286,6 +289,7 @@ impl M {
             doorbell: Doorbell::new(),
             rng: UnsafeCell::new(Rng::new(id.into())),
             idle_link: DoubleLink::new(),
+            captured: Captured::new(),
             seen_without_p: Cell::new((Stamp::NONE, 0)),
             gave_p_ahead: Cell::new(None),
             short_turns: Cell::new(false),

@@ -2,6 +2,7 @@
 //!
 //! They hold state and check it; they never schedule.
 
+pub(crate) mod capture;
 pub(crate) mod described;
 pub(crate) mod extras;
 pub(crate) mod flags;

@@ -35,6 +35,7 @@ use crate::sched::Sched;
 use crate::sched::life;
 use crate::sched::life::cancel;
 use crate::sched::life::park;
+use crate::traceback;
 use std::fmt;
 
 /// Whether the calling goroutine, or thread, unwinds because of a panic, and not because it was
@@ -173,8 +174,10 @@ pub fn num_goroutines() -> usize {
 /// ```
 #[doc(alias = "Stack")]
 #[must_use]
+#[inline(never)]
 pub fn dump_goroutines() -> String {
-    current::with_sched(Sched::dump).unwrap_or_default()
+    let here = traceback::here();
+    current::with_sched(|sched| sched.dump(here)).unwrap_or_default()
 }
 
 /// The goroutines of this runtime, counted by spawn site and state, the largest group first. Empty

@@ -144,7 +144,7 @@ impl Handle {
     /// ```
     #[must_use]
     pub fn dump_goroutines(&self) -> String {
-        self.sched.dump()
+        self.sched.dump(crate::traceback::here())
     }
 
     /// The goroutines of this runtime, counted by what they do; see

@@ -22,7 +22,7 @@ use crate::scope;
 use crate::sys::thread_state::ThreadStates;
 use crate::sys::{limits, membarrier, signal, stderr, stopwatch, thread};
 use crate::throw;
-use crate::{panic_report, schedtrace, tls_report};
+use crate::{panic_report, schedtrace, tls_report, traceback};
 use std::fmt;
 use std::ops::Deref;
 use std::panic::Location;
@@ -83,6 +83,7 @@ impl Runtime {
         let name = format!("{}-helper", config.name);
         let no_descriptors = |error| limits::explain(&error, "descriptors for the poller");
         let sched = Sched::start(config).map_err(no_descriptors)?;
+        traceback::reports::install(&sched);
         let no_stack = |error| limits::explain(&error, "memory for a stack");
         let class = sched.config.stack;
         stack_pool::reserve_last(class).and_then(|()| layout::learn(class)).map_err(no_stack)?;

@@ -1,6 +1,7 @@
 //! Signals: the handlers of memory faults and of preemption.
 
 use super::symbols;
+use super::walk::Registers;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -15,16 +16,25 @@ pub(crate) struct Fault<'a> {
 
 impl Fault<'_> {
     /// The instruction that faulted.
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn instruction(&self) -> usize {
-        self.context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize
+        registers(self.context).pc
     }
+}
 
-    /// The instruction that faulted.
-    #[cfg(target_arch = "aarch64")]
-    pub(crate) fn instruction(&self) -> usize {
-        self.context.uc_mcontext.pc as usize
-    }
+/// The registers of the code that a signal interrupted.
+#[cfg(target_arch = "x86_64")]
+fn registers(context: &libc::ucontext_t) -> Registers {
+    let register = |which: libc::c_int| context.uc_mcontext.gregs[which as usize] as usize;
+    let (pc, sp, fp) = (register(libc::REG_RIP), register(libc::REG_RSP), register(libc::REG_RBP));
+    Registers { pc, sp, fp, lr: 0 }
+}
+
+/// The registers of the code that a signal interrupted.
+#[cfg(target_arch = "aarch64")]
+fn registers(context: &libc::ucontext_t) -> Registers {
+    let context = &context.uc_mcontext;
+    let [fp, lr] = [29, 30].map(|n| context.regs[n] as usize);
+    Registers { pc: context.pc as usize, sp: context.sp as usize, fp, lr }
 }
 
 /// Handles a fault. It returns only if the fault does not concern the runtime.
@@ -65,6 +75,11 @@ pub(crate) struct Interrupted<'a> {
 }
 
 impl Interrupted<'_> {
+    /// Its registers.
+    pub(crate) fn registers(&self) -> Registers {
+        registers(self.context)
+    }
+
     /// Whether more signals are blocked than the thread's `usual` ones, as they are while another
     /// handler runs: at least the one that it handles, which was not blocked when it came.
     pub(crate) fn in_another_handler(&self, usual: Blocked) -> bool {
@@ -283,7 +298,7 @@ fn call(
     }
 }
 
-fn current_action(signal: libc::c_int) -> libc::sigaction {
+pub(super) fn current_action(signal: libc::c_int) -> libc::sigaction {
     let mut action = MaybeUninit::zeroed();
     // SAFETY: only reads; `action` is valid for the result, and zeroed is valid if there is none.
     unsafe {

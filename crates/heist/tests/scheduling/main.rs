@@ -23,4 +23,5 @@ mod schedtrace;
 mod spinning;
 mod trace;
 mod trace_end;
+mod tracebacks;
 mod watch;

@@ -20,7 +20,7 @@ use crate::gmp::flags::Flag;
 use crate::gmp::pool;
 use crate::sched::Sched;
 use crate::sched::outside;
-use crate::sys::{bystanders, notify, stderr, thread};
+use crate::sys::{bystanders, notify, signal, stderr, thread};
 use heist_core::policy;
 use heist_core::status::Status;
 use heist_core::sync::Ordering;
@@ -29,6 +29,8 @@ use heist_core::timer_heap::NEVER;
 /// Threads of a runtime that run no goroutines: sysmon and the helper.
 const SYSTEM_THREADS: u32 = 2;
 
+/// How long the report may take.
+const REPORT_MAX_SECONDS: u32 = 20;
 /// The largest number of goroutines that the report names.
 const REPORT_MAX: u32 = 1000;
 
@@ -98,12 +100,16 @@ fn is_dead(sched: &Sched) -> bool {
 
 fn die(sched: &Sched) -> ! {
     stderr::report(format_args!("fatal error: all goroutines are asleep - deadlock!\n"));
+    // The report reads debug information. No goroutine holds the allocator's lock: all of them wait.
+    #[cfg(debug_assertions)]
+    crate::current::allow_allocation();
+    signal::end_process_after(REPORT_MAX_SECONDS, 2);
     let mut n = 0;
     pool::for_each(|gp| {
         if sched.is_mine(gp) && !gp.flags.has(Flag::UNBORN) {
             n += 1;
             if n <= REPORT_MAX {
-                stderr::report(format_args!("\n{}", Described::at(gp, sched.life.minute_now())));
+                stderr::report(format_args!("\n{}", Described::with_stack(sched, gp)));
             }
         }
     });

@@ -167,7 +167,7 @@ fn report_leaked(sched: &Sched) {
     pool::for_each(|gp| {
         if sched.is_mine(gp) && named < REPORT_MAX {
             named += 1;
-            stderr::report(format_args!("{}", Described::at(gp, sched.life.minute_now())));
+            stderr::report(format_args!("{}", Described::with_stack(sched, gp)));
         }
     });
 }

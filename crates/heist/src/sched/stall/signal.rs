@@ -6,8 +6,8 @@
 
 use super::{bell, blocking, freeze};
 use crate::current;
-use crate::gmp::M;
 use crate::gmp::flags::Flag;
+use crate::gmp::{M, capture};
 use crate::sched::{rest, world};
 use crate::sys::membarrier::no_fence;
 use crate::sys::signal::Interrupted;
@@ -21,12 +21,15 @@ use heist_trace::record::Freeze;
 pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) {
     // SAFETY: the M of the calling thread is alive.
     let Some(m) = (unsafe { current::m().as_ref() }) else { return };
+    capture::answer(m, interrupted.registers());
     if m.word.attention() & (PREEMPT | STOP) == 0 || m.word.stamp().place() != Place::User {
         return;
     }
     let may_be_preempted = !interrupted.in_another_handler(m.blocked.get());
     if may_be_preempted && m.current().is_some_and(|gp| gp.may_be_forced()) {
+        m.captured.begin_sleep(interrupted.registers());
         stop(m);
+        m.captured.end_sleep();
     } else {
         bell::expect_no_hog(m.sched());
     }

@@ -1,0 +1,116 @@
+//! The stacks of all goroutines that have a thread, asked of those threads.
+
+use super::{Absent, Stack, asleep};
+use crate::current;
+use crate::gmp::M;
+use crate::gmp::capture::{Answer, Capture};
+use crate::sched::Sched;
+use crate::sys::modules::Modules;
+use crate::sys::thread;
+use crate::sys::walk::Walker;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How many threads are asked at once: each needs memory for the answer.
+const ASKED_AT_ONCE: usize = 32;
+/// How long they have for the answer. A thread that computes answers in microseconds, one that has
+/// to wait for a CPU in milliseconds.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a handler may take that has begun to answer.
+const PATIENCE_WITH_HANDLER: Duration = Duration::from_secs(2);
+/// How often the answers are looked for at first without a pause.
+const EAGER_LOOKS: u32 = 20;
+const LOOK_PERIOD: Duration = Duration::from_micros(100);
+
+/// The stacks of the goroutines that have a thread, by their numbers. The caller's is not there.
+pub(super) fn stacks(sched: &Sched, walker: &mut Walker, modules: &Modules) -> HashMap<u64, Stack> {
+    let mut found = HashMap::new();
+    let mut asked: Vec<Asked<'_>> = Vec::new();
+    for m in sched.threads.all_ms().iter() {
+        if std::ptr::eq(m, current::m()) {
+            continue;
+        }
+        if let Some((id, stack)) = asleep(m, walker, modules) {
+            found.insert(id, stack);
+        } else if let Some(gp) = m.current() {
+            asked.extend(Asked::new(m, gp.id.get()));
+        }
+        if asked.len() == ASKED_AT_ONCE {
+            collect(&mut asked, walker, modules, &mut found);
+        }
+    }
+    collect(&mut asked, walker, modules, &mut found);
+    found
+}
+
+/// A thread that was asked.
+struct Asked<'a> {
+    m: &'a M,
+    /// The goroutine that it ran.
+    id: u64,
+    capture: Box<Capture>,
+}
+
+impl<'a> Asked<'a> {
+    /// Asks the thread of `m`. None if another thread is asking it.
+    fn new(m: &'a M, id: u64) -> Option<Self> {
+        let asked = Self { m, id, capture: Box::new(Capture::new()) };
+        // SAFETY: see `finish`.
+        if !unsafe { m.captured.ask(&asked.capture) } {
+            return None;
+        }
+        thread::interrupt(m.tid());
+        Some(asked)
+    }
+
+    /// The answer, if there is one by now. Otherwise the request is withdrawn.
+    fn finish(self) -> Option<Answer> {
+        let Self { m, capture, .. } = self;
+        let withdrawn = capture.answer().is_none() && m.captured.withdraw(&capture);
+        if withdrawn || wait(PATIENCE_WITH_HANDLER, || capture.answer().is_some()) {
+            return capture.answer().cloned();
+        }
+        // A handler has it and gets no CPU.
+        Box::leak(capture);
+        None
+    }
+}
+
+/// Waits for the answers of all that were asked.
+fn collect(
+    asked: &mut Vec<Asked<'_>>,
+    walker: &mut Walker,
+    modules: &Modules,
+    found: &mut HashMap<u64, Stack>,
+) {
+    wait(PATIENCE, || asked.iter().all(|asked| asked.capture.answer().is_some()));
+    for asked in asked.drain(..) {
+        let (m, id) = (asked.m, asked.id);
+        match asked.finish() {
+            Some(Answer::Frames(id, frames)) => drop(found.insert(id, Ok(frames))),
+            Some(Answer::ForeignStack(id)) => drop(found.insert(id, Err(Absent::ForeignStack))),
+            Some(Answer::NoGoroutine) => {}
+            // It may have been preempted when it was asked, and its handler sleeps.
+            None => match asleep(m, walker, modules) {
+                Some((id, stack)) => drop(found.insert(id, stack)),
+                None => drop(found.insert(id, Err(Absent::NoAnswer))),
+            },
+        }
+    }
+}
+
+/// Waits until `is_done`, but not longer than `limit`.
+fn wait(limit: Duration, is_done: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    let mut looks = 0;
+    loop {
+        if is_done() {
+            return true;
+        }
+        if start.elapsed() >= limit {
+            return false;
+        }
+        looks += 1;
+        if looks <= EAGER_LOOKS { std::thread::yield_now() } else { thread::nap(LOOK_PERIOD) }
+    }
+}
