@@ -2,7 +2,9 @@
 
 use crate::demo::steps;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// Go's GMP work-stealing scheduler for Rust
 #[derive(Parser)]
@@ -25,6 +27,77 @@ pub enum Command {
     /// The kernel, the limits of the process and of its control group, and whether a runtime
     /// starts. The exit code is 0 if one starts, degraded or not, and 1 if it is refused.
     Doctor,
+
+    /// Record, check, convert and summarise execution traces
+    #[command(subcommand)]
+    Trace(TraceCommand),
+}
+
+#[derive(Subcommand)]
+pub enum TraceCommand {
+    /// Check a trace against the rules of the scheduler
+    ///
+    /// The exit code is 0 if no rule is broken, 1 if one is, 2 if the file cannot be read.
+    Check(CheckOptions),
+
+    /// Write a trace in the format of another tool
+    Convert(ConvertOptions),
+
+    /// Say where the time went
+    Summary(SummaryOptions),
+
+    /// Run a program that uses heist, and record it
+    ///
+    /// Sets HEIST_TRACE for the program. The exit code is that of the program.
+    Record(RecordOptions),
+}
+
+#[derive(Args)]
+pub struct CheckOptions {
+    /// The trace
+    pub file: PathBuf,
+
+    /// For how long a goroutine may be runnable while a P is idle
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    pub wait_ms: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Format {
+    /// For `go tool trace` of Go 1.25 or later
+    Go,
+    /// For ui.perfetto.dev and trace_processor
+    Perfetto,
+}
+
+#[derive(Args)]
+pub struct ConvertOptions {
+    /// The format to write
+    #[arg(long, value_enum)]
+    pub to: Format,
+
+    /// The trace
+    pub input: PathBuf,
+
+    /// The file to write
+    pub output: PathBuf,
+}
+
+#[derive(Args)]
+pub struct SummaryOptions {
+    /// The trace
+    pub file: PathBuf,
+}
+
+#[derive(Args)]
+pub struct RecordOptions {
+    /// The file to write
+    #[arg(long, short, value_name = "FILE", default_value = "heist.htrace")]
+    pub output: PathBuf,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
 }
 
 #[derive(Args)]

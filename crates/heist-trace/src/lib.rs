@@ -9,4 +9,6 @@ pub mod check;
 pub mod file;
 pub mod go;
 pub mod model;
+pub mod perfetto;
 pub mod record;
+pub mod summary;

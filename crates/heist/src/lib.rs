@@ -41,6 +41,7 @@ pub mod chan;
 pub mod context;
 mod coro;
 mod current;
+pub mod debug;
 mod diagnosis;
 #[cfg(any(doc, doctest))]
 pub mod docs;

@@ -59,6 +59,11 @@ pub fn stop_the_world<T>(rt: &Handle, f: impl FnOnce() -> T) -> Option<T> {
     })
 }
 
+/// Ends the process as the runtime does when it finds an error in itself.
+pub fn throw() -> ! {
+    heist_core::throw!("testing: this was asked for");
+}
+
 /// Restricts all threads of the process to CPU 0, or lets them use all CPUs again.
 ///
 /// # Errors

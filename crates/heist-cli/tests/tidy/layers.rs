@@ -12,6 +12,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("runtime", 0),
     ("procs", 0),
     ("diagnosis", 0),
+    ("debug", 0),
     ("testing", 0),
     ("docs", 0),
     // 1: the API that user code calls.
@@ -29,6 +30,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("schedtrace", 2),
     ("snapshot", 2),
     ("metrics", 2),
+    ("trace", 2), // changes the scheduler only by its generations, with the world stopped
     // 3: waiting, for the API.
     ("wait", 3),
     // 4: the scheduler.
@@ -43,6 +45,9 @@ const LAYERS: &[(&str, u8)] = &[
     ("time::timers", 5),
     ("metrics::latency", 5),
     ("metrics::shard", 5), // the counters themselves, written by their P
+    ("trace::emit", 5),    // what the scheduler tells the trace
+    ("trace::recorder", 5),
+    ("trace::text", 5),
     ("throw", 5),
     // 6: the operating system.
     ("sys", 6),

@@ -3,6 +3,7 @@
 use super::recording::Traces;
 use super::{BuildError, Builder};
 use crate::coro::guard;
+use crate::debug::Place;
 use crate::sched::Detail;
 use crate::traceback::reports;
 use crate::traceback::text::{self, Show};
@@ -67,6 +68,17 @@ impl Builder {
                 ("scheddetail", "0") => self.trace_detail = Detail::Summary,
                 ("scheddetail", "1") => self.trace_detail = Detail::All,
                 ("scheddetail", _) => return wrong("scheddetail=0 or scheddetail=1"),
+                ("server", text) => match Place::from_text(text) {
+                    Some(place) => self.debug_servers.push(place),
+                    None => {
+                        return wrong(
+                            "server=PORT or a loopback address such as server=127.0.0.1:6060",
+                        );
+                    }
+                },
+                ("socket", "" | "1") => self.debug_servers.push(Place::Socket),
+                ("socket", "0") => {}
+                ("socket", _) => return wrong("socket, or socket=0"),
                 ("shortturns", "0") => self.short_turns = false,
                 ("shortturns", "1") => self.short_turns = true,
                 ("shortturns", _) => return wrong("shortturns=0 or shortturns=1"),
@@ -90,7 +102,7 @@ impl Builder {
                 _ => {
                     return wrong(
                         "a list of chaos=SEED, flightrecorder=SECONDS, frames=all, guard=WAY, quantum=DURATION, \
-                         schedtrace=MS, scheddetail=1, shortturns=1, sigquit=0, tlsreport, \
+                         schedtrace=MS, scheddetail=1, server=ADDRESS, shortturns=1, sigquit=0, socket, tlsreport, \
                          containermaxprocs=0 and updatemaxprocs=0",
                     );
                 }

@@ -12,6 +12,7 @@ pub use error::BuildError;
 pub(crate) use recording::RunningTraces;
 
 use crate::coro::stack;
+use crate::debug;
 use crate::runtime::Runtime;
 use crate::sched::stacks::overflow::OverflowPolicy;
 use crate::sched::{Detail, PanicPolicy};
@@ -33,13 +34,15 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// `scheddetail=1` also one for each processor, thread and goroutine, see
 /// [`docs::operating`](crate::docs::operating); `containermaxprocs=0` leaves the CPU quota of the
 /// control group out of the default number of processors, and `updatemaxprocs=0` does not update
-/// that default; `frames=all` shows the functions of heist in the stacks of dumps and reports;
-/// `sigquit=0` leaves SIGQUIT alone, which otherwise shows all goroutines before it ends the
-/// process, see [`docs::operating`](crate::docs::operating); `tlsreport` prints, when the runtime
-/// ends, where goroutines that moved to another thread had an address of a thread-local, see
-/// `docs/SAFETY.md`; `flightrecorder=SECONDS` keeps the events of the last seconds, see
-/// [`trace::FlightRecorder`](crate::trace::FlightRecorder); `shortturns=1` makes the threads
-/// ask the kernel for short turns; `chaos=SEED` disturbs the scheduling on purpose, `guard=protect`
+/// that default; `server=ADDRESS` and `socket` start a [debug server](crate::debug) with the
+/// runtime, at a loopback address or at a Unix socket; `frames=all` shows the functions of heist in
+/// the stacks of dumps and reports; `sigquit=0` leaves SIGQUIT alone, which otherwise shows all
+/// goroutines before it ends the process, see [`docs::operating`](crate::docs::operating);
+/// `tlsreport` prints, when the runtime ends, where goroutines that moved to another thread had an
+/// address of a thread-local, see `docs/SAFETY.md`; `flightrecorder=SECONDS` keeps the events of
+/// the last seconds, see [`trace::FlightRecorder`](crate::trace::FlightRecorder); `shortturns=1`
+/// makes the threads ask the kernel for short turns; `chaos=SEED` disturbs the scheduling on
+/// purpose, `guard=protect`
 /// guards stacks as on older kernels; the last three are for tests).
 ///
 /// # Examples
@@ -75,6 +78,7 @@ pub struct Builder {
     tls_report: bool,
     trace_ms: u64,
     trace_detail: Detail,
+    debug_servers: Vec<debug::Place>,
     traces: recording::Traces,
 }
 
@@ -105,6 +109,7 @@ impl Default for Builder {
             tls_report: false,
             trace_ms: 0,
             trace_detail: Detail::Summary,
+            debug_servers: Vec::new(),
             traces: recording::Traces::default(),
         }
     }
@@ -331,10 +336,12 @@ impl Builder {
     /// that must be released on the thread that took it, or any other value that is not `Send`.
     /// [`docs::safety`](crate::docs::safety) shows what that means in practice.
     pub unsafe fn build(self) -> Result<Runtime, BuildError> {
-        let builder = self.with_environment()?;
+        let mut builder = self.with_environment()?;
         let traces = builder.traces.clone();
+        let servers = std::mem::take(&mut builder.debug_servers);
         let mut rt = Runtime::start(builder.check()?).map_err(BuildError::System)?;
         traces.begin(&mut rt)?;
+        rt.serve_at(&servers);
         Ok(rt)
     }
 }

@@ -7,12 +7,14 @@
 //! # Access to the fields
 //! - `status`, `join`, `flags`: atomic, anyone.
 //! - the `Shown` fields: their owner writes, anyone reads.
+//! - `extras`: their owner; other threads read the name only (`gmp::extras`).
 //! - the `Cell` fields: the owner of the goroutine in the sense of `status` (the M that took it
 //!   from a queue, the M that runs it, the claimer). Ownership passes through a queue or the status
 //!   word, which order memory.
 //! - `payload`: the goroutine until `join` says that it has finished, then the handle.
 
 use super::M;
+use super::extras::ExtrasPointer;
 use super::flags::{Flag, Flags};
 use super::shown::{ShownByte, ShownNumber, ShownPointer};
 use crate::coro::stack::Class;
@@ -27,7 +29,6 @@ use heist_core::sync::{AtomicU16, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::panic::Location;
-use std::ptr::null;
 
 /// Bytes of closure or result that fit into the record.
 pub(crate) const INLINE_BYTES: usize = 56;
@@ -170,7 +171,7 @@ pub(crate) struct G {
     /// The M it must run on: it parked while panicking, or is locked to its thread.
     pub(crate) bound_m: ShownPointer<M>,
     /// A reference from an `Arc`, which the record owns.
-    pub(crate) extras: Cell<*const Extras>,
+    pub(crate) extras: ExtrasPointer,
     pub(crate) sched: ShownPointer<Sched>,
     // Second line.
     pub(crate) coro: Coro,
@@ -217,7 +218,7 @@ impl G {
             bound_m: ShownPointer::null(),
             vtable: ShownPointer::null(),
             spawn_site: ShownPointer::null(),
-            extras: Cell::new(null()),
+            extras: ExtrasPointer::null(),
             joiner: Cell::new(Ticket::NONE),
             coro: Coro::none(),
             payload: Payload(UnsafeCell::new(MaybeUninit::uninit())),

@@ -4,6 +4,7 @@
 
 pub(crate) mod capture;
 pub(crate) mod described;
+pub(crate) mod extras;
 pub(crate) mod flags;
 pub(crate) mod g;
 pub(crate) mod holder;

@@ -10,7 +10,7 @@ use crate::coro::cache::StackCache;
 use crate::coro::stack::Class;
 use crate::current;
 use crate::metrics::latency::Latencies;
-use crate::metrics::shard::{Counter, Shard};
+use crate::metrics::shard::{Counter, Shard, VICTIMS};
 use crate::time::timers::Timers;
 use crossbeam_utils::CachePadded;
 use heist_core::list::List;
@@ -106,6 +106,8 @@ pub(crate) struct P {
     pub(crate) latencies: Latencies,
     /// How often goroutines parked, by wait reason.
     pub(crate) parks: [Counter; WaitReason::ALL.len()],
+    /// Goroutines that it took from each of the first Ps.
+    pub(crate) stolen_from: [Counter; VICTIMS],
 }
 
 // SAFETY: only the holder of the P uses `local`; `stopped` is used under the scheduler lock; the
@@ -151,6 +153,7 @@ impl P {
             stats: CachePadded::new(Shard::default()),
             latencies: Latencies::new(),
             parks: std::array::from_fn(|_| Counter::default()),
+            stolen_from: std::array::from_fn(|_| Counter::default()),
         }
     }
 

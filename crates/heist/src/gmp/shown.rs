@@ -72,14 +72,6 @@ impl ShownFlag {
     pub(crate) fn set(&self, value: bool) {
         self.0.store(value, Ordering::Relaxed);
     }
-
-    /// Sets it and returns the previous value. For its owner.
-    #[inline]
-    pub(crate) fn replace(&self, value: bool) -> bool {
-        let before = self.get();
-        self.set(value);
-        before
-    }
 }
 
 /// A small number, such as a choice among a few.

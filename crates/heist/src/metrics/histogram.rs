@@ -85,13 +85,24 @@ impl Histogram {
         Some(edges[at + 1])
     }
 
+    /// The counts between powers of two, each with its upper edge in seconds. The last edge is
+    /// infinite.
+    pub(crate) fn powers(&self) -> impl Iterator<Item = (f64, u64)> {
+        let below = (0.0, self.counts[0]);
+        let between = (0..N_BUCKETS).step_by(4).map(|first| {
+            let four = &self.counts[first + 1..=first + 4];
+            (lower_edge_ns(first + 4) as f64 / 1e9, four.iter().sum())
+        });
+        let above = (f64::INFINITY, self.counts[N_BUCKETS + 1]);
+        std::iter::once(below).chain(between).chain([above])
+    }
+
     /// Writes it in the text format of Prometheus, with one bucket for each power of two.
     pub(super) fn write_prometheus(&self, text: &mut String, name: &str) {
-        let mut seen = self.counts[0];
-        for bucket in 0..N_BUCKETS {
-            seen += self.counts[bucket + 1];
-            if bucket % 4 == 3 {
-                let edge = lower_edge_ns(bucket + 1) as f64 / 1e9;
+        let mut seen = 0;
+        for (edge, count) in self.powers() {
+            seen += count;
+            if 0.0 < edge && edge < f64::INFINITY {
                 // Writing to a String does not fail.
                 let _ = writeln!(text, "{name}_bucket{{le=\"{edge}\"}} {seen}");
             }

@@ -147,6 +147,18 @@ impl Metrics {
     /// a bucket for each power of two.
     #[must_use]
     pub fn to_prometheus(&self) -> String {
-        prometheus::text(&self.list, &self.histograms)
+        prometheus::text(&self.list, &self.histograms, prometheus::Format::Prometheus)
+    }
+
+    /// The metrics in the text format of OpenMetrics 1.0, under the same names.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// assert!(rt.metrics().to_openmetrics().ends_with("# EOF\n"));
+    /// ```
+    #[must_use]
+    pub fn to_openmetrics(&self) -> String {
+        prometheus::text(&self.list, &self.histograms, prometheus::Format::OpenMetrics)
     }
 }

@@ -6,6 +6,9 @@
 
 use heist_core::sync::{AtomicU64, Ordering};
 
+/// The number of Ps, from P0 on, for which each P counts how much it took from them.
+pub(crate) const VICTIMS: usize = 64;
+
 /// One count with one writer.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);

@@ -155,6 +155,9 @@ const ROWS: &[Row] = &[
     counter("/heist/locks/wait/total:nanoseconds", |r| r.lock_waits.total(),
         "The sum of the waits for internal locks, which Go counts into \
          /sync/mutex/wait/total:seconds."),
+    counter("/heist/locks/wait/trace:nanoseconds", |r| r.lock_waits.of(Rank::Trace),
+        "Time that threads of the process have slept for the internal lock of the buffers of an \
+         execution trace."),
     counter("/heist/locks/wait/wait-queue:nanoseconds", |r| r.lock_waits.of(Rank::WaitQueue),
         "Time that threads of the process have slept for the internal lock of a wait queue of a \
          channel or of a lock."),
@@ -181,6 +184,12 @@ const ROWS: &[Row] = &[
         "Times a goroutine parked with a deadline."),
     gauge("/heist/timers:timers", |r| r.timers,
         "Deadlines that are stored, including those of waits that have ended."),
+
+    // Execution traces.
+    counter("/heist/trace/bytes:bytes", |r| r.sched.recorder.n_bytes(),
+        "Bytes of events that execution traces have collected."),
+    counter("/heist/trace/dropped:events", |r| r.sched.recorder.n_dropped(),
+        "Events that execution traces have lost, because no buffer was free."),
 
     // Preemption.
     counter("/heist/preempt/asked:events", |r| r.totals.preempted,

@@ -7,6 +7,8 @@ pub use handle::Handle;
 use crate::builder::{Builder, RunningTraces};
 use crate::coro::{layout, stack_pool};
 use crate::current;
+use crate::debug;
+use crate::debug::DebugServer;
 use crate::goroutine::{self, Beginning, JoinError, JoinHandle};
 use crate::sched::life;
 use crate::sched::life::Closed;
@@ -44,6 +46,8 @@ pub struct Runtime {
     handle: Handle,
     helper: Option<std::thread::JoinHandle<()>>,
     sysmon: Option<std::thread::JoinHandle<()>>,
+    /// The servers that the environment asks for. They stop last.
+    debug_servers: Vec<DebugServer>,
     /// The traces that the environment asked for.
     traces: RunningTraces,
 }
@@ -61,6 +65,12 @@ impl Runtime {
         // A goroutine of another runtime blocks its thread here, and takes locks. It must not be
         // preempted while it holds them.
         blocking::blocking(|| Self::start_blocking(config))
+    }
+
+    /// Starts the debug servers that the environment asks for.
+    pub(crate) fn serve_at(&mut self, places: &[debug::Place]) {
+        let start = |place: &debug::Place| place.serve(&self.handle);
+        self.debug_servers = places.iter().filter_map(start).collect();
     }
 
     fn start_blocking(config: Config) -> std::io::Result<Self> {
@@ -86,7 +96,8 @@ impl Runtime {
         let watch = move || Sysmon::new(&watched, states, schedtrace::print).run();
         let sysmon = thread::spawn_patiently(&name, watch);
         let (handle, traces) = (Handle::new(sched), RunningTraces::default());
-        let mut rt = Self { handle, helper: Some(helper), sysmon: None, traces };
+        let helper = Some(helper);
+        let mut rt = Self { handle, helper, sysmon: None, debug_servers: Vec::new(), traces };
         // If sysmon cannot be started, dropping the runtime stops the helper.
         rt.sysmon = Some(sysmon.map_err(no_thread)?);
         let name = format!("{}-probe", rt.sched().config.name);

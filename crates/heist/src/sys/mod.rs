@@ -3,6 +3,7 @@
 //! Nothing here allocates or takes a lock that user code can hold, except for functions that say
 //! so, such as those that start threads.
 
+pub(crate) mod bystanders;
 pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod cpu;
@@ -18,9 +19,11 @@ pub(crate) mod membarrier;
 pub(crate) mod memory;
 pub(crate) mod modules;
 pub(crate) mod notify;
+pub(crate) mod peer;
 pub(crate) mod place;
 pub(crate) mod placed_thread;
 pub(crate) mod poll;
+pub(crate) mod poll_set;
 pub(crate) mod probe;
 pub(crate) mod quit;
 pub(crate) mod registers;

@@ -312,6 +312,16 @@ const SCENES: &[(&str, fn())] = &[
         drop(other);
         std::process::exit(7);
     }),
+    ("beside_a_debug_server", || {
+        matrix::start(Runtime::builder().procs(2)).run(|| {
+            let server = heist::debug::serve("127.0.0.1:0").expect("it serves");
+            let addr = server.local_addr().expect("a TCP address");
+            // A client that says nothing is connected.
+            let client = std::net::TcpStream::connect(addr).expect("it listens");
+            stuck().wait();
+            drop(client);
+        });
+    }),
     ("main_has_left", || {
         matrix::start(Runtime::builder().procs(2)).run_main(|| {
             go(|| stuck().wait());
@@ -432,6 +442,26 @@ fn dies(scene: &str) -> String {
     text
 }
 
+/// DL-09: a deadlock is found although a trace runs, and the trace is complete.
+#[test]
+fn a_deadlock_completes_the_trace() {
+    if none_is_found() {
+        return;
+    }
+    let path = std::env::temp_dir().join(format!("heist-deadlock-{}", std::process::id()));
+    let mut program = matrix::emulator::own_program();
+    let output = program.env(SCENE, "crowd").env("HEIST_TRACE", &path).output();
+    let output = output.expect("it starts again");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), text.lines().next()), (Some(2), Some(DEADLOCK)), "{text}");
+    let bytes = std::fs::read(&path).expect("it was written");
+    std::fs::remove_file(&path).expect("it was written");
+    let trace = heist_trace::file::Trace::read(&bytes[..], |_| ()).expect("it can be read");
+    assert!(trace.is_complete());
+    let mut records = trace.blocks.iter().flat_map(|block| &block.records);
+    assert!(records.any(|record| record.kind() == Some(heist_trace::record::Kind::GoBlock)));
+}
+
 const DEADLOCK: &str = "fatal error: all goroutines are asleep - deadlock!";
 
 /// Values that an abandoned goroutine borrowed stay borrowed: their owner waits forever, and that
@@ -514,6 +544,15 @@ fn goroutines_that_main_left_behind_deadlock() {
     }
     let text = dies("main_has_left");
     assert_eq!(text.matches("[sync.WaitGroup.Wait]:").count(), 1, "{text}");
+}
+
+/// The thread of a debug server cannot wake a goroutine, so it hides no deadlock.
+#[test]
+fn a_debug_server_hides_no_deadlock() {
+    if none_is_found() {
+        return;
+    }
+    dies("beside_a_debug_server");
 }
 
 /// DL-04: a pending timer keeps the detector silent, until it has fired.

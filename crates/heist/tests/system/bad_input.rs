@@ -113,6 +113,11 @@ fn invalid_environment_is_refused() {
         ("HEIST_STACK_SIZE", "big"),
         ("HEIST_STACK_SIZE", "999999999999999999999k"),
         ("HEIST_MAX_THREADS", "none"),
+        ("HEIST_TRACE", ",5"),
+        ("HEIST_TRACE", "file,soon"),
+        ("HEIST_TRACE", "file,0"),
+        ("HEIST_DEBUG", "flightrecorder"),
+        ("HEIST_DEBUG", "flightrecorder=0"),
     ];
     for (variable, value) in refused {
         let said = with_variable(variable, value);
@@ -124,6 +129,7 @@ fn invalid_environment_is_refused() {
         ("HEIST_STACK_SIZE", "1", "stack_size: "),
         ("HEIST_STACK_SIZE", "2000m", "stack_size: "),
         ("HEIST_DEBUG", "quantum=0ms", "quantum: "),
+        ("HEIST_TRACE", "/nonexistent/file", "HEIST_TRACE: /nonexistent/file cannot be written"),
     ] {
         let said = with_variable(variable, value);
         assert!(said.starts_with(option), "{said}");
@@ -145,6 +151,9 @@ fn the_environment_overrides_the_program() {
         ("HEIST_DEBUG", " chaos=12, quantum=10ms,", "3 procs"),
         ("HEIST_DEBUG", "quantum=1s", "3 procs"),
         ("HEIST_MAX_THREADS", "4", "3 procs"),
+        ("HEIST_TRACE", "/dev/null", "3 procs"),
+        ("HEIST_TRACE", "/dev/null,0.5", "3 procs"),
+        ("HEIST_DEBUG", "flightrecorder=10", "3 procs"),
     ] {
         let answer = with_variable(variable, value);
         assert_eq!(answer, said, "{variable}={value}");

@@ -168,7 +168,14 @@ fn discard(g: &G) {
 
 /// Drops the record's share of the extras.
 fn drop_extras(g: &G) {
-    let extras: *const Extras = g.extras.replace(std::ptr::null());
+    if g.extras.get().is_null() {
+        return;
+    }
+    let extras: *const Extras = {
+        // A thread must not be preempted while it holds the pool.
+        let _rt = current::enter();
+        g.extras.take()
+    };
     if !extras.is_null() {
         // SAFETY: the record owned one share, from `Arc::into_raw`.
         drop(unsafe { Arc::from_raw(extras) });

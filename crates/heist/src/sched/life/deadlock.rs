@@ -20,7 +20,7 @@ use crate::gmp::flags::Flag;
 use crate::gmp::pool;
 use crate::sched::Sched;
 use crate::sched::outside;
-use crate::sys::{notify, signal, stderr, thread};
+use crate::sys::{bystanders, notify, signal, stderr, thread};
 use heist_core::policy;
 use heist_core::status::Status;
 use heist_core::sync::Ordering;
@@ -59,6 +59,8 @@ fn is_dead(sched: &Sched) -> bool {
     if !sched.config.deadlock_detection || sched.outside.has_waiters() {
         return false;
     }
+    // A bystander that begins or ends meanwhile does not count.
+    let bystanders = bystanders::count();
     let threads_before = thread::count();
     // Threads that have not begun do not count: each would hide a thread that is not the runtime's.
     let n_ms = {
@@ -90,8 +92,9 @@ fn is_dead(sched: &Sched) -> bool {
     }
     // Threads are counted before and after, so that a thread that came meanwhile is seen, and so is
     // one that did something and left.
+    let bystanders = bystanders.min(bystanders::count());
     let system = SYSTEM_THREADS + sched.recorder.idle_collectors();
-    let ours = n_ms + system + runners + notify::idle_readers();
+    let ours = n_ms + system + runners + notify::idle_readers() + bystanders;
     policy::only_ours(threads_before, ours) && policy::only_ours(thread::count(), ours)
 }
 

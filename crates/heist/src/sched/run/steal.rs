@@ -132,6 +132,7 @@ fn steal_ring(sched: &Sched, m: Holder<'_>, victim: u32, run_next: RunNext) -> O
     };
     pp.stats.steals.bump();
     pp.stats.stolen.add(n.into());
+    count_victim(m, victim, n);
     emit::steal(&m, victim, n, is_next);
     Some(gp)
 }
@@ -147,10 +148,18 @@ fn steal_yielded(sched: &Sched, m: Holder<'_>, victim: u32) -> Option<NonNull<G>
     let stats = &m.p().stats;
     stats.steals.bump_if(!batch.is_empty());
     stats.stolen.add(batch.len().into());
+    count_victim(m, victim, batch.len());
     if !batch.is_empty() {
         emit::steal(&m, victim, batch.len(), false);
     }
     take_batch(m, &mut batch).map(|next| next.gp)
+}
+
+/// Notes how many goroutines were taken from `victim`.
+fn count_victim(thief: Holder<'_>, victim: u32, n: u32) {
+    if let Some(count) = thief.p().stolen_from.get(victim as usize) {
+        count.add(n.into());
+    }
 }
 
 /// Whether an M that waits for work has something to do: goroutines to take, or a stop of the
