@@ -44,7 +44,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("time::timers", 5),
     ("metrics::latency", 5),
     ("metrics::shard", 5), // the counters themselves, written by their P
-    ("trace::emit", 5), // what the scheduler tells the trace
+    ("trace::emit", 5),    // what the scheduler tells the trace
     ("trace::recorder", 5),
     ("trace::text", 5),
     ("throw", 5),
