@@ -24,4 +24,5 @@ mod spinning;
 mod trace;
 mod trace_end;
 mod tracebacks;
+mod trace_stress;
 mod watch;
