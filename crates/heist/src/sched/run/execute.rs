@@ -18,6 +18,7 @@ use crate::sched::stacks::moves;
 use crate::sched::threads::bound;
 use crate::sched::{life, rest, stacks, threads};
 use crate::sys::membarrier::light_fence;
+use crate::sys::registers::stack_pointer;
 use heist_core::status::Status;
 use heist_core::sync::Ordering;
 use heist_core::timer_heap::NEVER;
@@ -28,6 +29,7 @@ use std::ptr::{NonNull, null_mut};
 /// needed.
 #[doc(alias = "schedule")]
 pub(crate) fn run(m: &M) {
+    m.stack_base.set(stack_pointer());
     current::set_m(m);
     if matches!(threads::first_p(m.sched(), m), super::find::Found::Retry) {
         run_goroutines(m, Runs::Any);
@@ -37,6 +39,7 @@ pub(crate) fn run(m: &M) {
 
 /// Runs the goroutine that is bound to `m`, and no other, until it has ended.
 pub(crate) fn run_bound(m: &M) {
+    m.stack_base.set(stack_pointer());
     current::set_m(m);
     run_goroutines(m, Runs::Bound);
     current::set_m(std::ptr::null());
