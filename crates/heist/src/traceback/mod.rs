@@ -52,6 +52,7 @@ impl fmt::Display for Absent {
 
 /// The registers of the caller of a report.
 pub(crate) use crate::sys::registers::here;
+pub(crate) use text::on_large_stack;
 
 /// The frames of a goroutine, or why there are none.
 pub(crate) type Stack = Result<Frames, Absent>;

@@ -23,6 +23,6 @@ mod schedtrace;
 mod spinning;
 mod trace;
 mod trace_end;
-mod tracebacks;
 mod trace_stress;
+mod tracebacks;
 mod watch;
