@@ -26,7 +26,7 @@ const BEGINNING_MAX_BYTES: usize = 256;
 
 /// The bytes that a thread needs besides its stack, at least: mostly its thread-locals. The C
 /// library has a private function for std, which asks in the same way.
-fn needed_bytes() -> usize {
+pub(super) fn needed_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
         let mut attr = MaybeUninit::uninit();

@@ -1,7 +1,7 @@
 //! OS threads.
 
 use super::memory;
-use super::{fd, limits};
+use super::{fd, limits, placed_thread};
 use std::ptr::{NonNull, from_ref, null_mut};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,9 +15,11 @@ pub(crate) fn spawn<T: Send + 'static>(
     name: String,
     main: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<T>> {
+    // std counts the thread-locals of the program as a part of the stack.
+    let bytes = M_STACK_BYTES + placed_thread::needed_bytes();
     // With less memory std does not return an error but ends the process.
-    check_room(M_STACK_BYTES)?;
-    let builder = std::thread::Builder::new().name(name).stack_size(M_STACK_BYTES);
+    check_room(bytes)?;
+    let builder = std::thread::Builder::new().name(name).stack_size(bytes);
     with_normal_turns(|| builder.spawn(main))
 }
 
@@ -26,6 +28,7 @@ pub(crate) fn spawn<T: Send + 'static>(
 pub(crate) fn spawn_roomy(name: &str, main: Main) -> Result<(), Main> {
     /// The stack that std maps by default.
     const STACK_BYTES: usize = 2 << 20;
+    let bytes = STACK_BYTES + placed_thread::needed_bytes();
     let main = Arc::new(Mutex::new(Some(main)));
     let take =
         |main: &Mutex<Option<Main>>| main.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -35,8 +38,8 @@ pub(crate) fn spawn_roomy(name: &str, main: Main) -> Result<(), Main> {
             main();
         }
     };
-    let start = || std::thread::Builder::new().name(name.to_owned()).spawn(begin);
-    let spawned = check_room(STACK_BYTES).and_then(|()| with_normal_turns(start));
+    let start = || std::thread::Builder::new().name(name.to_owned()).stack_size(bytes).spawn(begin);
+    let spawned = check_room(bytes).and_then(|()| with_normal_turns(start));
     match spawned.err().and_then(|_| take(&main)) {
         Some(main) => Err(main),
         None => Ok(()),
