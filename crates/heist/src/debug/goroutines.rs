@@ -34,9 +34,8 @@ pub(super) fn text(context: &Context, request: &Request) -> Result<Response, Res
 /// One goroutine as in a dump; empty if it has ended.
 fn one(sched: &Sched, id: u64) -> String {
     let wanted = Wanted { state: None, site: None, id: Some(id) };
-    let minute = sched.life.minute_now();
     let (_, found) = lowest(sched, &wanted, 1);
-    found.first().map_or_else(String::new, |gp| Described::at(gp, minute).to_string())
+    found.first().map_or_else(String::new, |gp| Described::with_stack(sched, gp).to_string())
 }
 
 /// The goroutines by state and spawn site.

@@ -11,6 +11,7 @@
 //! | `/debug/sched.json` | what the page shows, as JSON |
 //! | `/debug/goroutines` | every goroutine; `?debug=1` groups them, `?id=` shows one |
 //! | `/debug/goroutines.json` | goroutines as JSON; `?state=`, `?site=` and `?limit=` choose |
+//! | `/debug/trace` | an execution trace of the next `?seconds=`, for `go tool trace`; `?format=heist` for `heist trace` |
 //! | `/debug/rates` | how much each counter rises per second, over `?seconds=` |
 //!
 //! ```
@@ -53,6 +54,7 @@ mod routes;
 mod server;
 mod socket;
 mod state;
+mod trace;
 mod watch;
 mod worker;
 

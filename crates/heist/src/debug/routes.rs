@@ -6,7 +6,7 @@ use super::request::Request;
 use super::response::{HTML, JSON, Response, Status};
 use super::watch::Watch;
 use super::worker::Work;
-use super::{goroutines, page, prometheus, rates, state};
+use super::{goroutines, page, prometheus, rates, state, trace};
 use crate::runtime::Handle;
 use crate::sched::{Phase, Sched};
 
@@ -77,6 +77,10 @@ pub(super) const ROUTES: &[Route] = &[
         "goroutines as JSON; state=, site=, id= and limit= choose"),
     free("/metrics", |context, request| Ok(prometheus::answer(context, request).into()),
         "all metrics, in the text format of Prometheus or as OpenMetrics"),
+    costly("/debug/trace", trace::answer,
+        "an execution trace of the next seconds=, for go tool trace; format=heist for heist trace"),
+    costly("/debug/pprof/trace", trace::answer,
+        "the same, where Go has it"),
     costly("/debug/rates", rates::answer,
         "how much each counter rises per second, over seconds="),
 ];
