@@ -44,6 +44,11 @@ pub enum Command {
     /// Print the metrics of a running program, in the text format of Prometheus
     Metrics(AttachOptions),
 
+    /// Save a CPU profile of a running program
+    ///
+    /// Of the next seconds, in the format of pprof: `go tool pprof FILE` opens it.
+    Profile(SaveOptions),
+
     /// Save an execution trace of a running program
     ///
     /// Of the next seconds, for `heist trace`.
@@ -91,9 +96,9 @@ pub struct SaveOptions {
     #[arg(long, short, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=300))]
     pub seconds: u64,
 
-    /// The file to write
-    #[arg(long, short, value_name = "FILE", default_value = "heist.htrace")]
-    pub output: PathBuf,
+    /// The file to write [default: heist.pprof or heist.htrace]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 
     /// The token of the server
     #[arg(long, env = "HEIST_TOKEN", hide_env_values = true)]

@@ -18,6 +18,11 @@ fn main() -> ExitCode {
         cli::Command::Top(options) => top::run(&options),
         cli::Command::Dump(options) => attach::dump(&options),
         cli::Command::Metrics(options) => attach::metrics(&options),
-        cli::Command::Record(options) => attach::save(&options, "/debug/trace?format=heist"),
+        cli::Command::Record(options) => {
+            attach::save(&options, "/debug/trace?format=heist", "heist.htrace")
+        }
+        cli::Command::Profile(options) => {
+            attach::save(&options, "/debug/pprof/profile", "heist.pprof")
+        }
     }
 }

@@ -204,6 +204,16 @@ impl<W> WaitQueue<W> {
         unsafe { self.first.as_ref() }.map(|first| first.look(|fields| fields.place))
     }
 
+    /// Calls `look` with the place of every entry, the first one first.
+    pub fn for_each_place(&self, mut look: impl FnMut(*mut ())) {
+        let mut at = self.first;
+        // SAFETY: queued entries are valid.
+        while let Some(entry) = unsafe { at.as_ref() } {
+            look(entry.look(|fields| fields.place));
+            at = entry.look(|fields| fields.next);
+        }
+    }
+
     /// Removes `entry`, wherever it is.
     ///
     /// # Safety

@@ -47,8 +47,9 @@ pub fn dump(options: &DumpOptions) -> ExitCode {
     print(&options.attach, &format!("/debug/goroutines?debug={level}"))
 }
 
-/// Saves what the program collects in the next seconds.
-pub fn save(options: &SaveOptions, path: &str) -> ExitCode {
+/// Saves what the program collects in the next seconds, under `name` if no file was chosen.
+pub fn save(options: &SaveOptions, path: &str, name: &str) -> ExitCode {
+    let output = options.output.clone().unwrap_or_else(|| name.into());
     let seconds = options.seconds;
     let query = format!("{path}{}seconds={seconds}", if path.contains('?') { '&' } else { '?' });
     let patience = PATIENCE + Duration::from_secs(seconds);
@@ -56,8 +57,8 @@ pub fn save(options: &SaveOptions, path: &str) -> ExitCode {
         let target = target.with_token(options.token.clone());
         eprintln!("heist: collecting for {seconds} s from {target}");
         let body = target.get(&query, patience)?;
-        let name = options.output.display();
-        std::fs::write(&options.output, &body).map_err(|error| format!("{name}: {error}"))?;
+        let name = output.display();
+        std::fs::write(&output, &body).map_err(|error| format!("{name}: {error}"))?;
         Ok(format!("{} bytes in {name}", body.len()))
     });
     match saved {

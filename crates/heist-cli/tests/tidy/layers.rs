@@ -26,11 +26,13 @@ const LAYERS: &[(&str, u8)] = &[
     ("scope", 1),
     ("context", 1),
     ("goroutine", 1),
+    ("profile", 1),
     // 2: readers, which read the scheduler and change nothing.
     ("schedtrace", 2),
     ("snapshot", 2),
     ("metrics", 2),
     ("trace", 2), // changes the scheduler only by its generations, with the world stopped
+    ("traceback", 2),
     // 3: waiting, for the API.
     ("wait", 3),
     // 4: the scheduler.
@@ -41,6 +43,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("gmp", 5),
     ("current", 5),
     ("coro", 5),
+    ("sampler", 5), // the hooks of profiles
     ("netpoll", 5),
     ("time::timers", 5),
     ("metrics::latency", 5),

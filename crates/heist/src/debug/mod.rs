@@ -12,6 +12,7 @@
 //! | `/debug/goroutines` | every goroutine; `?debug=1` groups them, `?id=` shows one |
 //! | `/debug/goroutines.json` | goroutines as JSON; `?state=`, `?site=` and `?limit=` choose |
 //! | `/debug/trace` | an execution trace of the next `?seconds=`, for `go tool trace`; `?format=heist` for `heist trace` |
+//! | `/debug/pprof/...` | profiles for `go tool pprof`: `goroutine`, `profile` (CPU), `block`, `mutex`, `threadcreate` |
 //! | `/debug/rates` | how much each counter rises per second, over `?seconds=` |
 //!
 //! ```
@@ -46,6 +47,7 @@ mod json;
 mod listener;
 mod options;
 mod page;
+mod pprof;
 mod prometheus;
 mod rates;
 mod request;

@@ -189,6 +189,8 @@ pub(crate) struct M {
     /// The end of its thread's stack, below which is the guard. Zero if the thread does not belong
     /// to the runtime.
     pub(crate) stack_end: Cell<usize>,
+    /// An address of its thread's stack above all frames of the scheduler.
+    pub(crate) stack_base: Cell<usize>,
     /// Where the goroutine that it resumed last had addresses of thread-locals; see `tls_report`.
     pub(crate) moved: [Cell<usize>; MOVED_MAX],
     pub(crate) spinning: ShownFlag,
@@ -269,6 +271,7 @@ impl M {
             thread: Cell::new(0),
             ran_without_p: Cell::new((Stamp::NONE, 0)),
             stack_end: Cell::new(0),
+            stack_base: Cell::new(0),
             moved: [const { Cell::new(0) }; MOVED_MAX],
             spinning: ShownFlag::new(false),
             spins_since_ns: Cell::new(0),

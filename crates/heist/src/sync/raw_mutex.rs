@@ -34,8 +34,16 @@ pub(super) enum Locked {
 /// A mutex without data.
 pub(super) struct RawMutex {
     word: MutexWord,
-    /// The place of each entry is the time at which its waiter first queued, in nanoseconds.
+    /// The place of each entry is the [`Came`] of its waiter.
     waiters: Lock<WaitQueue>,
+}
+
+/// The times of a waiter, in nanoseconds.
+struct Came {
+    /// When it first queued.
+    since_ns: u64,
+    /// Up to when the mutex profile has charged its wait to a holder.
+    charged_ns: u64,
 }
 
 impl RawMutex {
@@ -91,7 +99,8 @@ impl RawMutex {
         let mut rt = terms.enter();
         let mut me = Contender::new();
         let mut spins = 0;
-        let (mut since_ns, mut waited_ns) = (0, 0);
+        let mut came = Came { since_ns: 0, charged_ns: 0 };
+        let mut waited_ns = 0;
         loop {
             match self.word.attempt(&mut me) {
                 Attempt::Acquired => break,
@@ -103,21 +112,21 @@ impl RawMutex {
                 }
                 Attempt::Busy | Attempt::Starving => {}
             }
-            let again = since_ns != 0;
+            let again = came.since_ns != 0;
             if !again {
-                since_ns = now_ns();
+                let now = now_ns();
+                came = Came { since_ns: now, charged_ns: now };
             }
             let waiters = self.waiters.lock();
             if self.word.enqueue(&mut me) == Enqueued::Acquired {
                 break;
             }
-            let mut came_ns = since_ns;
             let ended;
             (rt, ended) = wait::wait_in(
                 rt,
                 waiters,
                 terms,
-                (&raw mut came_ns).cast(),
+                (&raw mut came).cast(),
                 |waiters, entry| {
                     // SAFETY: the entry stays on the stack of `wait_in` until it is removed.
                     unsafe { if again { waiters.push_front(entry) } else { waiters.push(entry) } }
@@ -128,7 +137,7 @@ impl RawMutex {
                     self.word.dequeued();
                 },
             );
-            waited_ns = now_ns() - since_ns;
+            waited_ns = now_ns() - came.since_ns;
             match ended {
                 // The mutex was handed over.
                 Ended::Done => break,
@@ -140,7 +149,7 @@ impl RawMutex {
                 }
             }
         }
-        if since_ns != 0 {
+        if came.since_ns != 0 {
             count_wait(rt.as_ref(), waited_ns);
         }
         wait::leave_holding(rt, || self.unlock());
@@ -178,6 +187,10 @@ impl RawMutex {
     /// Wakes one waiter, or hands it the mutex. True if the caller should yield to it.
     fn choose(&self, released: Released, rt: Option<&InRuntime>) -> bool {
         let mut waiters = self.waiters.lock();
+        let charge = if wait::mutex_profile_is_on() { Some(charge(&waiters)) } else { None };
+        if let Some(((n, waited_ns), rt)) = charge.zip(rt) {
+            wait::mutex_released(rt, n, waited_ns);
+        }
         let chosen = loop {
             let Some(first) = waiters.take_first() else {
                 match released {
@@ -196,15 +209,31 @@ impl RawMutex {
             chosen.wake(Ended::Changed, rt);
             return false;
         }
-        // SAFETY: a place in this queue is a time in its waiter's frame, and the waiter was
+        // SAFETY: a place in this queue has the times of a waiter, in its frame, and the waiter was
         // claimed.
-        let came_ns = unsafe { chosen.place().cast::<u64>().read() };
-        self.word.hand_over(now_ns() - came_ns > STARVATION_NS);
+        let since_ns = unsafe { (*chosen.place().cast::<Came>()).since_ns };
+        self.word.hand_over(now_ns() - since_ns > STARVATION_NS);
         drop(waiters);
         let give_way = chosen.runs_next(rt);
         chosen.wake(Ended::Done, rt);
         give_way
     }
+}
+
+/// Charges the waits since the last charge to the holder, which releases the mutex: how many there
+/// are, and their sum.
+#[cold]
+fn charge(waiters: &WaitQueue) -> (u64, u64) {
+    let now = now_ns();
+    let (mut n, mut sum_ns) = (0, 0);
+    waiters.for_each_place(|place| {
+        // SAFETY: a place in this queue has the times of a waiter, in its frame, which stays while
+        // the waiter is queued. Only a holder of the lock uses this one.
+        let charged_ns = unsafe { &mut (*place.cast::<Came>()).charged_ns };
+        sum_ns += now.saturating_sub(std::mem::replace(charged_ns, now));
+        n += 1;
+    });
+    (n, sum_ns)
 }
 
 /// Adds to the time that goroutines have waited for locks.

@@ -25,6 +25,7 @@ pub(crate) mod placed_thread;
 pub(crate) mod poll;
 pub(crate) mod poll_set;
 pub(crate) mod probe;
+pub(crate) mod profile_timer;
 pub(crate) mod quit;
 pub(crate) mod registers;
 pub(crate) mod signal;

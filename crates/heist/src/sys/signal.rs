@@ -23,7 +23,7 @@ impl Fault<'_> {
 
 /// The registers of the code that a signal interrupted.
 #[cfg(target_arch = "x86_64")]
-fn registers(context: &libc::ucontext_t) -> Registers {
+pub(super) fn registers(context: &libc::ucontext_t) -> Registers {
     let register = |which: libc::c_int| context.uc_mcontext.gregs[which as usize] as usize;
     let (pc, sp, fp) = (register(libc::REG_RIP), register(libc::REG_RSP), register(libc::REG_RBP));
     Registers { pc, sp, fp, lr: 0 }
@@ -31,7 +31,7 @@ fn registers(context: &libc::ucontext_t) -> Registers {
 
 /// The registers of the code that a signal interrupted.
 #[cfg(target_arch = "aarch64")]
-fn registers(context: &libc::ucontext_t) -> Registers {
+pub(super) fn registers(context: &libc::ucontext_t) -> Registers {
     let context = &context.uc_mcontext;
     let [fp, lr] = [29, 30].map(|n| context.regs[n] as usize);
     Registers { pc: context.pc as usize, sp: context.sp as usize, fp, lr }

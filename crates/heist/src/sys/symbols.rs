@@ -142,6 +142,11 @@ impl Symbols {
 
     /// The name of the function that an address is in.
     pub(crate) fn name_of(&self, address: usize) -> Option<Name<'static>> {
+        self.mangled_name_of(address).map(Name)
+    }
+
+    /// The name of the function that an address is in, as the linker knows it.
+    pub(crate) fn mangled_name_of(&self, address: usize) -> Option<&'static str> {
         let wanted = self.code.address_in_file(address);
         let symbols = self.file.get(self.symbols.clone())?;
         let symbol = symbols.chunks_exact(elf::SYMBOL_BYTES).find(|symbol| {
@@ -150,8 +155,7 @@ impl Symbols {
             is_function && wanted.checked_sub(start).is_some_and(|offset| offset < len)
         })?;
         let name = self.file.get(self.names.clone())?.get(word(symbol, 0)? as usize..)?;
-        let name = CStr::from_bytes_until_nul(name).ok()?.to_str().ok()?;
-        Some(Name(name))
+        CStr::from_bytes_until_nul(name).ok()?.to_str().ok()
     }
 }
 

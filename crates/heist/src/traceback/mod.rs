@@ -52,11 +52,13 @@ impl fmt::Display for Absent {
 
 /// The registers of the caller of a report.
 pub(crate) use crate::sys::registers::here;
+pub(crate) use text::on_large_stack;
 
 /// The frames of a goroutine, or why there are none.
 pub(crate) type Stack = Result<Frames, Absent>;
 
 /// A look at a goroutine that was not alone with it.
+#[expect(clippy::large_enum_variant, reason = "it is matched at once, and never stored")]
 enum Looked {
     /// Its stack.
     At(Stack),

@@ -42,6 +42,12 @@ pub(crate) fn install(sched: &Arc<Sched>) {
     }
 }
 
+/// The runtimes of the process.
+pub(crate) fn runtimes() -> Vec<Arc<Sched>> {
+    let runtimes = RUNTIMES.lock().unwrap_or_else(PoisonError::into_inner);
+    runtimes.iter().filter_map(Weak::upgrade).collect()
+}
+
 /// Writes the stack of one goroutine of a live runtime.
 fn write_stack(sched: &Sched, gp: &G, f: &mut dyn fmt::Write) -> fmt::Result {
     let stack = collect::stack_of(sched, gp, here());

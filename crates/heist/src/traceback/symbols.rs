@@ -2,6 +2,8 @@
 //!
 //! Finding them allocates and reads files, so only reports do it, never the scheduler.
 
+use crate::sys::symbols::Symbols;
+use backtrace::SymbolName;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -38,6 +40,12 @@ fn kept() -> &'static Mutex<HashMap<usize, Functions>> {
     KEPT.get_or_init(Mutex::default)
 }
 
+/// The symbol table of the program, if it was not stripped.
+fn table() -> Option<&'static Symbols> {
+    static TABLE: OnceLock<Option<Symbols>> = OnceLock::new();
+    TABLE.get_or_init(Symbols::open).as_ref()
+}
+
 /// The functions at an address. One without a name, if none is known.
 pub(crate) fn at(address: usize) -> Functions {
     let lock = || kept().lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,6 +56,14 @@ pub(crate) fn at(address: usize) -> Functions {
     backtrace::resolve(address as *mut _, |symbol| functions.push(Function::new(symbol)));
     if functions.is_empty() {
         functions.push(Function::unknown(address));
+    }
+    // The last one is not inlined. Debug information that has lines only does not have its path,
+    // but the symbol table does.
+    if let Some(last) = functions.last_mut().filter(|last| !last.name.contains("::"))
+        && let Some(name) = table().and_then(|table| table.mangled_name_of(address))
+    {
+        last.name = format!("{:#}", SymbolName::new(name.as_bytes()));
+        last.side = Side::of(&last.name, last.file.as_deref());
     }
     let functions: Functions = functions.into();
     let mut kept = lock();
@@ -61,12 +77,9 @@ impl Function {
     fn new(symbol: &backtrace::Symbol) -> Self {
         // Without the hash at its end.
         let name = symbol.name().map_or_else(|| "?".to_owned(), |name| format!("{name:#}"));
-        Self {
-            side: Side::of(&name),
-            file: symbol.filename().map(|file| file.display().to_string()),
-            line: symbol.lineno().unwrap_or(0),
-            name,
-        }
+        let file = symbol.filename().map(|file| file.display().to_string());
+        let side = Side::of(&name, file.as_deref());
+        Self { name, file, line: symbol.lineno().unwrap_or(0), side }
     }
 
     fn unknown(address: usize) -> Self {
@@ -93,8 +106,18 @@ impl fmt::Display for Place<'_> {
 }
 
 impl Side {
-    /// The side of a function with this name.
-    fn of(name: &str) -> Self {
+    /// The side of a function with this name in this file. Debug information that has lines only
+    /// has names without paths.
+    fn of(name: &str, file: Option<&str>) -> Self {
+        /// Parts of paths: of sources in a registry or a workspace, and of those of the toolchain.
+        const RUNTIME_FILES: [&str; 4] = [
+            "/heist-core/src/",
+            "/heist-core-",
+            "/corosensei-",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/src/"),
+        ];
+        const LANGUAGE_FILES: [&str; 3] =
+            ["/library/core/src/", "/library/std/src/", "/library/alloc/src/"];
         const RUNTIME: [&str; 3] = ["heist::", "heist_core::", "corosensei::"];
         const LANGUAGE: [&str; 3] = ["core::", "std::", "alloc::"];
         const UNMANGLED: [&str; 4] =
@@ -102,6 +125,14 @@ impl Side {
         // `<heist::A as core::B>::c` is of the crate that defines the type, `<&T as ..>` too.
         let path = name.trim_start_matches(['<', '&', '*', '_']).trim_start_matches("mut ");
         let starts = |roots: &[&str]| roots.iter().any(|root| path.starts_with(root));
+        let lies_in =
+            |parts: &[&str]| file.is_some_and(|file| parts.iter().any(|part| file.contains(part)));
+        if lies_in(&RUNTIME_FILES) {
+            return Self::Runtime;
+        }
+        if lies_in(&LANGUAGE_FILES) {
+            return Self::Language;
+        }
         if starts(&RUNTIME) || UNMANGLED.iter().any(|start| name.starts_with(start)) {
             Self::Runtime
         } else if starts(&LANGUAGE) {
@@ -156,8 +187,17 @@ mod tests {
             ("scheduling::dump::waits::{{closure}}", Side::Program),
             ("main", Side::Program),
         ] {
-            assert_eq!(Side::of(name), side, "{name}");
+            assert_eq!(Side::of(name, None), side, "{name}");
         }
+    }
+
+    #[test]
+    fn a_name_without_a_path_is_on_the_side_of_its_file() {
+        let side = |file: &str| Side::of("{closure#0}", Some(file));
+        assert_eq!(side("/home/me/x/src/main.rs"), Side::Program);
+        assert_eq!(side("/rustc/0123/library/core/src/ops/function.rs"), Side::Language);
+        assert_eq!(side(&format!("{}/src/go.rs", env!("CARGO_MANIFEST_DIR"))), Side::Runtime);
+        assert_eq!(side("/home/me/.cargo/registry/src/x/corosensei-0.3.4/src/a.rs"), Side::Runtime);
     }
 
     #[test]

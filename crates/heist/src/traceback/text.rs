@@ -40,7 +40,6 @@ enum Line<'a> {
     Function {
         functions: &'a Functions,
         nth: usize,
-        address: usize,
     },
     /// So many frames that are not kept.
     Elided(usize),
@@ -49,7 +48,7 @@ enum Line<'a> {
 impl Line<'_> {
     fn side(&self) -> Side {
         match self {
-            Line::Function { functions, nth, .. } => functions[*nth].side,
+            Line::Function { functions, nth } => functions[*nth].side,
             Line::Elided(_) => Side::Program,
         }
     }
@@ -57,17 +56,16 @@ impl Line<'_> {
 
 /// Calls `with` with the functions of a stack that are shown, the innermost first.
 fn with_lines<R>(frames: &Frames, show: Show, with: impl FnOnce(&[Line<'_>]) -> R) -> R {
-    let found: Vec<_> =
-        frames.addresses().iter().map(|&address| (address, symbols::at(address))).collect();
+    let found: Vec<_> = frames.addresses().iter().map(|&address| symbols::at(address)).collect();
     let mut lines = Vec::new();
-    for (n, (address, functions)) in found.iter().enumerate() {
+    for (n, functions) in found.iter().enumerate() {
         if let Some((at, elided)) = frames.elided()
             && at == n
         {
             lines.push(Line::Elided(elided));
         }
         for nth in 0..functions.len() {
-            lines.push(Line::Function { functions, nth, address: *address });
+            lines.push(Line::Function { functions, nth });
         }
     }
     match show {
@@ -90,7 +88,7 @@ fn write_frames(frames: &Frames, show: Show, f: &mut dyn Write) -> fmt::Result {
         for line in lines {
             match *line {
                 Line::Elided(n) => writeln!(f, "...{n} frames elided...")?,
-                Line::Function { functions, nth, .. } => {
+                Line::Function { functions, nth } => {
                     let function = &functions[nth];
                     writeln!(f, "{}\n\t{}", function.name, function.place())?;
                 }
@@ -132,7 +130,7 @@ pub(crate) fn dump(mut entries: Vec<Entry>, own: Option<u64>) -> String {
 
 /// Runs `f`, which does not park, on a stack on which debug information can be read: that of the
 /// caller, unless it is a goroutine's with little room.
-fn on_large_stack<R>(f: impl FnOnce() -> R) -> R {
+pub(crate) fn on_large_stack<R>(f: impl FnOnce() -> R) -> R {
     const BYTES: usize = 512 << 10;
     let owner = current::goroutine();
     if owner.is_none() || extra::room(owner).is_some_and(|room| room >= BYTES) {

@@ -53,9 +53,11 @@ pub(crate) use published::{wait_for_end, wait_for_event};
 pub(crate) use record::{AllClaimed, Claimed, Entry, HeldLocks, Wait, WaitQueue, Wake, idle_entry};
 
 use crate::current::InRuntime;
+use crate::sampler::waits;
 use crate::sched::life::cancel::{self, Shield, Why};
 use crate::sched::life::park;
 use crate::sys::lock::Guard;
+use crate::sys::registers::here;
 use heist_core::timer_heap::NEVER;
 
 /// How a wait ended. A waker reports one of the first three.
@@ -243,4 +245,18 @@ pub(crate) fn is_cancelled(rt: Option<&InRuntime>) -> bool {
 /// end or is shielded.
 pub(crate) fn is_cancelled_but_spared(rt: &InRuntime) -> bool {
     rt.goroutine().is_cancelled() && cancel::is_spared(rt.goroutine())
+}
+
+/// Whether releases of contended mutexes are profiled.
+#[inline]
+pub(crate) fn mutex_profile_is_on() -> bool {
+    waits::mutex_fraction() != 0
+}
+
+/// The caller releases a mutex for which `n` others have waited `waited_ns` in total since the last
+/// release.
+#[cold]
+#[inline(never)]
+pub(crate) fn mutex_released(rt: &InRuntime, n: u64, waited_ns: u64) {
+    waits::mutex_released(rt, here(), n, waited_ns);
 }

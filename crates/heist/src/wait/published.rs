@@ -14,9 +14,11 @@ use crate::gmp::g::Woken;
 use crate::gmp::m::{Commit, Seal};
 use crate::netpoll::desc::Half;
 use crate::netpoll::poller::Shared;
+use crate::sampler::waits;
 use crate::sched::life::cancel::GivingUp;
 use crate::sched::life::park;
 use crate::sched::waiter::{ThreadWaiter, Waiter};
+use crate::sys::registers::here;
 use heist_core::readiness::Look;
 use heist_core::status::Ticket;
 use std::cell::Cell;
@@ -127,10 +129,14 @@ unsafe fn park_sealed(
 ) -> (InRuntime, Ended) {
     let Terms { reason, deadline_ns, .. } = terms;
     let shield = terms.shield(&rt);
+    let since_ns = waits::wait_begins();
     // SAFETY: passed on.
     let (rt, woken) =
         unsafe { park::park_until(rt, reason, Seal::Sealed, commit, arg, deadline_ns) };
     drop(shield);
+    if since_ns != 0 {
+        waits::wait_ends(&rt, here(), reason, since_ns);
+    }
     let ended = match woken {
         Woken::Ready => Ended::Done,
         Woken::TimedOut => Ended::TimedOut,

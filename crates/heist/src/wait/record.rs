@@ -10,9 +10,11 @@ use crate::current::InRuntime;
 use crate::gmp::G;
 use crate::gmp::g::Woken;
 use crate::gmp::m::Seal;
+use crate::sampler::waits;
 use crate::sched::life::park;
 use crate::sched::waiter::{ThreadWaiter, Waiter};
 use crate::sys::lock::Lock;
+use crate::sys::registers::here;
 use heist_core::status::Ticket;
 use heist_core::timer_heap::NEVER;
 use heist_core::wait_queue::{self, Claim};
@@ -133,12 +135,16 @@ impl Wait {
                 let arg = std::ptr::from_ref(locks).cast_mut().cast();
                 let Terms { reason, deadline_ns, .. } = terms;
                 let shield = terms.shield(&rt);
+                let since_ns = waits::wait_begins();
                 // SAFETY: by the caller's promise. A canceller may be faster than the commit: the
                 // goroutine takes every lock again before it does anything else.
                 let (rt, woken) = unsafe {
                     park::park_until(rt, reason, Seal::Open, release::<L>, arg, deadline_ns)
                 };
                 drop(shield);
+                if since_ns != 0 {
+                    waits::wait_ends(&rt, here(), reason, since_ns);
+                }
                 let gave_up = match woken {
                     Woken::Ready => None,
                     Woken::Cancelled => Some(Ended::Cancelled),

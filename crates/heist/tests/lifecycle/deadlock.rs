@@ -520,7 +520,8 @@ fn the_report_names_every_goroutine_with_a_reason() {
     }
     let text = dies("join");
     assert!(text.contains("goroutine 1 [goroutine join]:"), "{text}");
-    assert!(text.contains("[sync.WaitGroup.Wait]:\ncreated by goroutine 1\n"), "{text}");
+    assert!(text.contains("[sync.WaitGroup.Wait]:\nlifecycle::deadlock::SCENES"), "{text}");
+    assert!(text.contains("\ncreated by goroutine 1\n"), "{text}");
     let text = dies("reasons");
     for reason in [
         "chan receive",

@@ -18,6 +18,7 @@ use crate::sched::stacks::moves;
 use crate::sched::threads::bound;
 use crate::sched::{life, rest, stacks, threads};
 use crate::sys::membarrier::light_fence;
+use crate::sys::registers::stack_pointer;
 use crate::trace::emit;
 use crate::trace::recorder::is_on;
 use heist_core::status::Status;
@@ -31,6 +32,7 @@ use std::ptr::{NonNull, null_mut};
 /// needed.
 #[doc(alias = "schedule")]
 pub(crate) fn run(m: &M) {
+    m.stack_base.set(stack_pointer());
     current::set_m(m);
     if matches!(threads::first_p(m.sched(), m), super::find::Found::Retry) {
         run_goroutines(m, Runs::Any);
@@ -40,6 +42,7 @@ pub(crate) fn run(m: &M) {
 
 /// Runs the goroutine that is bound to `m`, and no other, until it has ended.
 pub(crate) fn run_bound(m: &M) {
+    m.stack_base.set(stack_pointer());
     current::set_m(m);
     run_goroutines(m, Runs::Bound);
     current::set_m(std::ptr::null());
