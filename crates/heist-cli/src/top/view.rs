@@ -16,7 +16,7 @@ const BAR: usize = 10;
 
 /// The screen as text, for a terminal of 100 columns.
 pub fn plain(model: &mut Model) -> String {
-    let height = (model.now.ps.len() + model.now.groups.len().min(12) + 14) as u16;
+    let height = (model.now.ps.len() + model.now.groups.len().min(12) + 13) as u16;
     let mut terminal =
         ratatui::Terminal::new(TestBackend::new(100, height)).expect("memory cannot fail");
     terminal.draw(|frame| draw(frame, model)).expect("memory cannot fail");
@@ -29,7 +29,7 @@ pub fn plain(model: &mut Model) -> String {
 }
 
 pub fn draw(frame: &mut Frame<'_>, model: &Model) {
-    let lanes = model.now.ps.len() as u16 + 3;
+    let lanes = model.now.ps.len() as u16 + 2;
     let lanes = lanes.min(frame.area().height / 2);
     let [head, middle, rates, groups, keys] = Layout::vertical([
         Constraint::Length(4),
@@ -146,7 +146,13 @@ fn what(pp: &Proc) -> String {
     let name = if g.name.is_empty() { String::new() } else { format!("{} ", g.name) };
     let seen = pp.seen_ns.unwrap_or_default() as f64 / 1e9;
     let held = if seen >= 0.5 { format!(", {seen:.1} s or longer") } else { String::new() };
-    format!("{name}goroutine {}{held}  {}", g.id, g.site)
+    format!("{name}goroutine {}{held}  {}", g.id, short(&g.site))
+}
+
+/// A spawn site without its folders but the last, so that a lane fits into a line.
+fn short(site: &str) -> &str {
+    let mut slashes = site.rmatch_indices('/').map(|(at, _)| at);
+    slashes.nth(1).map_or(site, |at| &site[at + 1..])
 }
 
 fn number(n: f64) -> String {

@@ -17,8 +17,8 @@ const LISTED: u64 = 200;
 /// The most that it lists.
 const LISTED_MAX: u64 = 5000;
 
-/// `/debug/goroutines`: all of them in full with `debug=2`, which is the default here, or counted by
-/// state and spawn site with `debug=1`.
+/// `/debug/goroutines`: all of them in full with `debug=2`, which is the default here, or counted
+/// by state and spawn site with `debug=1`.
 pub(super) fn text(context: &Context, request: &Request) -> Result<Answer, Response> {
     let (debug, id) = (request.number("debug")?, request.number("id")?);
     if debug == Some(1) {

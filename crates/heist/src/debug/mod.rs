@@ -11,8 +11,8 @@
 //! | `/debug/sched.json` | what the page shows, as JSON |
 //! | `/debug/goroutines` | every goroutine; `?debug=1` groups them, `?id=` shows one |
 //! | `/debug/goroutines.json` | goroutines as JSON; `?state=`, `?site=` and `?limit=` choose |
-//! | `/debug/trace` | an execution trace of the next `?seconds=`, for `go tool trace`; `?format=heist` for `heist trace` |
-//! | `/debug/pprof/...` | profiles for `go tool pprof`: `goroutine`, `profile` (CPU), `block`, `mutex`, `threadcreate` |
+//! | `/debug/trace` | an execution trace of the next `?seconds=`, for `go tool trace` |
+//! | `/debug/pprof/...` | profiles for `go tool pprof`: `profile`, `goroutine`, `block`, ... |
 //! | `/debug/rates` | how much each counter rises per second, over `?seconds=` |
 //!
 //! ```

@@ -10,6 +10,7 @@ mod classes;
 mod cpu_classes;
 mod debug_hostile;
 mod debug_server;
+mod debug_socket;
 mod dump;
 mod fairness;
 mod fork_join;
