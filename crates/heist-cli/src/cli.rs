@@ -31,6 +31,78 @@ pub enum Command {
     /// Record, check, convert and summarise execution traces
     #[command(subcommand)]
     Trace(TraceCommand),
+
+    /// Watch the scheduler of a running program
+    ///
+    /// Processors, queues, rates, latencies and goroutines, once a second. Keys: q quits, p pauses,
+    /// s sorts.
+    Top(TopOptions),
+
+    /// Print every goroutine of a running program
+    Dump(DumpOptions),
+
+    /// Print the metrics of a running program, in the text format of Prometheus
+    Metrics(AttachOptions),
+
+    /// Save a CPU profile of a running program
+    ///
+    /// Of the next seconds, in the format of pprof: `go tool pprof FILE` opens it.
+    Profile(SaveOptions),
+
+    /// Save an execution trace of a running program
+    ///
+    /// Of the next seconds, for `heist trace`.
+    Record(SaveOptions),
+}
+
+#[derive(Args)]
+pub struct AttachOptions {
+    /// A process id (of a program with HEIST_DEBUG=socket), ADDRESS:PORT, :PORT, or the path of a
+    /// socket [default: the only program with a socket]
+    #[arg(value_name = "PID|ADDR")]
+    pub target: Option<String>,
+}
+
+#[derive(Args)]
+pub struct TopOptions {
+    #[command(flatten)]
+    pub attach: AttachOptions,
+
+    /// Seconds between two looks
+    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0)]
+    pub interval: f64,
+
+    /// Print one screen as text, and end
+    #[arg(long)]
+    pub once: bool,
+}
+
+#[derive(Args)]
+pub struct DumpOptions {
+    #[command(flatten)]
+    pub attach: AttachOptions,
+
+    /// One line for goroutines of the same spawn site and state
+    #[arg(long, short)]
+    pub grouped: bool,
+}
+
+#[derive(Args)]
+pub struct SaveOptions {
+    #[command(flatten)]
+    pub attach: AttachOptions,
+
+    /// For how long to collect
+    #[arg(long, short, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=300))]
+    pub seconds: u64,
+
+    /// The file to write [default: heist.pprof or heist.htrace]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// The token of the server
+    #[arg(long, env = "HEIST_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
 }
 
 #[derive(Subcommand)]

@@ -42,8 +42,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// address of a thread-local, see `docs/SAFETY.md`; `flightrecorder=SECONDS` keeps the events of
 /// the last seconds, see [`trace::FlightRecorder`](crate::trace::FlightRecorder); `shortturns=1`
 /// makes the threads ask the kernel for short turns; `chaos=SEED` disturbs the scheduling on
-/// purpose, `guard=protect`
-/// guards stacks as on older kernels; the last three are for tests).
+/// purpose, `guard=protect` guards stacks as on older kernels; the last three are for tests).
 ///
 /// # Examples
 /// ```

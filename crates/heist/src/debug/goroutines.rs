@@ -3,7 +3,7 @@
 use super::json;
 use super::request::Request;
 use super::response::{JSON, Response, TEXT};
-use super::routes::Context;
+use super::routes::{Answer, Context};
 use super::state::write_g;
 use crate::gmp::described::Described;
 use crate::gmp::flags::Flag;
@@ -17,26 +17,29 @@ const LISTED: u64 = 200;
 /// The most that it lists.
 const LISTED_MAX: u64 = 5000;
 
-/// `/debug/goroutines`: as Go's `/debug/pprof/goroutine`, all of them in full with `debug=2`, which
-/// is the default here, or grouped with `debug=1`.
-pub(super) fn text(context: &Context, request: &Request) -> Result<Response, Response> {
-    let sched = context.sched();
-    Ok(Response::new(
-        TEXT,
-        match (request.number("debug")?, request.number("id")?) {
-            (Some(1), _) => grouped(sched),
-            (_, Some(id)) => one(sched, id),
-            _ => context.handle().dump_goroutines(),
-        },
-    ))
+/// `/debug/goroutines`: all of them in full with `debug=2`, which is the default here, or counted
+/// by state and spawn site with `debug=1`.
+pub(super) fn text(context: &Context, request: &Request) -> Result<Answer, Response> {
+    let (debug, id) = (request.number("debug")?, request.number("id")?);
+    if debug == Some(1) {
+        return Ok(Response::new(TEXT, grouped(context.sched())).into());
+    }
+    // Naming the functions of many stacks takes a while.
+    let handle = context.handle().clone();
+    Ok(Answer::Later(Box::new(move |_| {
+        let text = match id {
+            Some(id) => one(handle.sched(), id),
+            None => handle.dump_goroutines(),
+        };
+        Response::new(TEXT, text)
+    })))
 }
 
 /// One goroutine as in a dump; empty if it has ended.
 fn one(sched: &Sched, id: u64) -> String {
     let wanted = Wanted { state: None, site: None, id: Some(id) };
-    let minute = sched.life.minute_now();
     let (_, found) = lowest(sched, &wanted, 1);
-    found.first().map_or_else(String::new, |gp| Described::at(gp, minute).to_string())
+    found.first().map_or_else(String::new, |gp| Described::with_stack(sched, gp).to_string())
 }
 
 /// The goroutines by state and spawn site.

@@ -11,6 +11,8 @@
 //! | `/debug/sched.json` | what the page shows, as JSON |
 //! | `/debug/goroutines` | every goroutine; `?debug=1` groups them, `?id=` shows one |
 //! | `/debug/goroutines.json` | goroutines as JSON; `?state=`, `?site=` and `?limit=` choose |
+//! | `/debug/trace` | an execution trace of the next `?seconds=`, for `go tool trace` |
+//! | `/debug/pprof/...` | profiles for `go tool pprof`: `profile`, `goroutine`, `block`, ... |
 //! | `/debug/rates` | how much each counter rises per second, over `?seconds=` |
 //!
 //! ```
@@ -45,6 +47,7 @@ mod json;
 mod listener;
 mod options;
 mod page;
+mod pprof;
 mod prometheus;
 mod rates;
 mod request;
@@ -53,6 +56,7 @@ mod routes;
 mod server;
 mod socket;
 mod state;
+mod trace;
 mod watch;
 mod worker;
 

@@ -37,6 +37,7 @@ impl Status {
 /// The formats of bodies.
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 pub(super) const HTML: &str = "text/html; charset=utf-8";
+const BINARY: &str = "application/octet-stream";
 pub(super) const JSON: &str = "application/json";
 
 /// An answer.
@@ -62,6 +63,12 @@ impl Response {
     /// An error with its reason as text.
     pub(super) fn error(status: Status, why: &str) -> Self {
         Self { status, ..Self::new(TEXT, format!("{why}\n")) }
+    }
+
+    /// A file that a browser saves under this name.
+    pub(super) fn download(name: &str, body: Vec<u8>) -> Self {
+        let disposition = format!("attachment; filename=\"{name}\"");
+        Self::new(BINARY, body).with_header("Content-Disposition", disposition)
     }
 
     pub(super) fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {

@@ -6,7 +6,7 @@ use super::request::Request;
 use super::response::{HTML, JSON, Response, Status};
 use super::watch::Watch;
 use super::worker::Work;
-use super::{goroutines, page, prometheus, rates, state};
+use super::{goroutines, page, pprof, prometheus, rates, state, trace};
 use crate::runtime::Handle;
 use crate::sched::{Phase, Sched};
 
@@ -71,12 +71,28 @@ pub(super) const ROUTES: &[Route] = &[
         "the scheduler, live"),
     free("/debug/sched.json", |context, _| Ok(Response::new(JSON, state::sched_json(context)).into()),
         "the state of the scheduler as JSON"),
-    free("/debug/goroutines", |context, request| Ok(goroutines::text(context, request)?.into()),
+    free("/debug/goroutines", goroutines::text,
         "all goroutines; debug=1 groups them, id= shows one"),
     free("/debug/goroutines.json", |context, request| Ok(goroutines::list(context, request)?.into()),
         "goroutines as JSON; state=, site=, id= and limit= choose"),
     free("/metrics", |context, request| Ok(prometheus::answer(context, request).into()),
         "all metrics, in the text format of Prometheus or as OpenMetrics"),
+    free("/debug/pprof/", |context, _| Ok(Response::new(HTML, page::index(context.sched())).into()),
+        "this list, where Go has it"),
+    costly("/debug/pprof/goroutine", pprof::goroutines,
+        "the stacks of all goroutines; debug=1 as text, debug=2 as a dump"),
+    costly("/debug/pprof/profile", pprof::cpu,
+        "CPU time of the next seconds=, 30 if it is missing"),
+    costly("/debug/pprof/block", pprof::block,
+        "waits for channels and locks; seconds= collects for so long"),
+    costly("/debug/pprof/mutex", pprof::mutex,
+        "who keeps locks while others wait; seconds= collects for so long"),
+    costly("/debug/pprof/threadcreate", pprof::threads,
+        "threads that run goroutines"),
+    costly("/debug/trace", trace::answer,
+        "an execution trace of the next seconds=, for go tool trace; format=heist for heist trace"),
+    costly("/debug/pprof/trace", trace::answer,
+        "the same, where Go has it"),
     costly("/debug/rates", rates::answer,
         "how much each counter rises per second, over seconds="),
 ];

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering,
 
 /// The answer to a capture.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a signal handler writes it in place")]
 pub(crate) enum Answer {
     /// The frames of the goroutine with this number.
     Frames(u64, Frames),

@@ -413,8 +413,9 @@ pub(crate) struct AltStack {
     before: libc::stack_t,
 }
 
-/// Room for a handler, for the unwinder and for a report.
-const ALT_STACK_BYTES: usize = 64 << 10;
+/// Room for a handler, for the unwinder and for a report: walking a stack needs more than 64 KiB in
+/// a debug build. Only what is touched costs memory.
+const ALT_STACK_BYTES: usize = 256 << 10;
 /// The guard below it.
 const ALT_GUARD_BYTES: usize = memory::PAGE_MAX_BYTES;
 const ALT_MAPPED_BYTES: usize = ALT_GUARD_BYTES + ALT_STACK_BYTES;

@@ -58,6 +58,7 @@ pub(crate) use text::on_large_stack;
 pub(crate) type Stack = Result<Frames, Absent>;
 
 /// A look at a goroutine that was not alone with it.
+#[expect(clippy::large_enum_variant, reason = "it is matched at once, and never stored")]
 enum Looked {
     /// Its stack.
     At(Stack),

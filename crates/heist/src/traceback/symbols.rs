@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_name_without_a_path_is_on_the_side_of_its_file() {
-        let side = |file| Side::of("{closure#0}", Some(file));
+        let side = |file: &str| Side::of("{closure#0}", Some(file));
         assert_eq!(side("/home/me/x/src/main.rs"), Side::Program);
         assert_eq!(side("/rustc/0123/library/core/src/ops/function.rs"), Side::Language);
         assert_eq!(side(&format!("{}/src/go.rs", env!("CARGO_MANIFEST_DIR"))), Side::Runtime);

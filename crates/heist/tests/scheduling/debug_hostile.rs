@@ -53,7 +53,7 @@ fn a_client_that_does_not_read_is_cut_off() {
     let (_keep, wait) = heist::chan::bounded::<()>(0);
     // The answer is larger than what the kernel buffers.
     rt.run(|| {
-        for _ in 0..100_000 {
+        for _ in 0..30_000 {
             let wait = wait.clone();
             drop(heist::go(move || wait.recv()));
         }

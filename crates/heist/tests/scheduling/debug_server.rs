@@ -17,8 +17,10 @@ pub fn ask(addr: SocketAddr, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(addr).expect("the server listens");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
     stream.write_all(request.as_bytes()).expect("the request is sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer, then the end");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer, then the end");
+    // Profiles and traces are not text.
+    let answer = String::from_utf8_lossy(&answer);
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
     (status.expect("a status"), body.to_owned())
@@ -210,4 +212,48 @@ fn mistakes_are_refused_with_the_remedy() {
     drop(server.expect("it was asked for"));
     let error = debug::serve("127.0.0.1:0").expect_err("this is a plain thread");
     assert!(error.to_string().contains("serve_on"), "{error}");
+}
+
+/// Every metric that the dashboard and the alerts name is served.
+#[test]
+fn the_dashboard_and_the_alerts_name_metrics_that_exist() {
+    let rt = runtime(1);
+    let (_server, addr) = start(&rt, Options::new());
+    let (_, metrics) = get(addr, "/metrics");
+    let exists = |name: &str| {
+        metrics
+            .lines()
+            .any(|line| line.strip_prefix(name).is_some_and(|s| s.starts_with([' ', '{'])))
+    };
+    for text in [
+        include_str!("../../docs/operations/heist-dashboard.json"),
+        include_str!("../../docs/operations/heist-alerts.yml"),
+    ] {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let names: Vec<_> = words.filter(|word| word.starts_with("heist_")).collect();
+        assert!(names.len() > 5);
+        for name in names {
+            assert!(exists(name), "{name} is not served");
+        }
+    }
+}
+
+/// A trace of the running program has the beginning that Go's tool expects, and heist's own.
+#[test]
+fn a_trace_is_recorded_while_the_program_runs() {
+    let rt = runtime(2);
+    let (_server, addr) = start(&rt, Options::new());
+    let bytes = |path: &str| {
+        let mut stream = TcpStream::connect(addr).expect("the server listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {addr}\r\n\r\n").expect("it is sent");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
+        answer.split_off(end + 4)
+    };
+    let go = bytes("/debug/trace?seconds=1");
+    assert!(go.starts_with(b"go 1."), "{:?}", &go[..go.len().min(16)]);
+    let own = bytes("/debug/trace?seconds=1&format=heist");
+    let trace = heist_trace::file::Trace::read(&*own, |_| ()).expect("a trace");
+    assert!(trace.truncated.is_none());
 }
