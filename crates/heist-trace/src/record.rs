@@ -291,8 +291,8 @@ impl Record {
         self.head >> 16
     }
 
-    /// Its full time, if the record before it has the time `last`. Clocks of two processors differ a
-    /// little, so it can be earlier.
+    /// Its full time, if the record before it has the time `last`. Clocks of two processors differ
+    /// a little, so it can be earlier.
     #[inline]
     #[must_use]
     pub const fn full_time(self, last: u64) -> u64 {
