@@ -165,7 +165,7 @@ impl<'a, W: Write, F: FnMut(u64)> Converter<'a, W, F> {
             Kind::GoUnblock => {
                 self.introduce(writer, g, Status::Waiting)?;
                 let waker = self.order.running(writer);
-                let stack = self.order.stack_of(waker);
+                let stack = self.doing(waker, "wake");
                 self.order.go_unblock(writer, g, stack)?;
             }
             Kind::ProcStart => self.order.proc_start(writer, event.subject)?,

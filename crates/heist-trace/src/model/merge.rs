@@ -309,6 +309,7 @@ impl<V: Visitor> Merge<'_, '_, V> {
 
     fn begin(&mut self, context: &Context, raw_time: u64, gap: bool) {
         let time = raw_time.max(self.last_time);
+        self.last_time = time;
         if gap {
             self.machine.forget();
             self.visitor.gap(context.writer, time);

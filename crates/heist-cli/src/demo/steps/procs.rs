@@ -24,10 +24,18 @@ struct Changed {
     lanes: Vec<Lane>,
 }
 
+const PAUSES: &str = "/sched/pauses/total/other:seconds";
+
+fn n_pauses(stage: &Stage<'_>) -> u64 {
+    stage.rt.metrics().histogram(PAUSES).map_or(0, |pauses| pauses.count())
+}
+
 fn run(stage: &Stage<'_>) -> Report {
     let n_pieces = stage.pick(500, 8_000);
     let hold = stage.pick(Duration::from_millis(5), Duration::from_millis(40));
     let before = stage.rt.procs();
+    // A trace begins with a pause.
+    let n_pauses_before = n_pauses(stage);
     let done = AtomicU64::new(0);
     let start = Instant::now();
     let (sum, changed) = stage.follow(
@@ -53,7 +61,7 @@ fn run(stage: &Stage<'_>) -> Report {
         "change",
     );
     let metrics = stage.rt.metrics();
-    if let Some(pauses) = metrics.histogram("/sched/pauses/total/other:seconds") {
+    if let Some(pauses) = metrics.histogram(PAUSES) {
         let at_most = |share| {
             let time = pauses.quantile(share).unwrap_or(0.0).min(1e6);
             figures::time(Duration::from_secs_f64(time))
@@ -63,7 +71,8 @@ fn run(stage: &Stage<'_>) -> Report {
             at_most(0.5),
             at_most(1.0)
         ));
-        report.expect("pauses counted", pauses.count(), changed.n + back);
+        let n_new = pauses.count() - n_pauses_before;
+        report.expect("pauses counted", n_new, changed.n + back);
     }
     report.lanes = changed.lanes;
     let expected =

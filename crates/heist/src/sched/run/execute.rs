@@ -150,14 +150,15 @@ fn execute(m: Holder<'_>, next: Next) {
     }
 }
 
-/// Tells the trace which goroutine runs, and every now and then how long the queues are.
+/// Tells the trace which goroutine runs, and every now and then how long the queues are: before, as
+/// the goroutine is not the current one of `m` yet.
 #[cold]
 #[inline(never)]
 fn tell_start(m: Holder<'_>, gp: &G, next: Next) {
-    emit::go_start(&m, gp, next.origin);
     if next.slice == Slice::Fresh && policy::global_first(m.p().tick()) {
         emit::queues(&m, m.p().queue.len(), m.sched().global_len().get());
     }
+    emit::go_start(&m, gp, next.origin);
 }
 
 /// Prepares the run of a goroutine of the idle class, or of one that is predicted to block.
