@@ -32,10 +32,11 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// control group out of the default number of processors, and `updatemaxprocs=0` does not update
 /// that default; `frames=all` shows the functions of heist in the stacks of dumps and reports;
 /// `sigquit=0` leaves SIGQUIT alone, which otherwise shows all goroutines before it ends the
-/// process, see [`docs::operating`](crate::docs::operating); `tlsreport` prints, when the runtime ends, where goroutines that moved to another
-/// thread had an address of a thread-local, see `docs/SAFETY.md`; `shortturns=1` makes the threads
-/// ask the kernel for short turns; `chaos=SEED` disturbs the scheduling on purpose, `guard=protect`
-/// guards stacks as on older kernels; the last three are for tests).
+/// process, see [`docs::operating`](crate::docs::operating); `tlsreport` prints, when the runtime
+/// ends, where goroutines that moved to another thread had an address of a thread-local, see
+/// `docs/SAFETY.md`; `shortturns=1` makes the threads ask the kernel for short turns; `chaos=SEED`
+/// disturbs the scheduling on purpose, `guard=protect` guards stacks as on older kernels; the last
+/// three are for tests).
 ///
 /// # Examples
 /// ```
