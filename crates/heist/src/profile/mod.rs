@@ -34,6 +34,7 @@ mod text;
 
 pub use cpu::{CpuProfile, cpu};
 
+use crate::current;
 use crate::sampler::table::{PARTS, Row, Table, Tag};
 use crate::sampler::{self, Current, waits};
 use crate::sched::Sched;
@@ -164,6 +165,8 @@ pub fn threads() -> Profile {
 }
 
 fn running(sched: &Sched) -> u64 {
+    // A goroutine must not be preempted while it holds the lock.
+    let _rt = current::enter();
     let locked = sched.lock.lock();
     locked.roster.n_running().into()
 }
