@@ -2,10 +2,10 @@
 //!
 //! | profile | samples | switched on by |
 //! |---|---|---|
-//! | [`CpuProfile`], [`cpu`] | CPU time of the threads that run goroutines | [`CpuProfile::start`] |
+//! | [`CpuProfile`], [`cpu`] | CPU time of threads that run goroutines | [`CpuProfile::start`] |
 //! | [`goroutines`] | all goroutines that are alive | always |
 //! | [`block`] | waits for channels, locks and other goroutines | [`set_block_rate`] |
-//! | [`mutex`] | time that others wait for a lock, charged to the goroutine that releases it | [`set_mutex_fraction`] |
+//! | [`mutex`] | waits for a lock, charged to the one that releases it | [`set_mutex_fraction`] |
 //! | [`threads`] | threads that run goroutines | always |
 //!
 //! `go tool pprof FILE` and every other tool that reads pprof's format opens what
@@ -34,7 +34,7 @@ mod text;
 
 pub use cpu::{CpuProfile, cpu};
 
-use crate::gmp::described::Described;
+use crate::current;
 use crate::sampler::table::{PARTS, Row, Table, Tag};
 use crate::sampler::{self, Current, waits};
 use crate::sched::Sched;
@@ -134,7 +134,7 @@ pub fn goroutines() -> Profile {
     for sched in reports::runtimes() {
         for entry in collect::entries(&sched, here) {
             let frames = entry.stack.map_or_else(|_| vec![], |frames| frames.addresses().to_vec());
-            let key = (frames, Described::state_of(entry.gp), entry.gp.spawn_site());
+            let key = (frames, entry.state, entry.spawn_site);
             *counts.entry(key).or_default() += 1;
         }
     }
@@ -165,6 +165,8 @@ pub fn threads() -> Profile {
 }
 
 fn running(sched: &Sched) -> u64 {
+    // A goroutine must not be preempted while it holds the lock.
+    let _rt = current::enter();
     let locked = sched.lock.lock();
     locked.roster.n_running().into()
 }

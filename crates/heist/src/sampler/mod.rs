@@ -17,6 +17,7 @@ use table::Table;
 const WALKERS: usize = 32;
 
 struct Place {
+    /// Set by the user of the walker, and by the thread that makes it.
     busy: AtomicBool,
     walker: AtomicPtr<Walker>,
 }
@@ -28,14 +29,16 @@ static PLACES: [Place; WALKERS] =
 pub(crate) fn prepare() {
     crate::sys::modules::current();
     for place in &PLACES {
-        if place.walker.load(Ordering::Relaxed).is_null() {
-            let new = Box::into_raw(Box::new(Walker::new()));
-            let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
-            // ORDERING: Release pairs with the Acquire in `with_walker`.
-            if place.walker.compare_exchange(null_mut(), new, release, relaxed).is_err() {
-                // SAFETY: made above, and another thread was faster.
-                drop(unsafe { Box::from_raw(new) });
+        // ORDERING: Acquire pairs with the Release in `with_walker`.
+        if place.walker.load(Ordering::Relaxed).is_null()
+            && !place.busy.swap(true, Ordering::Acquire)
+        {
+            let walker = &place.walker;
+            if walker.load(Ordering::Relaxed).is_null() {
+                walker.store(Box::into_raw(Box::new(Walker::new())), Ordering::Relaxed);
             }
+            // ORDERING: Release pairs with the Acquire in `with_walker`.
+            place.busy.store(false, Ordering::Release);
         }
     }
 }
@@ -48,8 +51,7 @@ fn with_walker<R>(hint: u32, walk: impl FnOnce(&mut Walker) -> R) -> Option<R> {
         if place.busy.load(Ordering::Relaxed) || place.busy.swap(true, Ordering::Acquire) {
             continue;
         }
-        // ORDERING: Acquire: see `prepare`.
-        let walker = place.walker.load(Ordering::Acquire);
+        let walker = place.walker.load(Ordering::Relaxed);
         // SAFETY: null, or a walker that is never freed; the flag makes this its only user.
         let walked = unsafe { walker.as_mut() }.map(walk);
         // ORDERING: see above.

@@ -10,6 +10,7 @@ use crate::sched::Sched;
 use crate::sys::modules::{self, Modules};
 use crate::sys::walk::{Frames, Registers, Walker};
 use std::collections::{HashMap, HashSet};
+use std::panic::Location;
 use std::sync::Arc;
 
 /// How often a goroutine is looked at that runs each time.
@@ -22,6 +23,10 @@ pub(crate) struct Entry {
     pub(crate) gp: &'static G,
     /// The header line, as it was when the stack was read.
     pub(crate) header: String,
+    /// Its state, as the header names it.
+    pub(crate) state: &'static str,
+    /// Where it was spawned.
+    pub(crate) spawn_site: Option<&'static Location<'static>>,
     /// Goroutines with the same frames share them.
     pub(crate) stack: Result<Arc<Frames>, Absent>,
 }
@@ -70,7 +75,8 @@ impl<'a> Looker<'a> {
         let mut header = String::new();
         // Writing to a String does not fail.
         let _ = Described::at(gp, self.minute).write_header(&mut header);
-        Entry { id: gp.id.get(), gp, header, stack }
+        let (state, spawn_site) = (Described::state_of(gp), gp.spawn_site());
+        Entry { id: gp.id.get(), gp, header, state, spawn_site, stack }
     }
 
     fn share(&mut self, frames: Frames) -> Arc<Frames> {

@@ -264,8 +264,8 @@ fn sampling_by_duration_is_unbiased() {
                 let after = sums(&samples(&profile::block()), "profiles::waits_briefly");
                 (after.0 - before.0, after.1 - before.1)
             };
-            // The machine may be busy in one of the two measurements and not in the other: counts do
-            // not depend on that, times do.
+            // The machine may be busy in one of the two measurements and not in the other:
+            // counts do not depend on that, times do.
             let all = measure(Duration::from_nanos(1));
             let sampled = measure(Duration::from_micros(100));
             let ratio = sampled.0 as f64 / all.0 as f64;

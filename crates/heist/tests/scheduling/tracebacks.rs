@@ -310,7 +310,7 @@ fn stacks_are_read_while_everything_moves() {
     }
 }
 
-/// SP-21: SIGQUIT shows every goroutine, those that compute too, and then ends the process as usual.
+/// SP-21: SIGQUIT shows every goroutine, those that compute too, then ends the process as usual.
 #[test]
 fn sigquit_shows_all_goroutines() {
     const QUIT: i32 = 3;

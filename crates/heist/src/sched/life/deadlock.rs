@@ -100,7 +100,7 @@ fn is_dead(sched: &Sched) -> bool {
 
 fn die(sched: &Sched) -> ! {
     stderr::report(format_args!("fatal error: all goroutines are asleep - deadlock!\n"));
-    // The report reads debug information. No goroutine holds the allocator's lock: all of them wait.
+    // The report reads debug information. No goroutine holds the allocator's lock: all wait.
     #[cfg(debug_assertions)]
     crate::current::allow_allocation();
     signal::end_process_after(REPORT_MAX_SECONDS, 2);
