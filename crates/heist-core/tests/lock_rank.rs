@@ -16,6 +16,7 @@ const RANKS: [Rank; Rank::COUNT] = [
     Rank::PollDesc,
     Rank::Yielded,
     Rank::Condvar,
+    Rank::Trace,
 ];
 
 /// Whether the written order leads from `a` to `b`, found by following it.

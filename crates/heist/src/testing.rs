@@ -59,6 +59,11 @@ pub fn stop_the_world<T>(rt: &Handle, f: impl FnOnce() -> T) -> Option<T> {
     })
 }
 
+/// Changes how many buffers the execution traces of a runtime may have.
+pub fn limit_trace_buffers(n: u32) {
+    crate::trace::recorder::limit_buffers(n);
+}
+
 /// Ends the process as the runtime does when it finds an error in itself.
 pub fn throw() -> ! {
     heist_core::throw!("testing: this was asked for");

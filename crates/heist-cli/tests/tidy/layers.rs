@@ -29,7 +29,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("schedtrace", 2),
     ("snapshot", 2),
     ("metrics", 2),
-    ("trace", 2), // changes the scheduler only by its generations, with the world stopped
+    ("trace", 2), // changes the generation of the recorder, with the world stopped
     // 3: waiting, for the API.
     ("wait", 3),
     // 4: the scheduler.
@@ -61,6 +61,8 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "sched::report",
         "a throw tells the state of the scheduler, and takes no lock for that",
     ),
+    ("trace::recording", "runtime::Handle", "a trace is of the runtime of a handle"),
+    ("trace::flight", "runtime::Handle", "a trace is of the runtime of a handle"),
     ("time::timers", "sched::Sched", "a timer names the runtime it is of, calls nothing"),
     ("gmp", "sched::Sched", "an M names the type of the scheduler it belongs to, calls nothing"),
     (

@@ -27,17 +27,18 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Environment variables override the program, so that an operator can change a deployed one:
 /// `HEIST_PROCS`, `HEIST_STACK_SIZE` (bytes, with `k` and `m` as units), `HEIST_MAX_THREADS`,
 /// `HEIST_STEAL_POLICY` (`go` or `gentle`), `HEIST_TRACE` (a file for an execution trace, and after
-/// a comma the seconds that it lasts; see [`trace`](crate::trace)) and `HEIST_DEBUG` (a comma-separated list:
-/// `quantum=DURATION`, such as `500us` or `10ms`, is how long a goroutine may run while others
-/// wait; `schedtrace=MS` prints a line about the scheduler at this interval in milliseconds, with
-/// `scheddetail=1` also one for each processor, thread and goroutine, see
+/// a comma the seconds that it lasts; see [`trace`](crate::trace)) and `HEIST_DEBUG` (a
+/// comma-separated list: `quantum=DURATION`, such as `500us` or `10ms`, is how long a goroutine may
+/// run while others wait; `schedtrace=MS` prints a line about the scheduler at this interval in
+/// milliseconds, with `scheddetail=1` also one for each processor, thread and goroutine, see
 /// [`docs::operating`](crate::docs::operating); `containermaxprocs=0` leaves the CPU quota of the
 /// control group out of the default number of processors, and `updatemaxprocs=0` does not update
 /// that default; `tlsreport` prints, when the runtime ends, where goroutines that moved to another
 /// thread had an address of a thread-local, see `docs/SAFETY.md`; `flightrecorder=SECONDS` keeps
-/// the events of the last seconds, see [`trace::FlightRecorder`](crate::trace::FlightRecorder); `shortturns=1` makes the threads
-/// ask the kernel for short turns; `chaos=SEED` disturbs the scheduling on purpose, `guard=protect`
-/// guards stacks as on older kernels; the last three are for tests).
+/// the events of the last seconds, see [`trace::FlightRecorder`](crate::trace::FlightRecorder);
+/// `shortturns=1` makes the threads ask the kernel for short turns; `chaos=SEED` disturbs the
+/// scheduling on purpose, `guard=protect` guards stacks as on older kernels; the last three are for
+/// tests).
 ///
 /// # Examples
 /// ```

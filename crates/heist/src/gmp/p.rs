@@ -254,10 +254,9 @@ impl P {
     }
 
     /// Counts a change of its holder.
-    pub(crate) fn next_holder_number(&self) -> u16 {
+    pub(crate) fn count_holder(&self) {
         let next = self.holder_number.load(Ordering::Relaxed).wrapping_add(1);
         self.holder_number.store(next, Ordering::Relaxed);
-        next as u16
     }
 
     pub(crate) fn set_m(&self, m: *const M) {

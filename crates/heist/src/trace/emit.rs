@@ -139,6 +139,26 @@ fn write_one_here(recorder: &Recorder, kind: Kind, detail: u8, subject: u64, num
     });
 }
 
+/// A change of the holder of a P. It is counted when it is dropped, also if its record was lost.
+struct Counted<'a>(&'a P);
+
+impl<'a> Counted<'a> {
+    const fn new(pp: &'a P) -> Self {
+        Self(pp)
+    }
+
+    /// The number of the change.
+    fn number(&self) -> u16 {
+        self.0.holder_number().wrapping_add(1)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.count_holder();
+    }
+}
+
 /// Defines hooks that do nothing while no runtime records.
 macro_rules! hooks {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*) $body:block)+) => {
@@ -266,25 +286,26 @@ hooks! {
 
     /// The M of the calling thread is about to hold a P.
     fn proc_start(m: &M, pp: &P) {
+        let counted = Counted::new(pp);
         write(m, None, 1, |now, lines| {
-            let number = pp.next_holder_number();
-            lines.push(Record::new(now, Kind::ProcStart, 0, pp.id.into(), number));
+            lines.push(Record::new(now, Kind::ProcStart, 0, pp.id.into(), counted.number()));
         });
     }
 
     /// The M of the calling thread is about to give up its P.
     fn proc_stop(m: &M, pp: &P) {
+        let counted = Counted::new(pp);
         write(m, None, 1, |now, lines| {
-            let number = pp.next_holder_number();
-            lines.push(Record::new(now, Kind::ProcStop, 0, pp.id.into(), number));
+            lines.push(Record::new(now, Kind::ProcStop, 0, pp.id.into(), counted.number()));
         });
     }
 
     /// The calling thread takes a P from `m`, which does not know. Under the scheduler lock.
     fn proc_take(m: &M, pp: &P, why: Take) {
+        let counted = Counted::new(pp);
         write_here(m.traced.pen.recorder(), 2, |now, lines| {
-            let number = pp.next_holder_number();
             m.traced.taken.set(now);
+            let number = counted.number();
             lines.push(Record::new(now, Kind::ProcTake, why as u8, pp.id.into(), number));
             lines.push(Record::new(now, Kind::Victim, 0, m.id.into(), 0));
         });
@@ -420,10 +441,10 @@ pub(crate) fn call_start(m: &M, call: Call) {
 pub(crate) fn give_p_ahead(m: &M, pp: &P) {
     let Some(gp) = m.current() else { return };
     if is_on() {
+        let counted = Counted::new(pp);
         write(m, None, 2, |now, lines| {
             lines.push(Record::new(now, Kind::CallStart, Call::Predicted as u8, 0, 0));
-            let number = pp.next_holder_number();
-            lines.push(Record::new(now, Kind::ProcStop, 0, pp.id.into(), number));
+            lines.push(Record::new(now, Kind::ProcStop, 0, pp.id.into(), counted.number()));
         });
     }
     m.traced.call.set((gp, gp.status.number()));
@@ -455,7 +476,7 @@ pub(crate) fn call_stop_without_p(m: &M) {
                 |lines| {
                     let now = ticks::now();
                     if !announced {
-                        let since = if since == 0 { now } else { since };
+                        let since = if since == 0 || lines.is_first() { now } else { since };
                         let unannounced = Call::Unannounced as u8;
                         lines.push(Record::new(since, Kind::CallStart, unannounced, 0, 0));
                     }
@@ -472,7 +493,17 @@ pub(crate) fn gave_unshown(m: &M) {
     m.traced.has_unshown_p.set(true);
 }
 
-/// Whether `m` held a P that no record shows; from now on it does not. Under the scheduler lock.
+/// `m`, which was in user code, finds that it holds a P that no record shows. Under the scheduler
+/// lock.
+pub(crate) fn show_p(m: &M) {
+    if m.traced.has_unshown_p.get() {
+        call_stop_without_p(m);
+        proc_start(m, m.p());
+        m.traced.has_unshown_p.set(false);
+    }
+}
+
+/// Whether `m` held a P that no record shows, which is taken now. Under the scheduler lock.
 pub(crate) fn take_unshown(m: &M) -> bool {
     m.traced.has_unshown_p.replace(false)
 }

@@ -4,6 +4,7 @@ use super::consumer::{Ring, Sink, Summary};
 use super::convert;
 use super::hub::Hub;
 use super::recording::own_sched;
+use crate::runtime::Handle;
 use crate::sched::Sched;
 use std::fmt;
 use std::io::{self, Write};
@@ -55,7 +56,7 @@ impl FlightRecorder {
     ///
     /// # Errors
     /// If the system refuses a thread.
-    pub fn start_on(rt: &crate::Handle, age: Duration) -> io::Result<Self> {
+    pub fn start_on(rt: &Handle, age: Duration) -> io::Result<Self> {
         Self::begin(rt.sched(), age, None)
     }
 

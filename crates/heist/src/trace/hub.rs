@@ -1,6 +1,7 @@
 //! The traces of one runtime that run at the moment, and the thread that serves them.
 //!
-//! A hub exists while at least one trace of its runtime runs. docs/design/trace.md has the protocol.
+//! A hub exists while at least one trace of its runtime runs. docs/design/trace.md has the
+//! protocol.
 
 use super::collect;
 use super::consumer::{Consumer, Sink, Summary};

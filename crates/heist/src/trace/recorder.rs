@@ -9,6 +9,7 @@
 //!   the page is of an earlier generation.
 //! - a `Buffer`: the page that has it, or the holder of the lock, or the collector that took it.
 
+use crate::current;
 use crate::sys::futex::Kernel;
 use crate::sys::lock::Lock;
 use crate::sys::membarrier::light_fence;
@@ -28,7 +29,7 @@ use std::time::Duration;
 const BUFFER_BYTES: usize = 64 << 10;
 /// Bytes of all buffers of a runtime. Beyond that records are dropped.
 const MAPPED_MAX: usize = 64 << 20;
-const BUFFERS_MAX: usize = MAPPED_MAX / BUFFER_BYTES;
+const BUFFERS_MAX: u32 = (MAPPED_MAX / BUFFER_BYTES) as u32;
 /// Records of a buffer.
 pub(super) const CAPACITY: usize = (BUFFER_BYTES - 128) / size_of::<Record>();
 
@@ -39,6 +40,14 @@ static ON: AtomicU32 = AtomicU32::new(0);
 #[inline(always)]
 pub(crate) fn is_on() -> bool {
     ON.load(Ordering::Relaxed) != 0
+}
+
+/// How many buffers a runtime may have.
+static N_BUFFERS_MAX: AtomicU32 = AtomicU32::new(BUFFERS_MAX);
+
+/// Changes how many buffers a runtime may have. For tests.
+pub(crate) fn limit_buffers(n: u32) {
+    N_BUFFERS_MAX.store(n, Ordering::Relaxed);
 }
 
 /// A buffer of records. Zeroes are a valid one.
@@ -113,6 +122,11 @@ pub(super) struct Lines<'a> {
 }
 
 impl Lines<'_> {
+    /// Whether the group is the first in its buffer.
+    pub(super) const fn is_first(&self) -> bool {
+        self.room.len() == CAPACITY && self.n == 0
+    }
+
     pub(super) fn push(&mut self, record: Record) {
         if let Some(place) = self.room.get_mut(self.n) {
             *place = record;
@@ -145,6 +159,8 @@ impl Pen {
 impl Drop for Pen {
     /// The collector may not have taken the last buffer.
     fn drop(&mut self) {
+        // The last reference to a runtime may be dropped by a goroutine of another one.
+        let _rt = current::enter();
         self.recorder.state.lock().finish(self.page.get_mut());
     }
 }
@@ -189,7 +205,7 @@ impl Row {
 struct State {
     free: Row,
     full: Row,
-    n_mapped: usize,
+    n_mapped: u32,
     /// The page of the threads that are no M, and its generation.
     shared: Page,
     shared_generation: u32,
@@ -205,7 +221,7 @@ impl State {
         if let Some(buffer) = self.free.pop() {
             return buffer.as_ptr();
         }
-        if self.n_mapped == BUFFERS_MAX {
+        if self.n_mapped >= N_BUFFERS_MAX.load(Ordering::Relaxed) {
             return null_mut();
         }
         match memory::map(BUFFER_BYTES) {
@@ -359,8 +375,8 @@ impl Recorder {
     ) {
         let Some(generation) = pen.busy.begin(&self.gate, light_fence) else { return };
         let is_current = pen.generation.get() == generation.get();
-        // SAFETY: by the caller's promise and the protocol: a page of the current generation is this
-        // thread's until the record ends.
+        // SAFETY: by the caller's promise and the protocol: a page of the current generation is
+        // this thread's until the record ends.
         let has_room = is_current && unsafe { &*pen.page.get() }.has_room(n);
         if has_room || self.turn(pen, generation.get(), n, context()) {
             // SAFETY: it has room, and is of the current generation.
@@ -512,6 +528,8 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
+        // As for a pen.
+        let _rt = current::enter();
         self.close();
         self.state.lock().finish_shared();
         while let Some(full) = self.next_full() {

@@ -4,6 +4,7 @@ use super::consumer::{FileSink, Sink, Summary};
 use super::convert;
 use super::hub::Hub;
 use crate::current;
+use crate::runtime::Handle;
 use crate::sched::Sched;
 use std::fmt;
 use std::io::{self, Write};
@@ -55,7 +56,7 @@ impl Recording {
     ///
     /// # Errors
     /// If the system refuses a thread, or if `out` fails.
-    pub fn start_on(rt: &crate::Handle, out: impl Write + Send + 'static) -> io::Result<Self> {
+    pub fn start_on(rt: &Handle, out: impl Write + Send + 'static) -> io::Result<Self> {
         Self::begin(rt.sched(), Box::new(out), None)
     }
 

@@ -21,4 +21,5 @@ mod schedtrace;
 mod spinning;
 mod trace;
 mod trace_end;
+mod trace_stress;
 mod watch;

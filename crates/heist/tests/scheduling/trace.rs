@@ -8,6 +8,7 @@ use heist::sync::{Mutex, WaitGroup};
 use heist::time::sleep;
 use heist::trace::{FlightRecorder, Recording, Task, log, region};
 use heist::{Runtime, go, yield_now};
+use heist_trace::check::{Limits, check};
 use heist_trace::file::Trace;
 use heist_trace::record::{Kind, Stop, Wake};
 use std::io::{self, Read, Write};
@@ -17,14 +18,14 @@ use std::time::{Duration, Instant};
 
 /// A file in memory.
 #[derive(Clone, Default)]
-struct Bytes(Arc<std::sync::Mutex<Vec<u8>>>);
+pub struct Bytes(Arc<std::sync::Mutex<Vec<u8>>>);
 
 impl Bytes {
-    fn get(&self) -> Vec<u8> {
+    pub fn get(&self) -> Vec<u8> {
         self.0.lock().expect("no panic").clone()
     }
 
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.lock().expect("no panic").len()
     }
 }
@@ -40,20 +41,35 @@ impl Write for Bytes {
     }
 }
 
+/// The machine may be busy with other tests, so a thread that was woken may run late.
+pub fn limits() -> Limits {
+    const LATE_NS: u64 = 60_000_000_000;
+    Limits { wait_ns: LATE_NS, goroutine_back_ns: LATE_NS, ..Limits::default() }
+}
+
 /// Reads a trace, which must be complete and without contradictions.
 #[track_caller]
-fn examined(bytes: &[u8]) -> Trace {
+pub fn examined(bytes: &[u8]) -> Trace {
     let trace = Trace::read(bytes, |_| ()).expect("it can be read");
     assert!(trace.is_complete());
+    let report = check(&trace, &limits());
+    let findings: String = report.findings.iter().map(|finding| format!("{finding}\n")).collect();
+    if report.n_findings != 0
+        && let Some(folder) = std::env::var_os("HEIST_TRACE_KEEP")
+    {
+        std::fs::write(std::path::Path::new(&folder).join("bad.trace"), bytes).expect("a file");
+    }
+    assert_eq!(report.n_findings, 0, "of {} events:\n{findings}", report.n_events);
+    assert_eq!((report.n_gaps, report.uncertain_from), (0, None));
     trace
 }
 
-fn count(trace: &Trace, kind: Kind) -> usize {
+pub fn count(trace: &Trace, kind: Kind) -> usize {
     let records = trace.blocks.iter().flat_map(|block| &block.records);
     records.filter(|record| record.kind() == Some(kind)).count()
 }
 
-fn has(trace: &Trace, kind: Kind, detail: u8) -> bool {
+pub fn has(trace: &Trace, kind: Kind, detail: u8) -> bool {
     let mut records = trace.blocks.iter().flat_map(|block| &block.records);
     records.any(|record| record.kind() == Some(kind) && record.detail() == detail)
 }
@@ -64,7 +80,7 @@ fn runtime(procs: usize) -> Runtime {
 }
 
 /// Goroutines that wait for each other, for the clock and for the network, block and compute.
-fn mixture() {
+pub fn mixture() {
     let all = WaitGroup::new();
     let (tx, rx) = chan::bounded::<u32>(1);
     let mutex = Arc::new(Mutex::new(0));

@@ -85,7 +85,7 @@ fn a_process_that_exits_completes_its_trace() {
         });
     });
     ended.exited(7);
-    assert_eq!(count(&file.trace(), Kind::GoEnd), 40);
+    assert_eq!(count(&file.trace(), Kind::GoCreate), 41);
 }
 
 /// DL-09: an error inside the runtime completes the trace.
@@ -99,7 +99,7 @@ fn a_throw_completes_the_trace() {
     });
     ended.was_killed_by(6);
     ended.said("fatal error: heist: ");
-    assert_eq!(count(&file.trace(), Kind::GoEnd), 40);
+    assert_eq!(count(&file.trace(), Kind::GoCreate), 41);
 }
 
 /// A panic that ends the process completes the trace.
@@ -115,7 +115,7 @@ fn an_abort_after_a_panic_completes_the_trace() {
         });
     });
     ended.exited(2);
-    assert_eq!(count(&file.trace(), Kind::GoEnd), 40);
+    assert_eq!(count(&file.trace(), Kind::GoCreate), 42);
 }
 
 /// A trace with a time ends by itself, and the program goes on.
@@ -159,7 +159,7 @@ fn a_flight_recorder_is_written_at_a_throw() {
     ended.was_killed_by(6);
     let mut files = std::fs::read_dir(&folder.0).expect("a folder");
     let file = files.next().expect("a file").expect("a file").path();
-    assert!(count(&read(&file), Kind::GoEnd) >= 40);
+    assert!(count(&read(&file), Kind::GoCreate) >= 40);
     std::fs::remove_dir_all(&folder.0).expect("it is removed");
 }
 

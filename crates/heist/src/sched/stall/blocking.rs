@@ -85,10 +85,7 @@ pub(crate) fn regain_p(sched: &Sched, m: &M) {
     m.word.clear_attention(TAKEN);
     if m.has_p() {
         // The taker came too late, or the P was given back.
-        if emit::take_unshown(m) {
-            emit::call_stop_without_p(m);
-            emit::proc_start(m, m.p());
-        }
+        emit::show_p(m);
         return;
     }
     emit::call_stop_without_p(m);
