@@ -91,16 +91,17 @@ fn each_rule_about_time_is_needed() {
         Rule::GoroutineTime,
         &[(4, 1, GoBlock, 0, 1, 2), (200_000, 2, GoUnblock, 0, 1, 2), (10, 1, GoStart, 0, 1, 3)],
     );
-    breaks_running(
-        Rule::WorkConservation,
-        &[
-            (4, 2, ProcStart, 0, 1, 1),
-            (5, 2, ProcStop, 0, 1, 2),
-            (6, 1, GoCreate, 0, 2, 0),
-            (200_000, 1, GoStop, 0, 1, 1),
-            (200_001, 1, GoStart, 0, 2, 1),
-        ],
-    );
+    let mut lines = vec![
+        (4, 2, ProcStart, 0, 1, 1),
+        (5, 2, ProcStop, 0, 1, 2),
+        (6, 1, GoCreate, 0, 2, 0),
+        (200_000, 1, GoStop, 0, 1, 1),
+        (200_001, 1, GoStart, 0, 2, 1),
+    ];
+    let stalled = [&RUNNING, &lines[..]].concat();
+    assert_eq!(broken(2, &buffers(&stalled)), BTreeSet::new(), "nothing ran at all");
+    lines.splice(3..3, (1..200).map(|ms| (ms * 1_000, 1, Queues, 0, 1, 0)));
+    breaks_running(Rule::WorkConservation, &lines);
     let mut lines = buffers(&RUNNING);
     let context = Context { writer: 1, sequence: 1, ticks: script::ticks(9), ..lines[0].0 };
     let wrong = Context { p: 1, p_number: 1, goroutine: 7, ..context };

@@ -2,10 +2,13 @@
 
 use crate::model::{Doing, Event, G, Machine};
 use crate::record::Kind;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 /// Idle times that were long enough to matter; older ones are forgotten.
 const KEPT: usize = 4096;
+
+/// A time without any event that is longer than this does not count: nothing of the process ran.
+const STALL_NS: u64 = 2_000_000;
 
 /// Remembers which Ps were idle for long.
 #[derive(Debug)]
@@ -13,13 +16,36 @@ pub(super) struct Idleness {
     bound_ns: u64,
     /// P, from, to.
     long: VecDeque<(u32, u64, u64)>,
+    /// From, to: times without events.
+    stalls: VecDeque<(u64, u64)>,
+    last_time: u64,
+    /// P and beginning of the idle times that were reported: one finding is enough.
+    reported: HashSet<(u32, u64)>,
     /// Before this, events are missing or the world was stopped.
     valid_from: u64,
 }
 
 impl Idleness {
     pub(super) fn new(bound_ns: u64) -> Self {
-        Self { bound_ns, long: VecDeque::new(), valid_from: 0 }
+        Self {
+            bound_ns,
+            long: VecDeque::new(),
+            stalls: VecDeque::new(),
+            last_time: 0,
+            reported: HashSet::new(),
+            valid_from: 0,
+        }
+    }
+
+    /// Time has passed. This comes before all other questions about an event.
+    pub(super) fn pass(&mut self, time: u64) {
+        if time.saturating_sub(self.last_time) >= STALL_NS {
+            if self.stalls.len() == KEPT {
+                self.stalls.pop_front();
+            }
+            self.stalls.push_back((self.last_time, time));
+        }
+        self.last_time = time;
     }
 
     pub(super) fn before(&mut self, event: &Event, machine: &Machine) {
@@ -47,19 +73,19 @@ impl Idleness {
     }
 
     /// What is wrong with the wait of the goroutine that starts.
-    pub(super) fn check_start(&self, event: &Event, machine: &Machine) -> Option<String> {
+    pub(super) fn check_start(&mut self, event: &Event, machine: &Machine) -> Option<String> {
         self.check(event.subject, machine.g(event.subject)?, event.time, machine)
     }
 
     /// Goroutines that still wait at the end of the trace although they should not.
-    pub(super) fn check_end(&self, time: u64, machine: &Machine) -> Vec<(u64, String)> {
+    pub(super) fn check_end(&mut self, time: u64, machine: &Machine) -> Vec<(u64, String)> {
+        let mut waiting: Vec<_> = machine.goroutines().collect();
+        waiting.sort_unstable_by_key(|&(id, _)| id);
         let late = |(id, g): (u64, &G)| Some((id, self.check(id, g, time, machine)?));
-        let mut late: Vec<_> = machine.goroutines().filter_map(late).collect();
-        late.sort_unstable();
-        late
+        waiting.into_iter().filter_map(late).collect()
     }
 
-    fn check(&self, id: u64, g: &G, until: u64, machine: &Machine) -> Option<String> {
+    fn check(&mut self, id: u64, g: &G, until: u64, machine: &Machine) -> Option<String> {
         let from = g.since.max(self.valid_from);
         let waits = matches!(g.doing, Doing::Runnable | Doing::Frozen) && g.class == 0;
         if !waits || until.saturating_sub(from) < self.bound_ns || machine.world_stopped().is_some()
@@ -71,10 +97,17 @@ impl Idleness {
             .filter(|(id, p)| p.holder == Some(0) && machine.n_procs().is_none_or(|n| *id < n))
             .map(|(id, p)| (id, p.since, until));
         let overlap = |(p, idle_from, idle_to): (u32, u64, u64)| {
-            let shared = idle_to.min(until).saturating_sub(idle_from.max(from));
-            (shared >= self.bound_ns).then_some((shared, p))
+            let (start, end) = (idle_from.max(from), idle_to.min(until));
+            let shared = |a: u64, b: u64| b.min(end).saturating_sub(a.max(start));
+            let stalled: u64 = self.stalls.iter().map(|&(a, b)| shared(a, b)).sum();
+            let ns = end.saturating_sub(start).saturating_sub(stalled);
+            (ns >= self.bound_ns).then_some((ns, p, idle_from))
         };
-        let (shared, p) = self.long.iter().copied().chain(idle_now).filter_map(overlap).max()?;
+        let long = self.long.iter().copied().chain(idle_now).filter_map(overlap).max();
+        let (shared, p, idle_from) = long?;
+        if !self.reported.insert((p, idle_from)) {
+            return None;
+        }
         let (waited, shared) = ((until - g.since) / 1_000, shared / 1_000);
         Some(format!(
             "goroutine {id} was runnable for {waited} µs, and P {p} was idle for {shared} µs of it"

@@ -126,6 +126,7 @@ impl<F: FnMut(u64)> Visitor for Checker<F> {
 
     fn before(&mut self, event: &Event, machine: &Machine) {
         self.check_times(event, machine);
+        self.idleness.pass(event.time);
         self.recent.push(event, machine);
         if event.kind == Kind::GoStart
             && let Some(words) = self.idleness.check_start(event, machine)

@@ -38,6 +38,7 @@ pub fn convert<W: Write>(
         order: Order::new(Wire::new(out)?),
         sites: Map::default(),
         stacks: Map::default(),
+        reasons: Map::default(),
         regions: Map::default(),
         tasks: Map::default(),
         stopped_by: 0,
@@ -58,8 +59,10 @@ struct Converter<'a, W: Write, F> {
     order: Order<W>,
     /// The sites of goroutines from before the trace.
     sites: Map<u64, &'a Site>,
-    /// Stacks by the stack of a site and by what happens.
-    stacks: Map<u64, Map<u64, u64>>,
+    /// Stacks by the stack of a site and by the key of what happens.
+    stacks: Map<u64, u64>,
+    /// Texts of reasons by the key of what happens.
+    reasons: Map<u64, u64>,
     /// Task and name of the regions that a goroutine is in.
     regions: Map<u64, Vec<(u64, u64)>>,
     tasks: Map<u64, ()>,
@@ -70,6 +73,13 @@ struct Converter<'a, W: Write, F> {
     outcome: io::Result<()>,
     progress: F,
 }
+
+/// Keys of what goroutines do; those of waits are their numbers, which are smaller.
+const YIELD: u64 = 256;
+const PREEMPTION: u64 = 257;
+const FREEZE: u64 = 258;
+const WAKE: u64 = 259;
+const CALL: u64 = 260;
 
 /// What Go calls a wait: its network and synchronisation profiles select by these texts.
 fn go_reason(reason: &str) -> &str {
@@ -116,18 +126,17 @@ impl<'a, W: Write, F: FnMut(u64)> Converter<'a, W, F> {
         self.order.status(writer, g, status, stack)
     }
 
-    /// A stack that says what the goroutine does, above its site.
-    fn doing(&mut self, g: u64, what: &str) -> u64 {
+    /// A stack that says what the goroutine does, above its site. `key` stands for `what`.
+    fn doing(&mut self, g: u64, key: u64, what: &str) -> u64 {
         let site = self.order.stack_of(g);
-        let name = self.order.wire.string(what);
-        let known = self.stacks.entry(site).or_default();
-        if let Some(&stack) = known.get(&name) {
+        let known = site << 16 | key;
+        if let Some(&stack) = self.stacks.get(&known) {
             return stack;
         }
         let mut frames = vec![(what.to_owned(), String::new(), 0)];
         frames.extend(self.order.wire.frames(site));
         let stack = self.order.wire.stack(frames);
-        self.stacks.entry(site).or_default().insert(name, stack);
+        self.stacks.insert(known, stack);
         stack
     }
 
@@ -145,16 +154,18 @@ impl<'a, W: Write, F: FnMut(u64)> Converter<'a, W, F> {
             }
             Kind::GoStop => {
                 let yielded = event.detail != Stop::Preempted as u8;
-                let reason = if yielded { YIELDED } else { PREEMPTED };
-                self.leave(writer, g, Ev::GoStop, reason, reason)?;
+                let (key, reason) =
+                    if yielded { (YIELD, YIELDED) } else { (PREEMPTION, PREEMPTED) };
+                self.leave(event, g, Ev::GoStop, (key, reason, reason))?;
             }
             Kind::GoBlock => {
                 let reasons = &self.trace.header.wait_reasons;
                 let reason = reasons.get(usize::from(event.detail)).map_or("unspecified", |r| r);
-                self.leave(writer, g, Ev::GoBlock, go_reason(reason), reason)?;
+                let key = event.detail.into();
+                self.leave(event, g, Ev::GoBlock, (key, go_reason(reason), reason))?;
             }
             Kind::GoFreeze => {
-                let stack = self.doing(g, "frozen");
+                let stack = self.doing(g, FREEZE, "frozen");
                 self.order.freeze(writer, g, stack)?;
             }
             Kind::GoEnd if g != 0 => {
@@ -165,14 +176,14 @@ impl<'a, W: Write, F: FnMut(u64)> Converter<'a, W, F> {
             Kind::GoUnblock => {
                 self.introduce(writer, g, Status::Waiting)?;
                 let waker = self.order.running(writer);
-                let stack = self.doing(waker, "wake");
+                let stack = self.doing(waker, WAKE, "wake");
                 self.order.go_unblock(writer, g, stack)?;
             }
             Kind::ProcStart => self.order.proc_start(writer, event.subject)?,
             Kind::ProcStop => self.order.proc_stop(writer)?,
             Kind::ProcTake => self.order.proc_take(writer, event.subject)?,
             Kind::CallStart => {
-                let stack = self.doing(g, "blocking call");
+                let stack = self.doing(g, CALL, "blocking call");
                 self.order.call_start(writer, stack)?;
             }
             Kind::CallStop => self.order.call_stop(writer, event.detail == 1)?,
@@ -181,13 +192,17 @@ impl<'a, W: Write, F: FnMut(u64)> Converter<'a, W, F> {
         Ok(())
     }
 
-    fn leave(&mut self, writer: u32, g: u64, ev: Ev, reason: &str, what: &str) -> io::Result<()> {
+    /// The goroutine leaves its M: a key, the reason as Go calls it, and as heist calls it.
+    fn leave(&mut self, event: &Event, g: u64, ev: Ev, why: (u64, &str, &str)) -> io::Result<()> {
         if g == 0 {
             return Ok(());
         }
-        self.introduce(writer, g, Status::Runnable)?;
-        let stack = self.doing(g, what);
-        self.order.leave(writer, g, ev, reason, stack)
+        self.introduce(event.writer, g, Status::Runnable)?;
+        let (key, reason, what) = why;
+        let stack = self.doing(g, key, what);
+        let wire = &mut self.order.wire;
+        let reason = *self.reasons.entry(key).or_insert_with(|| wire.string(reason));
+        self.order.leave(event.writer, g, ev, reason, stack)
     }
 
     fn annotation(&mut self, event: &Event) -> io::Result<()> {

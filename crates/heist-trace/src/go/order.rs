@@ -281,11 +281,11 @@ impl<W: Write> Order<W> {
         match status {
             Status::Runnable => Ok(()),
             Status::Waiting => self.go_unblock(writer, g, 0),
-            Status::Running => self.leave(its, g, Ev::GoStop, PREEMPTED, 0),
+            Status::Running => self.preempt(its, g, 0),
             Status::Syscall => {
                 self.call_stop(its, false)?;
                 if self.running(its) == g {
-                    self.leave(its, g, Ev::GoStop, PREEMPTED, 0)?;
+                    self.preempt(its, g, 0)?;
                 }
                 Ok(())
             }
@@ -319,23 +319,27 @@ impl<W: Write> Order<W> {
         if self.running(writer) == g { Ok(()) } else { self.go_start(writer, g) }
     }
 
-    /// The goroutine stops (`GoStop`) or waits (`GoBlock`).
+    /// The goroutine stops (`GoStop`) or waits (`GoBlock`). The reason is the number of a string.
     pub(super) fn leave(
         &mut self,
         writer: u32,
         g: u64,
         event: Ev,
-        reason: &str,
+        reason: u64,
         stack: u64,
     ) -> io::Result<()> {
         self.ensure_running(writer, g)?;
-        let reason = self.wire.string(reason);
         self.emit(writer, event, &[reason, stack])?;
         let status = if event == Ev::GoBlock { Status::Waiting } else { Status::Runnable };
         self.gs.entry(g).and_modify(|g| (g.status, g.writer) = (status, 0));
         let p = self.m(writer).p;
         self.set_m(writer, p, 0);
         Ok(())
+    }
+
+    fn preempt(&mut self, writer: u32, g: u64, stack: u64) -> io::Result<()> {
+        let reason = self.wire.string(PREEMPTED);
+        self.leave(writer, g, Ev::GoStop, reason, stack)
     }
 
     /// The goroutine waits for a P together with its thread.
@@ -345,7 +349,7 @@ impl<W: Write> Order<W> {
         }
         self.call_stop(writer, false)?;
         if self.running(writer) == g {
-            self.leave(writer, g, Ev::GoStop, PREEMPTED, stack)?;
+            self.preempt(writer, g, stack)?;
         }
         Ok(())
     }

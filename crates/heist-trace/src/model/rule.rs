@@ -66,7 +66,8 @@ rules! {
     WriterTime => "writer-time",
     /// The clock does not go back from one event of a goroutine to the next.
     GoroutineTime => "goroutine-time",
-    /// No goroutine of the normal class is runnable for long while a P is idle all that time.
+    /// No goroutine of the normal class is runnable for long while a P is idle all that time. Times
+    /// in which nothing at all happens do not count: then the process did not run.
     WorkConservation => "work-conservation",
 }
 
