@@ -165,8 +165,8 @@ pub fn num_goroutines() -> usize {
 /// Every goroutine of this runtime as text, in the form of Go's dumps: its number, what it does or
 /// waits for, its stack, which goroutine spawned it and where. Empty on a plain thread.
 ///
-/// The goroutines continue to run meanwhile, so the entries are of slightly different moments. Those
-/// that run or block are interrupted by a signal for some microseconds. See
+/// The goroutines continue to run meanwhile, so the entries are of slightly different moments.
+/// Those that run or block are interrupted by a signal for some microseconds. See
 /// [`docs::operating`](crate::docs::operating) for what a stack shows.
 ///
 /// # Examples
