@@ -14,14 +14,17 @@ const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 /// The width of the bar of a queue.
 const BAR: usize = 10;
 
-/// The screen as text, for a terminal of 100 columns.
+/// The columns of the screen as text.
+const PLAIN_WIDTH: u16 = 120;
+
+/// The screen as text.
 pub fn plain(model: &mut Model) -> String {
     let height = (model.now.ps.len() + model.now.groups.len().min(12) + 13) as u16;
     let mut terminal =
-        ratatui::Terminal::new(TestBackend::new(100, height)).expect("memory cannot fail");
+        ratatui::Terminal::new(TestBackend::new(PLAIN_WIDTH, height)).expect("memory cannot fail");
     terminal.draw(|frame| draw(frame, model)).expect("memory cannot fail");
     let buffer = terminal.backend().buffer();
-    let lines = buffer.content().chunks(100).map(|line| {
+    let lines = buffer.content().chunks(PLAIN_WIDTH.into()).map(|line| {
         let text: String = line.iter().map(ratatui::buffer::Cell::symbol).collect();
         format!("{}\n", text.trim_end())
     });
