@@ -1,7 +1,7 @@
 //! Execution traces of the heist runtime.
 //!
 //! The runtime writes [`Record`](record::Record)s into buffers, one buffer per thread, and the
-//! buffers into a [file]. The tools read it.
+//! buffers into a [`file`](mod@file). The tools read it.
 
 #![warn(missing_docs)]
 
