@@ -144,6 +144,8 @@ pub struct Sim<'a> {
     arriving: Option<Task>,
     /// When each goroutine in the latency lane was queued, the oldest first; for the controller.
     latency_since_ns: VecDeque<u64>,
+    /// Ps with timers that came due while no P was idle.
+    late_timers: Vec<u32>,
     report: Report,
 }
 
@@ -188,6 +190,7 @@ impl<'a> Sim<'a> {
             rng: Rng::new(config.seed),
             arriving: None,
             latency_since_ns: VecDeque::new(),
+            late_timers: Vec::new(),
             report: Report::new(config.seed, procs),
             config,
             workload,

@@ -69,7 +69,8 @@ impl Sim<'_> {
     /// A timer is due. If a P is idle, an M waits for it in the poller, and wakes one for each.
     pub(super) fn timer_due(&mut self, p: u32) {
         if self.idle.count() == 0 {
-            return;
+            // The next M that gives its P back waits in the poller, and looks.
+            return self.late_timers.push(p);
         }
         let mut n = 0;
         while let Some(g) = self.pop_due(p) {

@@ -1,6 +1,7 @@
 //! Wakes Ms for work, as `sched/rest/wake.rs` does it.
 
 use super::Sim;
+use crate::events::{Event, Kind};
 use crate::machines::{Machine, Todo};
 use crate::stats::Spent;
 use heist_core::global_queue::Lane;
@@ -100,6 +101,9 @@ impl Sim<'_> {
         }
         let has_timers = !self.ps[p as usize].timers.is_empty();
         self.idle_ps.put(&self.idle, p, has_timers);
+        for late in std::mem::take(&mut self.late_timers) {
+            self.calendar.plan(self.now_ns, Event::new(Kind::Timer, late, 0));
+        }
     }
 
     /// Makes a goroutine runnable at a P.
