@@ -3,6 +3,7 @@
 mod cli;
 mod demo;
 mod doctor;
+mod sim;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -11,5 +12,6 @@ fn main() -> ExitCode {
     match cli::Cli::parse().command {
         cli::Command::Demo(options) => demo::run(&options),
         cli::Command::Doctor => doctor::run(),
+        cli::Command::Sim(options) => sim::run(&options),
     }
 }

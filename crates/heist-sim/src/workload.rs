@@ -23,7 +23,7 @@ pub struct Task {
     pub data: [u64; 2],
     /// Its class.
     pub class: Class,
-    /// The node of its data. None: where it is first run.
+    /// The node of its data. None: that of the goroutine that starts it, or where it first runs.
     pub home: Option<u32>,
 }
 
@@ -100,6 +100,11 @@ pub trait Workload {
 
     /// The next step of a goroutine.
     fn next(&mut self, task: &mut Task, rng: &mut Rng) -> Op;
+
+    /// How many goroutines there will be, if that is known.
+    fn total(&self) -> Option<u64> {
+        None
+    }
 
     /// The capacity of a channel.
     fn capacity(&self, _channel: u32) -> u32 {

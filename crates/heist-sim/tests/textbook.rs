@@ -44,7 +44,9 @@ fn check(procs: u32, load: f64, tolerance: f64) {
     let report = run(procs, load, seed);
     let (expected, found) = (mean_ns(procs, load), report.requests.mean_ns());
     let error = found / expected - 1.0;
-    println!("c={procs} load={load} seed={seed}: {found:.0} ns, formula {expected:.0}, {error:+.4}");
+    println!(
+        "c={procs} load={load} seed={seed}: {found:.0} ns, formula {expected:.0}, {error:+.4}"
+    );
     assert_eq!(report.counts.finished, REQUESTS);
     assert!(error.abs() < tolerance, "c={procs} load={load}: {error:+.4}");
 }

@@ -83,6 +83,8 @@ impl Sim<'_> {
                 let generation = self.gs[g as usize].generation;
                 self.gs[g as usize].n_children += 1;
                 let child = self.new_goroutine(task, Some((g, generation)));
+                let node = self.ps[p as usize].node;
+                self.gs[child as usize].home.get_or_insert(node);
                 self.ready(p, child);
                 self.then(m, Todo::Run)
             }
@@ -177,6 +179,9 @@ impl Sim<'_> {
     pub(super) fn record_request(&mut self, g: u32) {
         let goroutine = &mut self.gs[g as usize];
         goroutine.recorded = true;
+        if self.report.counts.finished < self.config.warm_up {
+            return;
+        }
         let ns = (self.now_ns + self.step_ns).saturating_sub(goroutine.request_ns);
         if goroutine.task.class == Class::Latency {
             self.report.latency_class.record(ns);
@@ -196,6 +201,7 @@ impl Sim<'_> {
         let parent = goroutine.parent;
         self.free_gs.push(g);
         self.report.counts.finished += 1;
+        self.ended_ns = self.now_ns + self.step_ns;
         self.ms[m as usize].g = None;
         if let Some((parent, generation)) = parent {
             let goroutine = &mut self.gs[parent as usize];

@@ -116,7 +116,9 @@ impl Sim<'_> {
             processor.slice_from_ns = now_ns;
         }
         processor.executed += 1;
-        self.report.waits.record(now_ns - self.gs[g as usize].readied_ns.min(now_ns));
+        if self.report.counts.finished >= self.config.warm_up {
+            self.report.waits.record(now_ns - self.gs[g as usize].readied_ns.min(now_ns));
+        }
         self.spend(Spent::Schedule, self.config.costs.switch());
         self.ms[m as usize].g = Some(g);
         self.then(m, Todo::Run)

@@ -55,6 +55,8 @@ pub struct Config {
     pub quantum_ns: u64,
     /// The tick of each P at the beginning.
     pub first_tick: u32,
+    /// Latencies are recorded after so many goroutines have ended: by then there are threads.
+    pub warm_up: u64,
 }
 
 impl Config {
@@ -72,6 +74,7 @@ impl Config {
             end_ns: END_OF_TIME,
             quantum_ns: policy::QUANTUM_NS,
             first_tick: 0,
+            warm_up: 0,
         }
     }
 }
@@ -142,6 +145,8 @@ pub struct Sim<'a> {
     rng: Rng,
     /// The goroutine that arrives next.
     arriving: Option<Task>,
+    /// When the last goroutine ended.
+    ended_ns: u64,
     /// When each goroutine in the latency lane was queued, the oldest first; for the controller.
     latency_since_ns: VecDeque<u64>,
     /// Ps with timers that came due while no P was idle.
@@ -189,6 +194,7 @@ impl<'a> Sim<'a> {
             waits: Waits::default(),
             rng: Rng::new(config.seed),
             arriving: None,
+            ended_ns: 0,
             latency_since_ns: VecDeque::new(),
             late_timers: Vec::new(),
             report: Report::new(config.seed, procs),
@@ -224,8 +230,10 @@ impl<'a> Sim<'a> {
             }
             self.happen(event);
         }
-        self.report.elapsed_ns = self.now_ns;
         self.report.stuck = self.n_live();
+        // Threads that go to sleep after the last goroutine has ended do not make a run longer.
+        let all_ended = self.report.stuck == 0 && self.report.counts.finished != 0;
+        self.report.elapsed_ns = if all_ended { self.ended_ns } else { self.now_ns };
         self.report.counts.threads = self.ms.len() as u64;
         self.report
     }

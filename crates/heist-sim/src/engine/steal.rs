@@ -208,8 +208,7 @@ impl Sim<'_> {
 
     /// Takes the `run_next` of a P that has run nothing during the back-off.
     pub(super) fn steal_next(&mut self, m: u32, scan: Scan, victim: u32, executed: u64) -> After {
-        let takes =
-            self.ps[victim as usize].executed == executed && self.queues.has_next(victim);
+        let takes = self.ps[victim as usize].executed == executed && self.queues.has_next(victim);
         match self.steal_from(self.p_of(m), victim, true, takes) {
             Some(theft) => self.execute_stolen(m, victim, theft),
             None => self.then(m, Todo::Steal(scan)),

@@ -23,22 +23,21 @@ pub enum Arrivals {
     },
 }
 
-/// Requests that compute, in equal parts of which each but the first is a goroutine that the one
-/// before starts and waits for.
+/// Requests that compute, and may start goroutines that they wait for.
 #[derive(Clone, Debug)]
 pub struct OpenLoop {
     /// How requests arrive.
-    pub arrivals: Arrivals,
+    arrivals: Arrivals,
     /// The mean of the exponentially distributed time that a request computes.
-    pub service_ns: f64,
+    service_ns: f64,
     /// How many goroutines a request starts besides its own. They compute as long as it does.
-    pub children: u32,
-    /// The share of requests of the latency class, which compute for [`Self::latency_ns`].
-    pub latency_share: f64,
+    children: u32,
+    /// The share of requests of the latency class, which compute for `latency_ns`.
+    latency_share: f64,
     /// How long a request of the latency class computes.
-    pub latency_ns: u64,
+    latency_ns: u64,
     /// Nodes among which the data of the requests is spread.
-    pub nodes: u32,
+    nodes: u32,
     left: u64,
     on_left_ns: f64,
 }
@@ -63,6 +62,27 @@ impl OpenLoop {
             left: n,
             on_left_ns: 0.0,
         }
+    }
+
+    /// With so many goroutines that each request starts and waits for.
+    #[must_use]
+    pub const fn with_children(mut self, children: u32) -> Self {
+        self.children = children;
+        self
+    }
+
+    /// With this share of requests of the latency class, which compute for `ns`.
+    #[must_use]
+    pub const fn with_latency(mut self, share: f64, ns: u64) -> Self {
+        (self.latency_share, self.latency_ns) = (share, ns);
+        self
+    }
+
+    /// With the data of the requests spread among so many nodes.
+    #[must_use]
+    pub const fn with_nodes(mut self, nodes: u32) -> Self {
+        self.nodes = nodes;
+        self
     }
 
     fn gap_ns(&mut self, rng: &mut Rng) -> u64 {
@@ -99,6 +119,10 @@ impl Workload for OpenLoop {
             task.home = Some(rng.below(self.nodes));
         }
         Some(Arrival { after_ns, task })
+    }
+
+    fn total(&self) -> Option<u64> {
+        Some(self.left * u64::from(1 + self.children))
     }
 
     fn next(&mut self, task: &mut Task, _rng: &mut Rng) -> Op {
