@@ -101,6 +101,8 @@ pub struct Tuning {
     pub global_shards: u32,
     /// Whether an M that found nothing lingers before it sleeps. Go's does not.
     pub lingers: bool,
+    /// The shortest time for which it does so.
+    pub linger_min_ns: u64,
     /// Whether an M watches. Go's does not.
     pub watches: bool,
     /// How the latency class is served.
@@ -123,6 +125,7 @@ impl Tuning {
             shape: Shape::Ring,
             global_shards: 1,
             lingers: true,
+            linger_min_ns: policy::LINGER_MIN_NS,
             watches: true,
             control: Control::Off,
         }

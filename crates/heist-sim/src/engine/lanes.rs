@@ -92,6 +92,7 @@ impl Sim<'_> {
         self.report.counts.preemptions += 1;
         self.step_ns = self.config.costs.signal();
         self.report.cpu_ns[Spent::Kernel as usize] += self.step_ns;
+        self.ms[m as usize].left_ns = 0;
         self.start_thread(m, 0, Todo::Preempted);
     }
 

@@ -157,7 +157,8 @@ impl Sim<'_> {
         }
         let machine = &mut self.ms[m as usize];
         if self.config.tuning.lingers && !std::mem::replace(&mut machine.lingered, true) {
-            let until_ns = self.now_ns + self.step_ns + self.linger_ns;
+            let linger_ns = self.linger_ns.max(self.config.tuning.linger_min_ns);
+            let until_ns = self.now_ns + self.step_ns + linger_ns;
             return self.then(m, Todo::Linger(until_ns));
         }
         self.then(m, Todo::Descend)

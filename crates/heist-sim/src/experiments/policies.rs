@@ -35,7 +35,7 @@ pub(super) fn gentle(lab: &mut Lab<'_>) -> Answer {
     let mut table = Table::new(&[
         "load",
         "policy",
-        "migrations/goroutine",
+        "stolen/goroutine",
         "attempts/goroutine",
         "overhead/goroutine",
         "p50",
@@ -53,7 +53,7 @@ pub(super) fn gentle(lab: &mut Lab<'_>) -> Answer {
             let requests = bursts(lab.n(40_000), PROCS, load);
             let config = lab.config(PROCS, tuning);
             let report = lab.run(&format!("{name}, load {load}"), config, requests);
-            let moves = report.per_goroutine(report.counts.migrations);
+            let moves = report.per_goroutine(report.counts.stolen);
             table.row(vec![
                 percent(load),
                 name.into(),
@@ -90,7 +90,7 @@ pub(super) fn gentle(lab: &mut Lab<'_>) -> Answer {
         charts: vec![("gentle".into(), chart)],
         conclusion: format!(
             "The gentle policy has a p99 up to {} times as long (load {}), and up to {} fewer \
-             migrations (load {}).",
+             stolen goroutines (load {}).",
             number(worst.0),
             percent(worst.1),
             percent(saved.0),
@@ -248,7 +248,7 @@ pub(super) fn sharing(lab: &mut Lab<'_>) -> Answer {
     let mut table = Table::new(&[
         "load",
         "policy",
-        "migrations/goroutine",
+        "moves/goroutine",
         "wake-ups/goroutine",
         "overhead/goroutine",
         "throughput of offered",
@@ -267,7 +267,7 @@ pub(super) fn sharing(lab: &mut Lab<'_>) -> Answer {
             let config = lab.config(PROCS, tuning);
             let report = lab.run(&format!("{name}, load {load}"), config, steady(n, PROCS, load));
             let offered = load * f64::from(PROCS) * 1e9 / 20_000.0;
-            let migrations = report.per_goroutine(report.counts.migrations + report.counts.shared);
+            let migrations = report.per_goroutine(report.counts.stolen + report.counts.shared);
             table.row(vec![
                 percent(load),
                 name.into(),
@@ -309,7 +309,8 @@ pub(super) fn sharing(lab: &mut Lab<'_>) -> Answer {
             ("sharing-rate".into(), chart("Throughput", "goroutines per ms", rates)),
         ],
         conclusion: format!(
-            "Goroutines that change their P, by sharing against stealing, at each load: {}.",
+            "Goroutines that leave the P where they became runnable, by sharing against stealing, at \
+             each load: {}.",
             words.join("; ")
         ),
     }

@@ -118,7 +118,8 @@ fn candidates() -> Vec<(&'static str, Tuning)> {
         ("16 global queues", Tuning { global_shards: 16, ..heist }),
         ("chain only if more", Tuning { chain: Chain::IfMore, ..heist }),
         ("mask, chain only if more", Tuning { chain: Chain::IfMore, ..mask }),
-        ("mask, 16 global queues", Tuning { global_shards: 16, ..mask }),
+        ("mask, linger 5 us", Tuning { linger_min_ns: 5_000, ..mask }),
+        ("mask, linger 20 us", Tuning { linger_min_ns: 20_000, ..mask }),
     ]
 }
 
