@@ -123,8 +123,8 @@ fn candidates() -> Vec<(&'static str, Tuning)> {
     ]
 }
 
-/// Two runs of the same policy with other seeds differ by about this much.
-const P99_TOLERANCE: f64 = 0.03;
+/// With three seeds the p99 of the runtime at 256 Ps and a load of 5 % differs by 7 %.
+const P99_TOLERANCE: f64 = 0.1;
 
 /// Which candidates cut futile steals tenfold without losing the tail.
 pub(super) fn futile(lab: &mut Lab<'_>) -> Answer {
