@@ -9,8 +9,11 @@ use heist_sim::workloads::{PingPong, Tree};
 use heist_sim::{Config, Report, Sim, Workload};
 use std::time::{Duration, Instant};
 
-/// What is counted on both sides, and the name of its metric.
-const COUNTED: [(&str, &str, fn(&Report) -> u64); 5] = [
+/// A count: its name, that of its metric, and where the model has it.
+type Counted = (&'static str, &'static str, fn(&Report) -> u64);
+
+/// What is counted on both sides.
+const COUNTED: [Counted; 5] = [
     ("goroutines run", "/heist/sched/executed:events", |r| r.counts.executed),
     ("thefts", "/heist/steal/successes:events", |r| r.counts.steals),
     ("visits of thieves", "/heist/steal/attempts:events", |r| r.counts.steal_attempts),

@@ -240,11 +240,9 @@ pub(super) fn bwos(lab: &mut Lab<'_>) -> Answer {
 /// Sharing against stealing, over the load.
 pub(super) fn sharing(lab: &mut Lab<'_>) -> Answer {
     const PROCS: u32 = 16;
-    let loads: &[f64] = if lab.setup.quick {
-        &[0.1, 0.5, 1.0, 2.0]
-    } else {
-        &[0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0]
-    };
+    let quick: &[f64] = &[0.1, 0.5, 1.0, 2.0];
+    let all: &[f64] = &[0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0];
+    let loads = if lab.setup.quick { quick } else { all };
     let mut table = Table::new(&[
         "load",
         "policy",
@@ -289,29 +287,32 @@ pub(super) fn sharing(lab: &mut Lab<'_>) -> Answer {
             }
         }
     }
-    let chart = |title: &str, label: &str, series: [Series; 2]| Chart {
-        title: title.into(),
-        x: Axis::linear("load, %"),
-        y: Axis::linear(label),
-        series: series.into(),
-    };
-    let words = ratio.iter().map(|(load, shared, stolen)| {
+    let say = |(load, shared, stolen): &(f64, f64, f64)| {
         format!("{}: {} against {}", percent(*load), number(*shared), number(*stolen))
-    });
-    let words: Vec<_> = words.collect();
+    };
+    let words: Vec<_> = ratio.iter().map(say).collect();
     Answer {
         tables: vec![("16 Ps, requests of four goroutines of 20 us".into(), table)],
         charts: vec![
             (
                 "sharing-moves".into(),
-                chart("Goroutines that change P", "moves per goroutine", moves),
+                by_load("Goroutines that change P", "moves per goroutine", moves),
             ),
-            ("sharing-rate".into(), chart("Throughput", "goroutines per ms", rates)),
+            ("sharing-rate".into(), by_load("Throughput", "goroutines per ms", rates)),
         ],
         conclusion: format!(
             "Goroutines that leave the P where they became runnable, by sharing against stealing, at \
              each load: {}.",
             words.join("; ")
         ),
+    }
+}
+
+fn by_load(title: &str, label: &str, series: [Series; 2]) -> Chart {
+    Chart {
+        title: title.into(),
+        x: Axis::linear("load, %"),
+        y: Axis::linear(label),
+        series: series.into(),
     }
 }

@@ -182,7 +182,16 @@ pub(super) fn futile(lab: &mut Lab<'_>) -> Answer {
         y: Axis::linear("futile visits per goroutine"),
         series,
     };
-    let conclusion = match good {
+    Answer {
+        tables: vec![("256 Ps on four nodes".into(), table)],
+        charts: vec![("futile".into(), chart)],
+        conclusion: judge(good),
+    }
+}
+
+/// The answer, with the names of the candidates that meet the goal.
+fn judge(good: Option<Vec<&str>>) -> String {
+    match good {
         Some(names) => format!(
             "At every load ten times fewer futile visits, and a p99 at most {} longer: {}.",
             percent(P99_TOLERANCE),
@@ -191,10 +200,5 @@ pub(super) fn futile(lab: &mut Lab<'_>) -> Answer {
         None => "No candidate has ten times fewer futile visits at every load without a longer \
                  p99."
             .into(),
-    };
-    Answer {
-        tables: vec![("256 Ps on four nodes".into(), table)],
-        charts: vec![("futile".into(), chart)],
-        conclusion,
     }
 }
