@@ -53,6 +53,12 @@ pub enum Command {
     ///
     /// Of the next seconds, for `heist trace`.
     Record(SaveOptions),
+
+    /// Ask a model of the scheduler about machines that are not here
+    ///
+    /// The model links the algorithms of the runtime; each of its steps costs simulated time. The
+    /// exit code is 0 if the experiment ended, 2 if an option is invalid or a file is not usable.
+    Sim(SimOptions),
 }
 
 #[derive(Args)]
@@ -170,6 +176,49 @@ pub struct RecordOptions {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub command: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub struct SimOptions {
+    /// What to ask; `validate` compares the model with the runtime, on this machine
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = PossibleValuesParser::new(crate::sim::names())
+    )]
+    pub experiment: Option<String>,
+
+    /// Fewer requests and fewer points
+    #[arg(long)]
+    pub quick: bool,
+
+    /// The seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// A folder for the tables (Markdown) and the pictures (SVG)
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<std::path::PathBuf>,
+
+    /// A file with costs of steps, one `name nanoseconds` a line
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<std::path::PathBuf>,
+
+    /// Processors of the run without an experiment
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub procs: u32,
+
+    /// Its load: the share of the processors that its requests need
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
+    pub load: f64,
+
+    /// Its requests, of a goroutine of 20 us each
+    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    pub requests: u64,
+
+    /// The costs of the steps, and where each figure is from
+    #[arg(long)]
+    pub show_costs: bool,
 }
 
 #[derive(Args)]

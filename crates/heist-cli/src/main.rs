@@ -4,6 +4,7 @@ mod attach;
 mod cli;
 mod demo;
 mod doctor;
+mod sim;
 mod top;
 mod trace;
 
@@ -24,5 +25,6 @@ fn main() -> ExitCode {
         cli::Command::Profile(options) => {
             attach::save(&options, "/debug/pprof/profile", "heist.pprof")
         }
+        cli::Command::Sim(options) => sim::run(&options),
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! GO: proc.go, runtime2.go.
 
+pub mod balance;
 pub mod sysmon;
 pub mod timers;
 

@@ -217,9 +217,9 @@ impl Helper {
         }
     }
 
-    /// Handles a P that waits for an M when none is idle and there may be no more threads. An M that
-    /// is on its way to become idle takes the P, however long its thread waits for a CPU. Only if
-    /// there is none for some time is the limit of threads exceeded.
+    /// Handles a P that waits for an M when none is idle and there may be no more threads. An M
+    /// that is on its way to become idle takes the P, however long its thread waits for a CPU. Only
+    /// if there is none for some time is the limit of threads exceeded.
     fn expect_idle_m(&mut self, n_taken: u64) {
         match self.full_since {
             Some((since, before)) if before == n_taken && !self.is_m_free_soon() => {
