@@ -196,7 +196,7 @@ pub(crate) struct M {
     pub(crate) spinning: ShownFlag,
     /// Since when it spins.
     pub(crate) spins_since_ns: Cell<u64>,
-    /// How many goroutines had become runnable by then.
+    /// How many goroutines had become runnable by then, or when its watch ended.
     pub(crate) readied_before: Cell<u64>,
     /// When a timer is due that this M added since it last looked for work; see
     /// `sched::outside::timers`.

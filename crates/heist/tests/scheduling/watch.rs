@@ -88,3 +88,43 @@ fn a_watcher_serves_the_latency_class() {
         latency.expect("it is spawned").join().expect("it does not panic");
     });
 }
+
+/// How often the threads of this process have gone to sleep so far.
+fn n_sleeps() -> u64 {
+    let of_thread = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok())
+    };
+    let threads = std::fs::read_dir("/proc/self/task").expect("there is /proc");
+    let status =
+        threads.filter_map(|t| std::fs::read_to_string(t.ok()?.path().join("status")).ok());
+    status.filter_map(of_thread).sum()
+}
+
+/// A watch ends with the exchange that it was begun for: a program that was busy and is idle now
+/// does not wake up again and again.
+#[test]
+fn no_watch_goes_on_when_nothing_happens() {
+    let ended = crate::child::run(|| {
+        runtime(2).run(|| {
+            for round in 0..20 {
+                let (there, ping) = chan::bounded::<u32>(0);
+                let (pong, back) = chan::bounded::<u32>(0);
+                let other = heist::go(move || ping.iter().all(|token| pong.send(token).is_ok()));
+                for token in 0..5000 {
+                    there.send(token).expect("the other one receives");
+                    assert_eq!(back.recv(), Ok(token));
+                }
+                drop(there);
+                assert!(other.join().expect("it does not panic"));
+                // Ms that found nothing fall asleep meanwhile.
+                heist::time::sleep(Duration::from_millis(20));
+                let before = n_sleeps();
+                heist::time::sleep(Duration::from_millis(100));
+                let n = n_sleeps() - before;
+                assert!(n < 200, "round {round}: {n} sleeps in 100 ms without work");
+            }
+        });
+    });
+    ended.succeeded();
+}

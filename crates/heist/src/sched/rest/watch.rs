@@ -40,7 +40,7 @@ pub(crate) fn wake_p_for_next(sched: &Sched, pp: &P) {
     wake::wake_p(sched);
 }
 
-/// Whether many goroutines have become runnable since `m` began to spin.
+/// Whether many goroutines have become runnable since `m` began to spin, or ended its watch.
 pub(super) fn others_are_busy(sched: &Sched, m: &M) -> bool {
     let readied = n_readied(sched).wrapping_sub(m.readied_before.get());
     readied >= policy::BUSY_MIN_READIED
@@ -57,6 +57,8 @@ pub(super) fn keep_watch(sched: &Sched, m: &M) -> Found {
         let busy = n_readied(sched).wrapping_sub(before) >= policy::WATCH_MIN_READIED;
         if !matches!(slept, Found::Nothing) || !busy || run::has_stealable_work(sched) {
             sched.rest.watch.end();
+            // What happened before the watch is no reason for another one.
+            m.readied_before.set(n_readied(sched));
             return slept;
         }
     }
