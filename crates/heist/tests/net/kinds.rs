@@ -52,9 +52,13 @@ fn exchange_datagrams() {
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
 }
 
-/// Connections and datagrams within the machine.
+/// Connections and datagrams within the machine. In its own process, because a listener is closed.
 #[test]
 fn unix_sockets_exchange_bytes_and_datagrams() {
+    child::run(use_unix_sockets).succeeded();
+}
+
+fn use_unix_sockets() {
     let folder = std::env::temp_dir().join(format!("heist-unix-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let n = AtomicUsize::new(0);
