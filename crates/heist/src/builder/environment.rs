@@ -36,79 +36,80 @@ impl Builder {
         let list = std::env::var_os(variable).unwrap_or_default();
         let list = list.to_string_lossy();
         for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-            let wrong = |expected| {
-                Err(BuildError::Environment {
-                    variable,
-                    value: list.clone().into_owned(),
-                    expected,
-                })
-            };
-            match item.split_once('=').unwrap_or((item, "")) {
-                ("chaos", seed) => match seed.parse() {
-                    Ok(seed) => self.chaos = Some(seed),
-                    Err(_) => return wrong("chaos=SEED with a number"),
-                },
-                ("quantum", text) => match duration(text) {
-                    Some(_) if self.exact_quantum => {}
-                    Some(quantum) => self.quantum = quantum,
-                    None => {
-                        return wrong("quantum=DURATION with a unit, such as 500us, 10ms or 1s");
-                    }
-                },
-                ("schedtrace", ms) => match ms.parse() {
-                    Ok(ms) => self.trace_ms = ms,
-                    Err(_) => return wrong("schedtrace=MILLISECONDS"),
-                },
-                ("containermaxprocs", "0") => self.cgroup_root = None,
-                ("updatemaxprocs", "0") => self.follow_procs = false,
-                ("containermaxprocs" | "updatemaxprocs", "1") => {}
-                ("containermaxprocs" | "updatemaxprocs", _) => {
-                    return wrong("containermaxprocs=0 and updatemaxprocs=0, or 1 for the default");
-                }
-                ("scheddetail", "0") => self.trace_detail = Detail::Summary,
-                ("scheddetail", "1") => self.trace_detail = Detail::All,
-                ("scheddetail", _) => return wrong("scheddetail=0 or scheddetail=1"),
-                ("server", text) => match Place::from_text(text) {
-                    Some(place) => self.debug_servers.push(place),
-                    None => {
-                        return wrong(
-                            "server=PORT or a loopback address such as server=127.0.0.1:6060",
-                        );
-                    }
-                },
-                ("socket", "" | "1") => self.debug_servers.push(Place::Socket),
-                ("socket", "0") => {}
-                ("socket", _) => return wrong("socket, or socket=0"),
-                ("shortturns", "0") => self.short_turns = false,
-                ("shortturns", "1") => self.short_turns = true,
-                ("shortturns", _) => return wrong("shortturns=0 or shortturns=1"),
-                ("flightrecorder", seconds) => match seconds.parse() {
-                    Ok(seconds) if seconds > 0 => {
-                        self.traces.flight = Some(Duration::from_secs(seconds));
-                    }
-                    _ => return wrong("flightrecorder=SECONDS, 1 or more"),
-                },
-                ("tlsreport", "" | "1") => self.tls_report = true,
-                ("tlsreport", "0") => self.tls_report = false,
-                ("tlsreport", _) => return wrong("tlsreport, or tlsreport=0"),
-                ("frames", "all") => text::show(Show::All),
-                ("frames", "program") => text::show(Show::Program),
-                ("frames", _) => return wrong("frames=all, or frames=program for the default"),
-                ("sigquit", "0") => reports::leave_quit(),
-                ("sigquit", "1") => {}
-                ("sigquit", _) => return wrong("sigquit=0, or sigquit=1 for the default"),
-                ("guard", way) if guard::protect_by(way) => {}
-                ("guard", _) => return wrong("guard=protect, or guard=install for the default"),
-                _ => {
-                    return wrong(
-                        "a list of chaos=SEED, flightrecorder=SECONDS, frames=all, guard=WAY, quantum=DURATION, \
-                         schedtrace=MS, scheddetail=1, server=ADDRESS, shortturns=1, sigquit=0, socket, tlsreport, \
-                         containermaxprocs=0 and updatemaxprocs=0",
-                    );
-                }
-            }
+            self.set_debug(item).map_err(|expected| BuildError::Environment {
+                variable,
+                value: list.clone().into_owned(),
+                expected,
+            })?;
         }
         Ok(self)
+    }
+
+    /// Sets one item of the list. The error says what was expected.
+    fn set_debug(&mut self, item: &str) -> Result<(), &'static str> {
+        match item.split_once('=').unwrap_or((item, "")) {
+            ("chaos", seed) => match seed.parse() {
+                Ok(seed) => self.chaos = Some(seed),
+                Err(_) => return Err("chaos=SEED with a number"),
+            },
+            ("quantum", text) => match duration(text) {
+                Some(_) if self.exact_quantum => {}
+                Some(quantum) => self.quantum = quantum,
+                None => {
+                    return Err("quantum=DURATION with a unit, such as 500us, 10ms or 1s");
+                }
+            },
+            ("schedtrace", ms) => match ms.parse() {
+                Ok(ms) => self.trace_ms = ms,
+                Err(_) => return Err("schedtrace=MILLISECONDS"),
+            },
+            ("containermaxprocs", "0") => self.cgroup_root = None,
+            ("updatemaxprocs", "0") => self.follow_procs = false,
+            ("containermaxprocs" | "updatemaxprocs", "1") => {}
+            ("containermaxprocs" | "updatemaxprocs", _) => {
+                return Err("containermaxprocs=0 and updatemaxprocs=0, or 1 for the default");
+            }
+            ("scheddetail", "0") => self.trace_detail = Detail::Summary,
+            ("scheddetail", "1") => self.trace_detail = Detail::All,
+            ("scheddetail", _) => return Err("scheddetail=0 or scheddetail=1"),
+            ("server", text) => match Place::from_text(text) {
+                Some(place) => self.debug_servers.push(place),
+                None => {
+                    return Err("server=PORT or a loopback address such as server=127.0.0.1:6060");
+                }
+            },
+            ("socket", "" | "1") => self.debug_servers.push(Place::Socket),
+            ("socket", "0") => {}
+            ("socket", _) => return Err("socket, or socket=0"),
+            ("shortturns", "0") => self.short_turns = false,
+            ("shortturns", "1") => self.short_turns = true,
+            ("shortturns", _) => return Err("shortturns=0 or shortturns=1"),
+            ("flightrecorder", seconds) => match seconds.parse() {
+                Ok(seconds) if seconds > 0 => {
+                    self.traces.flight = Some(Duration::from_secs(seconds));
+                }
+                _ => return Err("flightrecorder=SECONDS, 1 or more"),
+            },
+            ("tlsreport", "" | "1") => self.tls_report = true,
+            ("tlsreport", "0") => self.tls_report = false,
+            ("tlsreport", _) => return Err("tlsreport, or tlsreport=0"),
+            ("frames", "all") => text::show(Show::All),
+            ("frames", "program") => text::show(Show::Program),
+            ("frames", _) => return Err("frames=all, or frames=program for the default"),
+            ("sigquit", "0") => reports::leave_quit(),
+            ("sigquit", "1") => {}
+            ("sigquit", _) => return Err("sigquit=0, or sigquit=1 for the default"),
+            ("guard", way) if guard::protect_by(way) => {}
+            ("guard", _) => return Err("guard=protect, or guard=install for the default"),
+            _ => {
+                return Err(
+                    "a list of chaos=SEED, flightrecorder=SECONDS, frames=all, guard=WAY, quantum=DURATION, \
+                     schedtrace=MS, scheddetail=1, server=ADDRESS, shortturns=1, sigquit=0, socket, tlsreport, \
+                     containermaxprocs=0 and updatemaxprocs=0",
+                );
+            }
+        }
+        Ok(())
     }
 }
 
