@@ -80,6 +80,7 @@ impl Runtime {
         signal::install_interrupt_handler(crate::sched::stall::signal::on_interrupt);
         membarrier::prepare();
         stopwatch::prepare();
+        limits::spare_room();
         let name = format!("{}-helper", config.name);
         let no_descriptors = |error| limits::explain(&error, "descriptors for the poller");
         let sched = Sched::start(config).map_err(no_descriptors)?;

@@ -78,6 +78,22 @@ pub(crate) fn room() -> Room {
     Room::Bytes(left(space, space_used).min(left(data, data_used)))
 }
 
+/// With less room than this, an arena of the allocator for each thread is too much.
+const ARENAS_ROOM: u64 = 1 << 30;
+
+/// Keeps glibc's allocator from mapping an arena of 64 MiB for each new thread where there is little
+/// room: a few threads would take all of it, and none would be left for the next thread. All
+/// threads share one arena then. Called before the first thread of a runtime is made. Other
+/// allocators do not read the option.
+pub(crate) fn spare_room() {
+    if let Room::Bytes(room) = room()
+        && room < ARENAS_ROOM
+    {
+        // SAFETY: it sets an option of the allocator, under the allocator's lock.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+    }
+}
+
 /// Bytes of address space and of private writable memory that the process has.
 fn used() -> Option<(u64, u64)> {
     let mut text = [0u8; 128];
