@@ -81,9 +81,9 @@ pub(crate) fn room() -> Room {
 /// With less room than this, an arena of the allocator for each thread is too much.
 const ARENAS_ROOM: u64 = 1 << 30;
 
-/// Keeps glibc's allocator from mapping an arena of 64 MiB for each new thread where there is little
-/// room: a few threads would take all of it, and none would be left for the next thread. All
-/// threads share one arena then. Called before the first thread of a runtime is made. Other
+/// Keeps glibc's allocator from mapping an arena of 64 MiB for each new thread where there is
+/// little room: a few threads would take all of it, and none would be left for the next thread.
+/// All threads share one arena then. Called before the first thread of a runtime is made. Other
 /// allocators do not read the option.
 pub(crate) fn spare_room() {
     if let Room::Bytes(room) = room()
