@@ -1,6 +1,6 @@
 //! The hook of the CPU profile: the handler of a timer that counts the CPU time of one thread.
 
-use super::table::{PARTS, Tag};
+use super::table::{DEPTH, PARTS, Tag};
 use super::{Current, with_walker};
 use crate::coro::walk::Position;
 use crate::current;
@@ -33,7 +33,7 @@ fn walk(m: &M, registers: Registers, walker: &mut Walker) -> Option<(Tag, Frames
     let gp = m.current();
     let tag = gp.map(tag_of).unwrap_or_default();
     if let Some(position) = gp.and_then(|gp| Position::running(&gp.coro, registers)) {
-        return Some((tag, position.walk(walker, modules)));
+        return Some((tag, position.walk_innermost(DEPTH, walker, modules)));
     }
     let own = registers.sp..m.stack_base.get();
     let mut read = |address: usize| {
@@ -42,7 +42,7 @@ fn walk(m: &M, registers: Registers, walker: &mut Walker) -> Option<(Tag, Frames
         is_own.then(|| unsafe { racy_word(address) })
     };
     let base = own.end;
-    Some((tag, walker.walk(modules, registers, &mut read, |sp| sp >= base)))
+    Some((tag, walker.walk(modules, registers, DEPTH, &mut read, |sp| sp >= base)))
 }
 
 /// What a profile says about a goroutine that runs on the calling thread.

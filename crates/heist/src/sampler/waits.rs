@@ -7,7 +7,7 @@
 //!
 //! GO: mprof.go blockevent, blocksampled, saveblockevent, mutexevent.
 
-use super::table::{PARTS, Tag};
+use super::table::{DEPTH, PARTS, Tag};
 use super::{Current, with_walker};
 use crate::coro::walk::Position;
 use crate::current::InRuntime;
@@ -92,7 +92,7 @@ fn sample(profile: &Current, rt: &InRuntime, here: Registers, count: u64, value:
         let (gp, m) = (rt.goroutine(), rt.m());
         let walked = with_walker(m.id, |walker| {
             let position = Position::running(&gp.coro, here)?;
-            Some(position.walk(walker, modules::known()?))
+            Some(position.walk_innermost(DEPTH, walker, modules::known()?))
         });
         match walked.flatten() {
             Some(frames) => table.add(&Tag::default(), &frames, count, value),
