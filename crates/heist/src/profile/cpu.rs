@@ -5,7 +5,7 @@ use crate::sampler;
 use crate::sampler::cpu::{CURRENT, on_tick};
 use crate::sampler::table::Table;
 use crate::sys::profile_timer::{self, ThreadTimer};
-use crate::traceback::reports;
+use crate::traceback::{on_large_stack, reports};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -69,7 +69,7 @@ impl CpuProfile {
     /// As [`start`](Self::start).
     pub fn start_at(hz: u32) -> io::Result<Self> {
         let period_ns = 1_000_000_000 / u64::from(hz.clamp(1, MAX_HZ));
-        sampler::prepare();
+        on_large_stack(sampler::prepare);
         if !CURRENT.set(Table::new()?) {
             let why = "a CPU profile is being made already";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));

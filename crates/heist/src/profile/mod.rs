@@ -271,7 +271,7 @@ pub fn set_mutex_fraction(fraction: u32) -> io::Result<u32> {
 }
 
 fn switch_on(current: &Current) -> io::Result<()> {
-    sampler::prepare();
+    on_large_stack(sampler::prepare);
     // There may be one already, which stays.
     current.set(Table::new()?);
     Ok(())
