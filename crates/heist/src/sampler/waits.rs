@@ -78,7 +78,9 @@ pub(crate) fn wait_ends(rt: &InRuntime, here: Registers, reason: WaitReason, sin
 pub(crate) fn mutex_released(rt: &InRuntime, here: Registers, n: u64, waited_ns: u64) {
     let fraction = mutex_fraction();
     if fraction != 0 && draw(rt).is_multiple_of(fraction) {
-        sample(&MUTEX, rt, here, fraction * n * PARTS, fraction * waited_ns);
+        // A panic here would be one inside the runtime.
+        let count = fraction.saturating_mul(n).saturating_mul(PARTS);
+        sample(&MUTEX, rt, here, count, fraction.saturating_mul(waited_ns));
     }
 }
 
