@@ -6,7 +6,7 @@
 use super::slabs::{self, Reader};
 use super::switch::Coro;
 use crate::sys::modules::Modules;
-use crate::sys::walk::{Frames, Registers, Walker};
+use crate::sys::walk::{Frames, Registers, WALKED_MAX, Walker};
 
 /// Where a goroutine is: the registers, and the address of its link to the scheduler, above which
 /// it has no frames.
@@ -52,12 +52,22 @@ impl Position {
 
     /// The frames of the goroutine.
     pub(crate) fn walk(&self, walker: &mut Walker, modules: &Modules) -> Frames {
+        self.walk_innermost(WALKED_MAX, walker, modules)
+    }
+
+    /// The innermost frames of the goroutine, `most` of them.
+    pub(crate) fn walk_innermost(
+        &self,
+        most: usize,
+        walker: &mut Walker,
+        modules: &Modules,
+    ) -> Frames {
         let link = self.link;
         let mut reader = Reader::new();
         // Only the scheduler's stacks are in no slab, and stacks that user code made.
         let own = slabs::stack_around(link).unwrap_or(0..0);
         let base = link..own.end;
-        walker.walk(modules, self.registers, &mut |address| reader.word(address), |sp| {
+        walker.walk(modules, self.registers, most, &mut |address| reader.word(address), |sp| {
             base.contains(&sp.wrapping_sub(1)) || slabs::stack_around(sp.wrapping_sub(1)).is_none()
         })
     }

@@ -4,8 +4,10 @@ use super::{Profile, Unit};
 use crate::sampler;
 use crate::sampler::cpu::{CURRENT, on_tick};
 use crate::sampler::table::Table;
+use crate::sys::bystanders::Bystander;
 use crate::sys::profile_timer::{self, ThreadTimer};
-use crate::traceback::reports;
+use crate::sys::thread;
+use crate::traceback::{on_large_stack, reports};
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -69,7 +71,7 @@ impl CpuProfile {
     /// As [`start`](Self::start).
     pub fn start_at(hz: u32) -> io::Result<Self> {
         let period_ns = 1_000_000_000 / u64::from(hz.clamp(1, MAX_HZ));
-        sampler::prepare();
+        on_large_stack(sampler::prepare);
         if !CURRENT.set(Table::new()?) {
             let why = "a CPU profile is being made already";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
@@ -82,12 +84,12 @@ impl CpuProfile {
         let mut timers = HashMap::new();
         start_timers(&mut timers, period_ns);
         let keep = move || {
+            let _bystander = Bystander::new();
             while stopped.recv_timeout(LOOK_PERIOD) == Err(RecvTimeoutError::Timeout) {
                 start_timers(&mut timers, period_ns);
             }
         };
-        let builder = std::thread::Builder::new().name("heist-profile".to_owned());
-        profile.keeper = Some(builder.spawn(keep)?);
+        profile.keeper = Some(thread::spawn_roomy_joinable("heist-profile", keep)?);
         profile.stop = Some(stop);
         Ok(profile)
     }

@@ -101,7 +101,7 @@ impl Profile {
     /// How many events or samples it counts.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.samples.iter().map(|sample| sample.values[0]).sum()
+        self.samples.iter().fold(0, |sum, sample| sum.saturating_add(sample.values[0]))
     }
 
     /// How many samples could not be kept: because there were too many different stacks, or too
@@ -271,7 +271,7 @@ pub fn set_mutex_fraction(fraction: u32) -> io::Result<u32> {
 }
 
 fn switch_on(current: &Current) -> io::Result<()> {
-    sampler::prepare();
+    on_large_stack(sampler::prepare);
     // There may be one already, which stays.
     current.set(Table::new()?);
     Ok(())
@@ -283,10 +283,10 @@ impl Profile {
         let mut sums: HashMap<(Vec<usize>, Tag), (u64, u64)> = HashMap::new();
         for row in rows {
             let sum = sums.entry((row.frames, row.tag)).or_default();
-            *sum = (sum.0 + row.count, sum.1 + row.value);
+            *sum = (sum.0.saturating_add(row.count), sum.1.saturating_add(row.value));
         }
         for ((frames, tag), (count, value)) in sums {
-            let values = vec![(count + PARTS / 2) / PARTS, value];
+            let values = vec![count.saturating_add(PARTS / 2) / PARTS, value];
             self.samples.push(Sample { frames, values, labels: labels(&tag) });
         }
     }

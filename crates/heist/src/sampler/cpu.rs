@@ -1,6 +1,6 @@
 //! The hook of the CPU profile: the handler of a timer that counts the CPU time of one thread.
 
-use super::table::{PARTS, Tag};
+use super::table::{DEPTH, PARTS, Tag};
 use super::{Current, with_walker};
 use crate::coro::walk::Position;
 use crate::current;
@@ -9,6 +9,7 @@ use crate::gmp::{G, M};
 use crate::sys::modules;
 use crate::sys::registers::racy_word;
 use crate::sys::walk::{Frames, Registers, Walker};
+use std::ops::Range;
 
 /// The CPU profile that is being made.
 pub(crate) static CURRENT: Current = Current::none();
@@ -33,16 +34,30 @@ fn walk(m: &M, registers: Registers, walker: &mut Walker) -> Option<(Tag, Frames
     let gp = m.current();
     let tag = gp.map(tag_of).unwrap_or_default();
     if let Some(position) = gp.and_then(|gp| Position::running(&gp.coro, registers)) {
-        return Some((tag, position.walk(walker, modules)));
+        return Some((tag, position.walk_innermost(DEPTH, walker, modules)));
     }
-    let own = registers.sp..m.stack_base.get();
+    let base = m.stack_base.get();
+    let is_on_own = stack_of(m).contains(&registers.sp);
+    let own = if is_on_own { registers.sp..base } else { 0..0 };
     let mut read = |address: usize| {
         let is_own = own.contains(&address) && address.is_multiple_of(size_of::<usize>());
-        // SAFETY: between the stack pointer of this thread and a frame that has not returned.
+        // SAFETY: between the stack pointer of this thread and a frame that has not returned, both
+        // on the thread's own stack.
         is_own.then(|| unsafe { racy_word(address) })
     };
-    let base = own.end;
-    Some((tag, walker.walk(modules, registers, &mut read, |sp| sp >= base)))
+    Some((tag, walker.walk(modules, registers, DEPTH, &mut read, |sp| sp >= base)))
+}
+
+/// The part of the calling thread's own stack that the scheduler uses. Between it and a stack that
+/// user code made, or that of a signal, there may be anything.
+fn stack_of(m: &M) -> Range<usize> {
+    /// The scheduler of a guest is not deeper in a stack whose end is not known.
+    const GUEST_BYTES: usize = 64 << 10;
+    let base = m.stack_base.get();
+    match m.stack_end.get() {
+        0 => base.saturating_sub(GUEST_BYTES)..base,
+        end => end..base,
+    }
 }
 
 /// What a profile says about a goroutine that runs on the calling thread.

@@ -7,7 +7,7 @@
 //!
 //! GO: mprof.go blockevent, blocksampled, saveblockevent, mutexevent.
 
-use super::table::{PARTS, Tag};
+use super::table::{DEPTH, PARTS, Tag};
 use super::{Current, with_walker};
 use crate::coro::walk::Position;
 use crate::current::InRuntime;
@@ -78,7 +78,9 @@ pub(crate) fn wait_ends(rt: &InRuntime, here: Registers, reason: WaitReason, sin
 pub(crate) fn mutex_released(rt: &InRuntime, here: Registers, n: u64, waited_ns: u64) {
     let fraction = mutex_fraction();
     if fraction != 0 && draw(rt).is_multiple_of(fraction) {
-        sample(&MUTEX, rt, here, fraction * n * PARTS, fraction * waited_ns);
+        // A panic here would be one inside the runtime.
+        let count = fraction.saturating_mul(n).saturating_mul(PARTS);
+        sample(&MUTEX, rt, here, count, fraction.saturating_mul(waited_ns));
     }
 }
 
@@ -92,7 +94,7 @@ fn sample(profile: &Current, rt: &InRuntime, here: Registers, count: u64, value:
         let (gp, m) = (rt.goroutine(), rt.m());
         let walked = with_walker(m.id, |walker| {
             let position = Position::running(&gp.coro, here)?;
-            Some(position.walk(walker, modules::known()?))
+            Some(position.walk_innermost(DEPTH, walker, modules::known()?))
         });
         match walked.flatten() {
             Some(frames) => table.add(&Tag::default(), &frames, count, value),

@@ -32,6 +32,8 @@ pub(crate) fn install(report: Report) {
 extern "C" fn on_quit(_: libc::c_int) {
     // SAFETY: both only return a value.
     let (process, thread) = unsafe { (libc::getpid(), libc::gettid()) };
+    // The first thread may block the signal.
+    signal::end_process_after(REPORT_MAX_SECONDS, 2);
     if thread != process {
         // SAFETY: the first thread has the same handler. If it has ended, this one reports.
         let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, process, libc::SIGQUIT) };
@@ -39,7 +41,6 @@ extern "C" fn on_quit(_: libc::c_int) {
             return;
         }
     }
-    signal::end_process_after(REPORT_MAX_SECONDS, 2);
     if let Some(report) = REPORT.get() {
         report();
     }

@@ -25,8 +25,8 @@ const INNERMOST: usize = 64;
 /// Frames that are kept at the outer end.
 const OUTERMOST: usize = 64;
 const KEPT: usize = INNERMOST + OUTERMOST;
-/// A walk ends after this many.
-const WALKED_MAX: usize = 1 << 16;
+/// A walk for a reader ends after this many.
+pub(crate) const WALKED_MAX: usize = 1 << 16;
 
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,12 +97,13 @@ impl Walker {
         Self(CacheNative::new_in())
     }
 
-    /// The frames from `start` on. `read` returns the word at an address of the stack, or None; the
-    /// walk ends at a frame for whose stack pointer `is_base` is true.
+    /// The frames from `start` on, `most` of them. `read` returns the word at an address of the
+    /// stack, or None; the walk ends at a frame for whose stack pointer `is_base` is true.
     pub(crate) fn walk(
         &mut self,
         modules: &Modules,
         start: Registers,
+        most: usize,
         read: &mut impl FnMut(usize) -> Option<usize>,
         is_base: impl Fn(usize) -> bool,
     ) -> Frames {
@@ -111,7 +112,7 @@ impl Walker {
         let mut at = FrameAddress::from_instruction_pointer(start.pc as u64);
         let end = loop {
             frames.push(at.address_for_lookup() as usize);
-            if frames.n == WALKED_MAX {
+            if frames.n >= most {
                 break End::Lost;
             }
             let before = regs;

@@ -1,6 +1,6 @@
 //! All goroutines of a runtime with their stacks.
 
-use super::{Absent, Looked, Stack, look, own, running};
+use super::{Absent, Looked, Stack, look, on_large_stack, own, running};
 use crate::current;
 use crate::gmp::G;
 use crate::gmp::described::Described;
@@ -32,8 +32,12 @@ pub(crate) struct Entry {
 }
 
 /// The goroutines of `sched` that are alive. `here` are the registers of the caller, if it is one
-/// of them.
+/// of them. What a walk needs is made on the stack, and too large for a small one.
 pub(crate) fn entries(sched: &Sched, here: Registers) -> Vec<Entry> {
+    on_large_stack(|| entries_here(sched, here))
+}
+
+fn entries_here(sched: &Sched, here: Registers) -> Vec<Entry> {
     let mut looker = Looker::new(sched, here);
     let mut entries = Vec::new();
     pool::for_each(|gp| {

@@ -9,6 +9,7 @@ use crate::sys::modules::Modules;
 use crate::sys::thread;
 use crate::sys::walk::Walker;
 use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How many threads are asked at once: each needs memory for the answer.
@@ -24,6 +25,7 @@ const LOOK_PERIOD: Duration = Duration::from_micros(100);
 
 /// The stacks of the goroutines that have a thread, by their numbers. The caller's is not there.
 pub(super) fn stacks(sched: &Sched, walker: &mut Walker, modules: &Modules) -> HashMap<u64, Stack> {
+    let _turn = await_turn();
     let mut found = HashMap::new();
     let mut asked: Vec<Asked<'_>> = Vec::new();
     for m in sched.threads.all_ms().iter() {
@@ -41,6 +43,22 @@ pub(super) fn stacks(sched: &Sched, walker: &mut Walker, modules: &Modules) -> H
     }
     collect(&mut asked, walker, modules, &mut found);
     found
+}
+
+/// Waits until no other thread asks: a thread answers one at a time. Not for ever, because the one
+/// that asks may have been interrupted by this very report.
+fn await_turn() -> Option<MutexGuard<'static, ()>> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let mut turn = None;
+    wait(PATIENCE_WITH_HANDLER, || {
+        turn = match TURN.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        turn.is_some()
+    });
+    turn
 }
 
 /// A thread that was asked.
@@ -100,7 +118,7 @@ fn collect(
 }
 
 /// Waits until `is_done`, but not longer than `limit`.
-fn wait(limit: Duration, is_done: impl Fn() -> bool) -> bool {
+fn wait(limit: Duration, mut is_done: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     let mut looks = 0;
     loop {

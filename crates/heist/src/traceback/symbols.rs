@@ -53,7 +53,9 @@ pub(crate) fn at(address: usize) -> Functions {
         return Arc::clone(known);
     }
     let mut functions = Vec::new();
-    backtrace::resolve(address as *mut _, |symbol| functions.push(Function::new(symbol)));
+    // It takes an address for the one behind a call, and looks at the byte in front of it.
+    let behind = address.wrapping_add(1) as *mut _;
+    backtrace::resolve(behind, |symbol| functions.push(Function::new(symbol)));
     if functions.is_empty() {
         functions.push(Function::unknown(address));
     }
@@ -173,6 +175,17 @@ pub(crate) fn shown<T>(stack: Vec<T>, side: impl Fn(&T) -> Side) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[inline(never)]
+    fn begins_here() -> usize {
+        std::hint::black_box(begins_here as *const () as usize)
+    }
+
+    #[test]
+    fn the_first_byte_of_a_function_is_in_it() {
+        let found = at(begins_here());
+        assert!(found.iter().any(|function| function.name.ends_with("begins_here")), "{found:?}");
+    }
 
     #[test]
     fn functions_are_on_the_side_of_their_crate() {

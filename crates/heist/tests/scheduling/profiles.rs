@@ -291,6 +291,53 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
+/// What a walk of a stack needs is larger than the smallest stack of a goroutine, which can ask for
+/// it all the same.
+#[test]
+fn a_small_stack_is_enough_to_ask() {
+    child::run(|| {
+        matrix::start(Runtime::builder().procs(2)).run(|| {
+            let small = heist::goroutine::Builder::new().stack_size(32 << 10);
+            let asks = small.spawn(|| {
+                assert!(dump_goroutines().contains("a_small_stack_is_enough_to_ask"));
+                assert!(profile::goroutines().total() >= 2);
+                profile::set_block_rate(Some(BRIEF)).unwrap();
+                profile::set_mutex_fraction(1).unwrap();
+                drop(profile::CpuProfile::start());
+            });
+            asks.unwrap().join().unwrap();
+        });
+    })
+    .succeeded();
+}
+
+fn computes_deep(depth: u32) -> u64 {
+    if depth == 0 {
+        return (0..30_000_000).fold(0, |n, i| std::hint::black_box(n ^ i));
+    }
+    1 + std::hint::black_box(computes_deep(depth - 1))
+}
+
+/// A sample takes no longer on a deep stack: the goroutine gets on between two of them.
+#[test]
+fn a_deep_stack_does_not_stop_a_profiled_goroutine() {
+    child::run(|| {
+        matrix::start(Runtime::builder().procs(1)).run(|| {
+            let measure = || {
+                let begin = Instant::now();
+                heist::with_stack(512 << 20, || computes_deep(50_000));
+                begin.elapsed()
+            };
+            let alone = measure();
+            let running = profile::CpuProfile::start_at(1000);
+            let profiled = measure();
+            drop(running);
+            assert!(profiled < 10 * alone, "{profiled:?} instead of {alone:?}");
+        });
+    })
+    .succeeded();
+}
+
 /// The CPU profile has as much time as the goroutines used, with their names and spawn sites.
 #[test]
 fn the_cpu_profile_has_the_time_that_was_used() {
