@@ -107,6 +107,8 @@ fn end(hub: &Hub, id: u64) -> io::Result<Summary> {
 
 /// Collects the buffers of earlier generations from all threads, and distributes them.
 fn collect_all(hub: &Hub, mut patience: impl FnMut() -> bool) {
+    let reached = hub.recorder.reached();
+    // After this no writer takes an earlier generation for the current one.
     heavy_fence();
     if let Some(sched) = hub.sched.upgrade() {
         let ms = sched.threads.all_ms();
@@ -116,7 +118,7 @@ fn collect_all(hub: &Hub, mut patience: impl FnMut() -> bool) {
             std::thread::yield_now();
             patience()
         };
-        hub.recorder.collect(pens, waits, |writer, n| lost.push((writer, n)));
+        hub.recorder.collect(reached, pens, waits, |writer, n| lost.push((writer, n)));
         for consumer in &mut *lock(&hub.consumers) {
             lost.iter().for_each(|&(writer, n)| consumer.lost(writer, n));
         }
