@@ -171,14 +171,21 @@ impl Hub {
         let Some(at) = running.iter().position(|&other| other == id) else { return };
         running.swap_remove(at);
         let is_last = running.is_empty();
-        let mut to = 0;
-        stop(&mut || {
-            to = if is_last { self.recorder.close() } else { self.recorder.next_generation() };
-        });
+        // Set before the generation begins: otherwise the collector could hand a buffer of it to
+        // this trace. The number cannot change meanwhile, because `control` is held.
+        let to = as_runtime(|| self.recorder.upcoming());
         let mut consumers = lock(&self.consumers);
         if let Some(consumer) = consumers.iter_mut().find(|consumer| consumer.id == id) {
             consumer.to = to;
         }
+        drop(consumers);
+        stop(&mut || {
+            if is_last {
+                self.recorder.close();
+            } else {
+                self.recorder.next_generation();
+            }
+        });
     }
 
     /// Ends a trace, and waits until everything is written.

@@ -315,8 +315,8 @@ impl Recorder {
         self.n_records.load(Ordering::Relaxed) * size_of::<Record>() as u64
     }
 
-    /// Begins a new generation, and opens the gate if it is closed. Returns the generation.
-    pub(super) fn next_generation(&self) -> u32 {
+    /// Begins a new generation, and opens the gate if it is closed.
+    pub(super) fn next_generation(&self) {
         let mut state = self.state.lock();
         let next = NonZeroU32::MIN.saturating_add(state.generation);
         state.generation = next.get();
@@ -324,18 +324,16 @@ impl Recorder {
             ON.fetch_add(1, Ordering::Relaxed);
         }
         self.gate.set(Some(next));
-        next.get()
     }
 
-    /// Closes the gate. Returns the generation that the next opening will be later than.
-    pub(super) fn close(&self) -> u32 {
+    /// Closes the gate. The next opening will be later than the generation that this begins.
+    pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.generation += 1;
         if self.is_open() {
             ON.fetch_sub(1, Ordering::Relaxed);
         }
         self.gate.set(None);
-        state.generation
     }
 
     /// The generation that will be the next.
