@@ -2,7 +2,7 @@
 //!
 //! It has no P. It may allocate, write files and wait for locks of user code.
 
-use super::consumer::{Consumer, Sink, Summary};
+use super::consumer::{Consumer, Sink, Summary, guarded};
 use super::convert;
 use super::hub::{Hub, Order, lock};
 use crate::sys::membarrier::heavy_fence;
@@ -45,7 +45,10 @@ pub(super) fn run(hub: &Hub) {
                     let consumer = consumers.iter().find(|consumer| consumer.id == id);
                     let outcome = match consumer.map(|consumer| &consumer.sink) {
                         Some(Sink::Ring(ring)) => ring.dump(out, &goroutines),
-                        _ => Err(io::Error::other("the trace has ended")),
+                        _ => guarded(|| {
+                            drop(out);
+                            Err(io::Error::other("the trace has ended"))
+                        }),
                     };
                     // The caller may have given up.
                     let _ = reply.send(outcome);

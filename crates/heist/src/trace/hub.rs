@@ -136,13 +136,9 @@ impl Hub {
     ) -> io::Result<(Arc<Self>, u64)> {
         static N_TRACES: AtomicU32 = AtomicU32::new(0);
         let hub = blocking(|| Self::join(sched))?;
-        let sink = match sink() {
-            Ok(sink) => sink,
-            Err(error) => {
-                blocking(|| hub.leave());
-                return Err(error);
-            }
-        };
+        let joined = Joined(&hub);
+        let sink = sink()?;
+        std::mem::forget(joined);
         let id = u64::from(N_TRACES.fetch_add(1, Ordering::Relaxed));
         let takes_snapshot = matches!(sink, Sink::File(_));
         {
@@ -237,6 +233,15 @@ impl Hub {
         // ORDERING: Release pairs with `speak`.
         self.said.store(1, Ordering::Release);
         Kernel.wake(&self.said);
+    }
+}
+
+/// Leaves the hub if the user's writer refuses the beginning of a trace, or panics.
+struct Joined<'a>(&'a Hub);
+
+impl Drop for Joined<'_> {
+    fn drop(&mut self) {
+        blocking(|| self.0.leave());
     }
 }
 
