@@ -1,7 +1,7 @@
 //! The place where a debug server listens, and the streams that come from there.
 
 use super::access::Via;
-use crate::sys::{fd, peer, thread};
+use crate::sys::{peer, thread};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs::Permissions;
 use std::io::{self, Read, Write};
@@ -90,9 +90,9 @@ impl Listener {
             return match accepted {
                 Ok((stream, via)) => Accepted::One(stream, via),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::Nothing,
-                Err(error) if fd::is_exhaustion(&error) => Accepted::Exhausted,
                 // The connection that is gone is no reason to stop.
-                Err(_) => continue,
+                Err(error) if is_about_one(&error) => continue,
+                Err(_) => Accepted::Refused,
             };
         }
     }
@@ -111,8 +111,13 @@ impl Drop for Listener {
 pub(super) enum Accepted {
     One(Stream, Via),
     Nothing,
-    /// The process has no descriptors or memory left.
-    Exhausted,
+    /// The process has no descriptors or memory left, or a sandbox forbids it.
+    Refused,
+}
+
+/// Whether an error concerns only one connection, which is gone.
+fn is_about_one(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
 }
 
 fn is_of_this_user(stream: &UnixStream) -> bool {
