@@ -8,7 +8,7 @@ use crate::sys::ticks::{self, Source};
 use heist_core::status::Status;
 use heist_trace::file::{Clock, Goroutine, Header, Site, State, TicksClock, Writer};
 use heist_trace::record::{Context, Kind, Record, TEXT_BYTES};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::panic::Location;
 
@@ -77,11 +77,10 @@ fn site(address: u64) -> Option<Site> {
 
 /// What the goroutines of a runtime do, each at some moment of the call.
 pub(super) fn goroutines(sched: &Sched) -> Vec<Goroutine> {
-    let mut calls = HashMap::new();
+    let mut on_ms = OnMs::default();
     for m in sched.threads.all_ms().iter() {
-        if let Some((gp, number)) = emit::call_of(m) {
-            calls.insert(gp, number);
-        }
+        on_ms.current.extend(m.current().map(|gp| std::ptr::from_ref(gp).addr()));
+        on_ms.calls.extend(emit::call_of(m));
     }
     let mut found = Vec::new();
     pool::for_each(|gp| {
@@ -92,7 +91,7 @@ pub(super) fn goroutines(sched: &Sched) -> Vec<Goroutine> {
         {
             return;
         }
-        let goroutine = describe(gp, status, number, &calls);
+        let goroutine = describe(gp, status, number, &on_ms);
         // Otherwise the record may describe two goroutines.
         if gp.status.look() == (status, number) && goroutine.id != 0 {
             found.push(goroutine);
@@ -101,20 +100,25 @@ pub(super) fn goroutines(sched: &Sched) -> Vec<Goroutine> {
     found
 }
 
-fn describe(gp: &G, status: Status, number: u64, calls: &HashMap<usize, u64>) -> Goroutine {
-    let frozen = || {
-        // SAFETY: null, or the record of an M, which lives as long as the runtime.
-        let bound_m = unsafe { gp.bound_m.get().as_ref() };
-        bound_m.and_then(crate::gmp::M::current).is_some_and(|cur| std::ptr::eq(cur, gp))
-    };
+/// Goroutines that are on an M, by the addresses of their records.
+#[derive(Default)]
+struct OnMs {
+    current: HashSet<usize>,
+    /// Those in a call, with their numbers.
+    calls: HashMap<usize, u64>,
+}
+
+fn describe(gp: &G, status: Status, number: u64, on_ms: &OnMs) -> Goroutine {
+    let at = std::ptr::from_ref(gp).addr();
+    // The pointer is not followed: the record may be recycled at any time, and then points to
+    // something else.
+    let frozen = || !gp.bound_m.get().is_null() && on_ms.current.contains(&at);
     let state = match status {
         Status::Waiting if gp.flags.has(Flag::UNBORN) => State::Unborn,
         Status::Waiting => State::Waiting,
         Status::Runnable if frozen() => State::Frozen,
         Status::Runnable | Status::Dead => State::Runnable,
-        Status::Running if calls.get(&std::ptr::from_ref(gp).addr()) == Some(&number) => {
-            State::InCall
-        }
+        Status::Running if on_ms.calls.get(&at) == Some(&number) => State::InCall,
         Status::Running => State::Running,
     };
     Goroutine {
