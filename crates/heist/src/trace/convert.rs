@@ -11,6 +11,7 @@ use heist_trace::record::{Context, Kind, Record, TEXT_BYTES};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::panic::Location;
+use std::sync::Arc;
 
 /// What a file says about the program.
 pub(super) fn header(sched: &Sched) -> Header {
@@ -128,7 +129,7 @@ fn describe(gp: &G, status: Status, number: u64, on_ms: &OnMs) -> Goroutine {
         state,
         wait_reason: gp.wait_reason() as u8,
         class: emit::class(gp),
-        site: gp.spawn_site().map(Site::from),
+        site: gp.spawn_site().map(|site| Arc::new(Site::from(site))),
         // The name may be freed at any time: a goroutine is named when it is made.
         name: String::new(),
     }
