@@ -68,6 +68,9 @@ fn whole_file(blocks: &[(Context, Vec<Record>)]) -> Vec<u8> {
     let first = writer.string("first").unwrap();
     assert_ne!(writer.string("second").unwrap(), first);
     assert_eq!(writer.string("first").unwrap(), first);
+    let message = writer.new_string("first").unwrap();
+    assert_ne!(message, first);
+    assert_ne!(writer.string("third").unwrap(), message);
     let frame = Frame { function: "main".to_owned(), file: "main.rs".to_owned(), line: 3 };
     writer.define_stack(9, &[frame]).unwrap();
     for (context, records) in blocks {
@@ -119,7 +122,7 @@ fn every_part_of_a_file_is_read_back() {
     let trace = Trace::read(&whole_file(&[])[..], |_| ()).unwrap();
     assert_eq!(trace.header, header());
     assert_eq!(trace.clocks[0].unix_ns, u64::MAX);
-    assert_eq!(trace.strings[&1], "first");
+    assert_eq!([1, 2, 3, 4].map(|number| &*trace.strings[&number]), ["first", "second", "first", "third"]);
     assert_eq!(trace.stacks[&9][0].line, 3);
     let (ticks, goroutines) = &trace.snapshots[0];
     assert_eq!((*ticks, goroutines.len()), (99, 2));

@@ -63,7 +63,12 @@ pub(super) fn write<W: Write>(
             let (bytes, len): ([u8; TEXT_BYTES], usize) = piece.text_bytes();
             text.extend_from_slice(&bytes[..len]);
         }
-        let number = writer.string(&String::from_utf8_lossy(&text))?;
+        let text = String::from_utf8_lossy(&text);
+        let number = if record.kind() == Some(Kind::Log) {
+            writer.new_string(&text)?
+        } else {
+            writer.string(&text)?
+        };
         numbered.push(record.with_subject(number));
     }
     writer.block(context, &numbered, site)
