@@ -88,6 +88,12 @@ pub(super) fn goroutines(sched: &Sched) -> Vec<Goroutine> {
         on_ms.current.extend(m.current().map(|gp| std::ptr::from_ref(gp).addr()));
         on_ms.calls.extend(emit::call_of(m));
     }
+    // There are few places, and there may be a million goroutines.
+    let mut sites: HashMap<usize, Arc<Site>> = HashMap::new();
+    let mut site = |place: &Location<'_>| {
+        let at = std::ptr::from_ref(place).addr();
+        Arc::clone(sites.entry(at).or_insert_with(|| Arc::new(Site::from(place))))
+    };
     let mut found = Vec::new();
     pool::for_each(|gp| {
         let (status, number) = gp.status.look();
@@ -97,7 +103,10 @@ pub(super) fn goroutines(sched: &Sched) -> Vec<Goroutine> {
         {
             return;
         }
-        let goroutine = describe(gp, status, number, &on_ms);
+        let goroutine = Goroutine {
+            site: gp.spawn_site().map(&mut site),
+            ..describe(gp, status, number, &on_ms)
+        };
         // Otherwise the record may describe two goroutines.
         if gp.status.look() == (status, number) && goroutine.id != 0 {
             found.push(goroutine);
@@ -114,6 +123,7 @@ struct OnMs {
     calls: HashMap<usize, u64>,
 }
 
+/// What a goroutine does, without its site.
 fn describe(gp: &G, status: Status, number: u64, on_ms: &OnMs) -> Goroutine {
     let at = std::ptr::from_ref(gp).addr();
     // The pointer is not followed: the record may be recycled at any time, and then points to
@@ -134,7 +144,7 @@ fn describe(gp: &G, status: Status, number: u64, on_ms: &OnMs) -> Goroutine {
         state,
         wait_reason: gp.wait_reason() as u8,
         class: emit::class(gp),
-        site: gp.spawn_site().map(|site| Arc::new(Site::from(site))),
+        site: None,
         // The name may be freed at any time: a goroutine is named when it is made.
         name: String::new(),
     }
