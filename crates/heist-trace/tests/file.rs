@@ -122,7 +122,10 @@ fn every_part_of_a_file_is_read_back() {
     let trace = Trace::read(&whole_file(&[])[..], |_| ()).unwrap();
     assert_eq!(trace.header, header());
     assert_eq!(trace.clocks[0].unix_ns, u64::MAX);
-    assert_eq!([1, 2, 3, 4].map(|number| &*trace.strings[&number]), ["first", "second", "first", "third"]);
+    assert_eq!(
+        [1, 2, 3, 4].map(|number| &*trace.strings[&number]),
+        ["first", "second", "first", "third"]
+    );
     assert_eq!(trace.stacks[&9][0].line, 3);
     let (ticks, goroutines) = &trace.snapshots[0];
     assert_eq!((*ticks, goroutines.len()), (99, 2));

@@ -63,10 +63,9 @@ impl Trace {
                     Some(Arc::clone(free.insert(Arc::new(site.clone()))))
                 }
             };
-            let named = goroutines.into_iter().map(|(goroutine, number)| Goroutine {
-                site: site(number),
-                ..goroutine
-            });
+            let named = goroutines
+                .into_iter()
+                .map(|(goroutine, number)| Goroutine { site: site(number), ..goroutine });
             trace.snapshots.push((ticks, named.collect()));
         }
         Ok(trace)

@@ -57,7 +57,8 @@ impl<'a, F: FnMut(u64)> Collector<'a, F> {
         let numbers: std::collections::HashMap<_, _> =
             trace.sites.iter().map(|(&number, site)| (site, number)).collect();
         let old = trace.snapshots.iter().flat_map(|(_, goroutines)| goroutines);
-        let old_sites = old.filter_map(|g| Some((g.id, *numbers.get(g.site.as_deref()?)?))).collect();
+        let old_sites =
+            old.filter_map(|g| Some((g.id, *numbers.get(g.site.as_deref()?)?))).collect();
         Self {
             trace,
             summary: Summary { program: trace.header.program.clone(), ..Summary::default() },
