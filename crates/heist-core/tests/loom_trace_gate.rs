@@ -4,10 +4,12 @@
 //! loom reports an access to the buffer that is not ordered with another one. No record is lost or
 //! collected twice.
 //!
-//! Mutations it catches, each tried on `trace_gate.rs`:
-//! - no fence of the writer between `busy` and the generation,
-//! - no fence of the collector between the generation and `busy`,
-//! - `busy` cleared with Relaxed.
+//! Mutations it catches. Each was tried, and loom reports concurrent accesses to the buffer:
+//! - no fence of the writer between `busy` and the generation: all three tests,
+//! - no fence of the collector between the generation and `busy`: all three tests,
+//! - `busy` cleared with Relaxed, or read with Relaxed: all three tests,
+//! - a collector that compares with the generation at the moment instead of the one before its
+//!   fence: only the last test.
 #![cfg(loom)]
 
 use heist_core::sync::{AtomicU32, Ordering, UnsafeCell, fence};
