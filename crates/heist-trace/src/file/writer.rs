@@ -12,9 +12,9 @@ use std::io::{self, Write};
 ///
 /// # Strings
 /// Events name texts by numbers. [`string`](Self::string) writes a text once and answers its
-/// number; [`new_string`](Self::new_string) does not remember it. A recorder that must number texts before it reaches the file uses
-/// [`define_string`](Self::define_string) with its own numbers instead: a file has one or the
-/// other. A text may come after the events that name it.
+/// number; [`new_string`](Self::new_string) does not remember it. A recorder that must number texts
+/// before it reaches the file uses [`define_string`](Self::define_string) with its own numbers
+/// instead: a file has one or the other. A text may come after the events that name it.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: W,

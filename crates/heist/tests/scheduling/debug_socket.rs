@@ -62,7 +62,8 @@ fn a_socket_is_found_by_the_process_id() {
     ended.succeeded();
 }
 
-/// A process that is stopped and has a full queue of connections does not keep others from starting.
+/// A process that is stopped and has a full queue of connections does not keep others from
+/// starting.
 #[test]
 fn a_full_queue_delays_nobody() {
     let folder = folder("full");
