@@ -16,18 +16,22 @@
 //! 5. clears `busy` (Release).
 //!
 //! The collector:
-//! 1. changes the generation,
+//! 1. changes the generation, or reads under the lock which one another thread changed it to,
 //! 2. executes a heavy fence,
 //! 3. waits until `busy` is clear (Acquire), without the lock,
-//! 4. takes the lock. If the writer's buffer is of an earlier generation, it takes the buffer.
+//! 4. takes the lock. If the writer's buffer is of a generation before that of step 1, it takes the
+//!    buffer.
+//!
+//! The generation may change again meanwhile. The collector must not go by that: no fence has made
+//! sure that the writer sees it.
 //!
 //! # Why it works
 //! By the pair of fences, either the collector sees `busy` and waits for that record, which it then
 //! sees whole; or the writer reads the new generation, and does not touch its old buffer without
-//! the lock. A writer that comes later reads the new generation as well. So a buffer of an earlier
-//! generation is, after step 3, touched only under the lock. The writer clears `busy` only at the
-//! end, and may wait for the lock meanwhile; the collector does not hold the lock while it waits.
-//! The model `loom_trace_gate` runs it, with full fences.
+//! the lock. A writer that comes later reads the new generation as well, or a later one. So a
+//! buffer of an earlier generation is, after step 3, touched only under the lock. The writer clears
+//! `busy` only at the end, and may wait for the lock meanwhile; the collector does not hold the
+//! lock while it waits. The model `loom_trace_gate` runs it, with full fences.
 
 use crate::sync::{AtomicU32, Ordering};
 use std::num::NonZeroU32;

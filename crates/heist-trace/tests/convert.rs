@@ -86,7 +86,7 @@ fn go_is_told_of_goroutines_that_did_nothing() {
     let quiet = states.iter().enumerate().map(|(at, &state)| Goroutine {
         id: 1_000_000 + at as u64,
         state,
-        site: Some(site.clone()),
+        site: Some(site.clone().into()),
         ..Goroutine::default()
     });
     let quiet: Vec<_> = quiet.collect();

@@ -6,6 +6,7 @@ use heist_trace::file::{
 };
 use heist_trace::record::{Context, Kind, Record, SUBJECT_MASK};
 use proptest::prelude::*;
+use std::sync::Arc;
 
 fn kinds() -> impl Strategy<Value = Kind> {
     (0..Kind::ALL.len()).prop_map(|at| Kind::ALL[at])
@@ -67,6 +68,9 @@ fn whole_file(blocks: &[(Context, Vec<Record>)]) -> Vec<u8> {
     let first = writer.string("first").unwrap();
     assert_ne!(writer.string("second").unwrap(), first);
     assert_eq!(writer.string("first").unwrap(), first);
+    let message = writer.new_string("first").unwrap();
+    assert_ne!(message, first);
+    assert_ne!(writer.string("third").unwrap(), message);
     let frame = Frame { function: "main".to_owned(), file: "main.rs".to_owned(), line: 3 };
     writer.define_stack(9, &[frame]).unwrap();
     for (context, records) in blocks {
@@ -79,7 +83,7 @@ fn whole_file(blocks: &[(Context, Vec<Record>)]) -> Vec<u8> {
         state: State::Waiting,
         wait_reason: 1,
         class: 2,
-        site: Some(site()),
+        site: Some(site().into()),
         name: "worker".to_owned(),
     };
     writer.snapshot(99, &[goroutine, Goroutine::default()]).unwrap();
@@ -101,16 +105,31 @@ fn read_all(bytes: &[u8]) -> (usize, Ending) {
     (n_records, reader.ending())
 }
 
+/// A long site that many goroutines have is in memory once.
+#[test]
+fn goroutines_share_their_site() {
+    let site = Arc::new(site());
+    let goroutine = Goroutine { site: Some(site), ..Goroutine::default() };
+    let mut writer = Writer::new(Vec::new(), &header()).unwrap();
+    writer.snapshot(1, &[goroutine.clone(), goroutine]).unwrap();
+    let trace = Trace::read(&writer.finish().unwrap()[..], |_| ()).unwrap();
+    let sites: Vec<_> = trace.snapshots[0].1.iter().filter_map(|g| g.site.as_ref()).collect();
+    assert!(Arc::ptr_eq(sites[0], sites[1]));
+}
+
 #[test]
 fn every_part_of_a_file_is_read_back() {
     let trace = Trace::read(&whole_file(&[])[..], |_| ()).unwrap();
     assert_eq!(trace.header, header());
     assert_eq!(trace.clocks[0].unix_ns, u64::MAX);
-    assert_eq!(trace.strings[&1], "first");
+    assert_eq!(
+        [1, 2, 3, 4].map(|number| &*trace.strings[&number]),
+        ["first", "second", "first", "third"]
+    );
     assert_eq!(trace.stacks[&9][0].line, 3);
     let (ticks, goroutines) = &trace.snapshots[0];
     assert_eq!((*ticks, goroutines.len()), (99, 2));
-    assert_eq!(goroutines[0].site, Some(site()));
+    assert_eq!(goroutines[0].site.as_deref(), Some(&site()));
     assert_eq!((&*goroutines[0].name, goroutines[0].state), ("worker", State::Waiting));
     assert_eq!(goroutines[1], Goroutine::default());
     assert_eq!(trace.drops, [Drops { writer: 3, records: 1 << 40 }]);

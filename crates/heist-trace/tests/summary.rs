@@ -4,8 +4,11 @@ mod harness;
 
 use harness::script::{Line, buffers, story};
 use harness::trace;
+use heist_trace::check::{Limits, check};
+use heist_trace::file::{Clock, TicksClock};
 use heist_trace::record::Kind::*;
 use heist_trace::summary::{Limit, Summary, summarise};
+use heist_trace::{go, perfetto};
 
 fn summary(lines: &[Line]) -> Summary {
     summarise(&trace(2, &buffers(lines)), |_| ())
@@ -54,6 +57,31 @@ fn a_goroutine_in_the_way_is_named() {
     assert_eq!((longest.goroutine, longest.in_the_way), (2, 1));
     is_about(longest.in_the_way_ns, 896);
     assert_eq!(summary.n_preempted, 1);
+}
+
+/// A damaged file may have times that are centuries apart.
+#[test]
+fn absurd_times_do_not_overflow() {
+    let mut lines = vec![(1, 1, ProcStart, 0, 0, 1), (1, 2, ProcStart, 0, 1, 1)];
+    for g in 1..=8 {
+        lines.push((1, 1, GoCreate, 0, g, 0));
+    }
+    lines.push((2, 1, GoStart, 0, 1, 1));
+    lines.push((2, 2, GoStart, 0, 2, 1));
+    lines.push((100, 1, GoStop, 0, 1, 1));
+    lines.push((100, 2, GoBlock, 0, 2, 2));
+    let mut trace = trace(2, &buffers(&lines));
+    trace.header.ticks_clock = TicksClock::Tsc;
+    for start in [0, u64::MAX - 1_000] {
+        trace.clocks = vec![
+            Clock { ticks: 0, monotonic_ns: start, unix_ns: start },
+            Clock { ticks: 1, monotonic_ns: u64::MAX, unix_ns: u64::MAX },
+        ];
+        assert!(!summarise(&trace, |_| ()).to_string().is_empty());
+        assert!(check(&trace, &Limits::default()).n_events > 10);
+        assert!(go::convert(&trace, std::io::sink(), |_| ()).is_ok());
+        assert!(perfetto::convert(&trace, std::io::sink(), |_| ()).is_ok());
+    }
 }
 
 /// Each verdict, from a program that is limited by it.

@@ -1,6 +1,7 @@
 //! What a file holds besides events.
 
 use std::panic::Location;
+use std::sync::Arc;
 
 /// The clock that counts the ticks of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,8 +140,9 @@ pub struct Goroutine {
     pub wait_reason: u8,
     /// Its class: 0 normal, 1 latency, 2 idle.
     pub class: u8,
-    /// Where it was spawned, if known.
-    pub site: Option<Site>,
+    /// Where it was spawned, if known. Goroutines share it, so that many of them with a long one
+    /// take little memory.
+    pub site: Option<Arc<Site>>,
     /// Its name, or nothing.
     pub name: String,
 }

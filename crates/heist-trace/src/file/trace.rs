@@ -2,7 +2,9 @@
 
 use super::{Block, Clock, Drops, Ending, Error, Frame, Goroutine, Header, Reader, Section, Site};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::Read;
+use std::sync::Arc;
 
 /// A whole trace. Events take 16 bytes each.
 #[derive(Clone, Debug, Default)]
@@ -52,12 +54,18 @@ impl Trace {
             trace.truncated = Some(offset);
         }
         trace.clocks.sort_by_key(|clock| clock.ticks);
+        let mut shared: HashMap<u64, Arc<Site>> = HashMap::new();
         for (ticks, goroutines) in snapshots {
-            let sites = &trace.sites;
-            let named = goroutines.into_iter().map(|(goroutine, site)| Goroutine {
-                site: sites.get(&site).cloned(),
-                ..goroutine
-            });
+            let mut site = |number: u64| match shared.entry(number) {
+                Entry::Occupied(found) => Some(Arc::clone(found.get())),
+                Entry::Vacant(free) => {
+                    let site = trace.sites.get(&number)?;
+                    Some(Arc::clone(free.insert(Arc::new(site.clone()))))
+                }
+            };
+            let named = goroutines
+                .into_iter()
+                .map(|(goroutine, number)| Goroutine { site: site(number), ..goroutine });
             trace.snapshots.push((ticks, named.collect()));
         }
         Ok(trace)

@@ -12,15 +12,16 @@ use std::io::{self, Write};
 ///
 /// # Strings
 /// Events name texts by numbers. [`string`](Self::string) writes a text once and answers its
-/// number. A recorder that must number texts before it reaches the file uses
-/// [`define_string`](Self::define_string) with its own numbers instead: a file has one or the
-/// other. A text may come after the events that name it.
+/// number; [`new_string`](Self::new_string) does not remember it. A recorder that must number texts
+/// before it reaches the file uses [`define_string`](Self::define_string) with its own numbers
+/// instead: a file has one or the other. A text may come after the events that name it.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: W,
     payload: Vec<u8>,
     frame: Vec<u8>,
     strings: HashMap<String, u64>,
+    n_strings: u64,
     sites: HashMap<Site, u64>,
     /// The sites of the addresses that were seen.
     addresses: HashMap<u64, u64>,
@@ -41,6 +42,7 @@ impl<W: Write> Writer<W> {
             payload: Vec::new(),
             frame: Vec::new(),
             strings: HashMap::new(),
+            n_strings: 0,
             sites: HashMap::new(),
             addresses: HashMap::new(),
             records: Vec::new(),
@@ -84,10 +86,20 @@ impl<W: Write> Writer<W> {
         if let Some(&number) = self.strings.get(text) {
             return Ok(number);
         }
-        let number = self.strings.len() as u64 + 1;
+        let number = self.new_string(text)?;
         self.strings.insert(text.to_owned(), number);
-        self.define_string(number, text)?;
         Ok(number)
+    }
+
+    /// Writes a text and answers its number, without remembering it: for texts that are hardly ever
+    /// the same, such as messages, of which a program may write any number.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new_string(&mut self, text: &str) -> io::Result<u64> {
+        self.n_strings += 1;
+        self.define_string(self.n_strings, text)?;
+        Ok(self.n_strings)
     }
 
     /// Writes a text with a number that the recorder chose.

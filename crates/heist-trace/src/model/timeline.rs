@@ -2,6 +2,9 @@
 
 use crate::file::{TicksClock, Trace};
 
+/// No time is later, so that others can count on from it: a damaged file may say anything.
+const NS_MAX: u64 = 1 << 62;
+
 /// Converts ticks to nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timeline {
@@ -47,7 +50,8 @@ impl Timeline {
     #[inline]
     #[must_use]
     pub fn ns(&self, ticks: u64) -> u64 {
-        (ticks.saturating_sub(self.base_ticks) as f64 * self.ns_per_tick) as u64
+        let ns = (ticks.saturating_sub(self.base_ticks) as f64 * self.ns_per_tick) as u64;
+        ns.min(NS_MAX)
     }
 }
 

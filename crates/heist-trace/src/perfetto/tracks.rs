@@ -192,7 +192,7 @@ impl<W: Write> Tracks<W> {
     }
 
     fn send_event(&mut self, time: u64) -> io::Result<()> {
-        self.packet.uint(packet::TIMESTAMP, self.start_ns + time);
+        self.packet.uint(packet::TIMESTAMP, self.start_ns.saturating_add(time));
         self.packet.uint(packet::SEQUENCE_ID, SEQUENCE);
         self.packet.uint(packet::SEQUENCE_FLAGS, NEEDS_STATE);
         self.packet.message(packet::TRACK_EVENT, &self.event);

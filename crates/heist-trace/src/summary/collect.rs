@@ -57,7 +57,8 @@ impl<'a, F: FnMut(u64)> Collector<'a, F> {
         let numbers: std::collections::HashMap<_, _> =
             trace.sites.iter().map(|(&number, site)| (site, number)).collect();
         let old = trace.snapshots.iter().flat_map(|(_, goroutines)| goroutines);
-        let old_sites = old.filter_map(|g| Some((g.id, *numbers.get(g.site.as_ref()?)?))).collect();
+        let old_sites =
+            old.filter_map(|g| Some((g.id, *numbers.get(g.site.as_deref()?)?))).collect();
         Self {
             trace,
             summary: Summary { program: trace.header.program.clone(), ..Summary::default() },
@@ -87,12 +88,12 @@ impl<'a, F: FnMut(u64)> Collector<'a, F> {
         let sums = self.site(id, g);
         match g.doing {
             Doing::Running => {
-                sums.times.running += ns;
-                *self.run_ns.entry(id).or_default() += ns;
+                add(&mut sums.times.running, ns);
+                add(self.run_ns.entry(id).or_default(), ns);
             }
-            Doing::Runnable | Doing::Frozen => sums.times.runnable += ns,
-            Doing::InCall => sums.times.in_call += ns,
-            Doing::Waiting => *sums.waiting.entry(reason).or_default() += ns,
+            Doing::Runnable | Doing::Frozen => add(&mut sums.times.runnable, ns),
+            Doing::InCall => add(&mut sums.times.in_call, ns),
+            Doing::Waiting => add(sums.waiting.entry(reason).or_default(), ns),
             Doing::Unknown | Doing::Unborn => {}
         }
     }
@@ -157,7 +158,7 @@ impl<'a, F: FnMut(u64)> Collector<'a, F> {
             Kind::WorldStart => {
                 if let Some(since) = self.world_stopped.take() {
                     let (ns, sums) = (event.time - since, &mut summary.world_stops);
-                    *sums = (sums.0 + 1, sums.1 + ns, sums.2.max(ns));
+                    *sums = (sums.0 + 1, sums.1.saturating_add(ns), sums.2.max(ns));
                 }
             }
             _ => {}
@@ -186,10 +187,10 @@ impl<'a, F: FnMut(u64)> Collector<'a, F> {
         let times: &mut ProcTimes = self.summary.procs.entry(p).or_default();
         let ns = until.saturating_sub(proc.since);
         match proc.does {
-            Does::Running => times.running += ns,
-            Does::Searching => times.searching += ns,
-            Does::Between => times.between += ns,
-            Does::Idle => times.idle += ns,
+            Does::Running => add(&mut times.running, ns),
+            Does::Searching => add(&mut times.searching, ns),
+            Does::Between => add(&mut times.between, ns),
+            Does::Idle => add(&mut times.idle, ns),
         }
     }
 
@@ -211,7 +212,7 @@ impl<'a, F: FnMut(u64)> Collector<'a, F> {
             for (reason, ns) in sums.waiting {
                 let text = self.trace.header.wait_reasons.get(reason as usize);
                 let text = text.map_or_else(|| format!("reason {reason}"), Clone::clone);
-                *sums.times.waiting.entry(text).or_default() += ns;
+                add(sums.times.waiting.entry(text).or_default(), ns);
             }
             summary.sites.insert(name, sums.times);
         }
@@ -219,6 +220,11 @@ impl<'a, F: FnMut(u64)> Collector<'a, F> {
         summary.long_waits.sort_unstable_by(|a, b| b.cmp(a));
         summary
     }
+}
+
+/// Adds up times, which a damaged file can make as long as it likes.
+fn add(sum: &mut u64, ns: u64) {
+    *sum = sum.saturating_add(ns);
 }
 
 impl<F: FnMut(u64)> Visitor for Collector<'_, F> {

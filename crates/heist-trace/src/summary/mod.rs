@@ -31,7 +31,8 @@ impl ProcTimes {
     /// All of it.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.running + self.searching + self.between + self.idle
+        let busy = self.running.saturating_add(self.searching);
+        busy.saturating_add(self.between).saturating_add(self.idle)
     }
 }
 
@@ -119,10 +120,10 @@ impl Summary {
     #[must_use]
     pub fn all_procs(&self) -> ProcTimes {
         self.procs.values().fold(ProcTimes::default(), |sum, p| ProcTimes {
-            running: sum.running + p.running,
-            searching: sum.searching + p.searching,
-            between: sum.between + p.between,
-            idle: sum.idle + p.idle,
+            running: sum.running.saturating_add(p.running),
+            searching: sum.searching.saturating_add(p.searching),
+            between: sum.between.saturating_add(p.between),
+            idle: sum.idle.saturating_add(p.idle),
         })
     }
 
@@ -131,7 +132,8 @@ impl Summary {
     pub fn waits(&self) -> Vec<(&str, u64)> {
         let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
         for (reason, &ns) in self.sites.values().flat_map(|site| &site.waiting) {
-            *sums.entry(reason).or_default() += ns;
+            let sum = sums.entry(reason).or_default();
+            *sum = sum.saturating_add(ns);
         }
         let mut waits: Vec<_> = sums.into_iter().collect();
         waits.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));

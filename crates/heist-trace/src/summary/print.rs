@@ -94,7 +94,7 @@ impl Summary {
                 time(*running),
                 time(*runnable),
                 time(*in_call),
-                time(waiting.values().sum()),
+                time(waiting.values().fold(0, |sum, &ns| sum.saturating_add(ns))),
                 tail(name, 24)
             )?;
         }

@@ -1,7 +1,8 @@
 //! The place where a debug server listens, and the streams that come from there.
 
 use super::access::Via;
-use crate::sys::{fd, peer};
+use crate::sys::{peer, thread};
+use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs::Permissions;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where connections come from. Nothing here blocks.
 #[derive(Debug)]
@@ -88,9 +90,9 @@ impl Listener {
             return match accepted {
                 Ok((stream, via)) => Accepted::One(stream, via),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::Nothing,
-                Err(error) if fd::is_exhaustion(&error) => Accepted::Exhausted,
                 // The connection that is gone is no reason to stop.
-                Err(_) => continue,
+                Err(error) if is_about_one(&error) => continue,
+                Err(_) => Accepted::Refused,
             };
         }
     }
@@ -109,8 +111,13 @@ impl Drop for Listener {
 pub(super) enum Accepted {
     One(Stream, Via),
     Nothing,
-    /// The process has no descriptors or memory left.
-    Exhausted,
+    /// The process has no descriptors or memory left, or a sandbox forbids it.
+    Refused,
+}
+
+/// Whether an error concerns only one connection, which is gone.
+fn is_about_one(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
 }
 
 fn is_of_this_user(stream: &UnixStream) -> bool {
@@ -126,15 +133,34 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         let why = format!("heist::debug: {} exists and is not a socket", path.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path)
-        }
-        _ => {
-            let why = format!("heist::debug: another process serves at {}", path.display());
-            Err(io::Error::new(io::ErrorKind::AddrInUse, why))
-        }
+    if !dead(std::iter::once(path.to_owned())).is_empty() {
+        return std::fs::remove_file(path);
     }
+    let why = format!("heist::debug: another process serves at {}", path.display());
+    Err(io::Error::new(io::ErrorKind::AddrInUse, why))
+}
+
+/// The sockets among these at which nothing listens any more.
+pub(super) fn dead(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    /// A process that has just made its socket does not listen yet.
+    const MAKING: Duration = Duration::from_millis(2);
+    let mut dead: Vec<_> = paths.filter(|path| refuses(path)).collect();
+    if !dead.is_empty() {
+        thread::nap(MAKING);
+        dead.retain(|path| refuses(path));
+    }
+    dead
+}
+
+/// Whether a socket refuses connections. This does not wait: the queue of a process that is stopped
+/// may be full.
+fn refuses(path: &Path) -> bool {
+    let connect = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(&SockAddr::unix(path)?)
+    };
+    connect().is_err_and(|error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// One connection.

@@ -79,15 +79,16 @@ impl Options {
         self
     }
 
-    /// How long a client may take to send its request; 5 s by default.
+    /// How long a client may take to send its request; 5 s by default, at most an hour.
     pub const fn head_timeout(mut self, timeout: Duration) -> Self {
-        self.head_timeout = timeout;
+        self.head_timeout = at_most_an_hour(timeout);
         self
     }
 
-    /// How long a client may take to read the next part of its answer; 10 s by default.
+    /// How long a client may take to read the next part of its answer; 10 s by default, at most an
+    /// hour.
     pub const fn write_timeout(mut self, timeout: Duration) -> Self {
-        self.write_timeout = timeout;
+        self.write_timeout = at_most_an_hour(timeout);
         self
     }
 
@@ -139,4 +140,18 @@ impl Options {
         let listener = crate::blocking(|| Listener::unix(path.as_ref()))?;
         DebugServer::start(handle, listener, self)
     }
+}
+
+/// A longer time may be later than any that the clock can show.
+const fn at_most_an_hour(time: Duration) -> Duration {
+    const HOUR: Duration = Duration::from_secs(3600);
+    if time.as_secs() < HOUR.as_secs() { time } else { HOUR }
+}
+
+#[test]
+fn a_timeout_can_be_added_to_the_time() {
+    let options = Options::new().head_timeout(Duration::MAX).write_timeout(Duration::MAX);
+    let now = std::time::Instant::now();
+    assert!(now.checked_add(options.head_timeout).is_some());
+    assert!(now.checked_add(options.write_timeout).is_some());
 }

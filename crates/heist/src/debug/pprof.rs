@@ -7,6 +7,7 @@ use super::routes::{Answer, Context};
 use super::worker::Cancel;
 use crate::profile::{self, CpuProfile, Profile};
 use std::io;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// A CPU profile is of so many seconds if the request does not say, as Go's.
@@ -81,13 +82,38 @@ fn collecting(request: &Request) -> Result<Option<Duration>, Response> {
     }
 }
 
+/// How many requests collect a profile at the moment, and the rate before the first of them.
+type Collecting<T> = Mutex<(u32, T)>;
+
+/// Collects a profile while `wait` runs. Requests may overlap: the last one restores the rate.
+fn collect<T: Copy>(
+    collecting: &Collecting<T>,
+    rate: T,
+    set: impl Fn(T) -> io::Result<T>,
+    wait: impl FnOnce(),
+) -> io::Result<()> {
+    let lock = || collecting.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut begun = lock();
+    if begun.0 == 0 {
+        begun.1 = set(rate)?;
+    }
+    begun.0 += 1;
+    drop(begun);
+    wait();
+    let mut ended = lock();
+    ended.0 -= 1;
+    if ended.0 == 0 {
+        set(ended.1)?;
+    }
+    Ok(())
+}
+
 pub(super) fn block(_: &Context, request: &Request) -> Result<Answer, Response> {
     let (format, time) = (Format::of(request)?, collecting(request)?);
     Ok(later(move |cancel| {
+        static BLOCK: Collecting<Option<Duration>> = Mutex::new((0, None));
         if let Some(time) = time {
-            let before = profile::set_block_rate(Some(BLOCK_RATE))?;
-            cancel.wait(time);
-            profile::set_block_rate(before)?;
+            collect(&BLOCK, Some(BLOCK_RATE), profile::set_block_rate, || _ = cancel.wait(time))?;
         }
         format.write(&profile::block(), "block")
     }))
@@ -96,11 +122,24 @@ pub(super) fn block(_: &Context, request: &Request) -> Result<Answer, Response> 
 pub(super) fn mutex(_: &Context, request: &Request) -> Result<Answer, Response> {
     let (format, time) = (Format::of(request)?, collecting(request)?);
     Ok(later(move |cancel| {
+        static MUTEX: Collecting<u32> = Mutex::new((0, 0));
         if let Some(time) = time {
-            let before = profile::set_mutex_fraction(1)?;
-            cancel.wait(time);
-            profile::set_mutex_fraction(before)?;
+            collect(&MUTEX, 1, profile::set_mutex_fraction, || _ = cancel.wait(time))?;
         }
         format.write(&profile::mutex(), "mutex")
     }))
+}
+
+/// Requests that overlap leave the rate as it was.
+#[test]
+fn the_last_request_restores_the_rate() {
+    let rate = std::cell::Cell::new(5);
+    let set = |new| Ok(rate.replace(new));
+    let collecting = Mutex::new((0, 0));
+    collect(&collecting, 1, set, || {
+        collect(&collecting, 1, set, || assert_eq!(rate.get(), 1)).expect("it is set");
+        assert_eq!(rate.get(), 1);
+    })
+    .expect("it is set");
+    assert_eq!(rate.get(), 5);
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long no connection is accepted after the process ran out of descriptors.
+/// How long no connection is accepted after the system refused one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// What the handle and the thread of a server share.
@@ -159,7 +159,7 @@ impl Server {
                     self.connections.push(connection);
                 }
                 Accepted::Nothing => return,
-                Accepted::Exhausted => {
+                Accepted::Refused => {
                     self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
                     return;
                 }

@@ -4,13 +4,12 @@
 //! user is refused. A process that is killed leaves its socket behind; the next one that opens its
 //! own removes it.
 
-use super::{DebugServer, Options};
+use super::{DebugServer, Options, listener};
 use crate::runtime::Handle;
 use crate::sys::peer;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// The folder of the sockets that `HEIST_DEBUG=socket` opens: `heist` in `$XDG_RUNTIME_DIR`, or
@@ -71,16 +70,10 @@ fn prepare(dir: &Path) -> io::Result<()> {
 /// Removes the sockets at which nothing listens any more.
 fn remove_stale(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else { return };
-    for path in entries.flatten().map(|entry| entry.path()) {
-        let is_socket = path.extension().is_some_and(|extension| extension == "sock");
-        if is_socket && is_dead(&path) {
-            // Another process may have been faster.
-            let _ = fs::remove_file(path);
-        }
+    let paths = entries.flatten().map(|entry| entry.path());
+    let is_socket = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "sock");
+    for path in listener::dead(paths.filter(is_socket)) {
+        // Another process may have been faster.
+        let _ = fs::remove_file(path);
     }
-}
-
-fn is_dead(path: &Path) -> bool {
-    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    UnixStream::connect(path).is_err_and(refused)
 }

@@ -7,6 +7,8 @@ use std::ptr::null_mut;
 
 static HOOK: AtomicPtr<()> = AtomicPtr::new(null_mut());
 static SPOKEN: AtomicU32 = AtomicU32::new(0);
+/// The process that set the function. A child that it forks has none of its threads.
+static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// Sets the function. It must work in any state: it takes no lock without a bound, and does not
 /// allocate. Every caller sets the same one.
@@ -14,6 +16,7 @@ pub(crate) fn set(hook: fn()) {
     extern "C" fn at_exit() {
         speak();
     }
+    OWNER.store(std::process::id(), Ordering::Relaxed);
     // ORDERING: AcqRel pairs with `speak`, which calls what this stored.
     if HOOK.swap(hook as *mut (), Ordering::AcqRel).is_null() {
         // SAFETY: the function takes no arguments and does not unwind. If there is no memory to
@@ -22,11 +25,12 @@ pub(crate) fn set(hook: fn()) {
     }
 }
 
-/// Calls the function, the first time.
+/// Calls the function, the first time, in the process that set it.
 pub(crate) fn speak() {
     // ORDERING: see `set`.
     let hook = HOOK.load(Ordering::Acquire);
-    if !hook.is_null() && SPOKEN.swap(1, Ordering::Relaxed) == 0 {
+    let is_own = !hook.is_null() && OWNER.load(Ordering::Relaxed) == std::process::id();
+    if is_own && SPOKEN.swap(1, Ordering::Relaxed) == 0 {
         // SAFETY: it was stored by `set` from a function of this type.
         unsafe { std::mem::transmute::<*mut (), fn()>(hook)() };
     }

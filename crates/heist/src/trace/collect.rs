@@ -2,7 +2,7 @@
 //!
 //! It has no P. It may allocate, write files and wait for locks of user code.
 
-use super::consumer::{Consumer, Sink, Summary};
+use super::consumer::{Consumer, Sink, Summary, guarded};
 use super::convert;
 use super::hub::{Hub, Order, lock};
 use crate::sys::membarrier::heavy_fence;
@@ -45,7 +45,10 @@ pub(super) fn run(hub: &Hub) {
                     let consumer = consumers.iter().find(|consumer| consumer.id == id);
                     let outcome = match consumer.map(|consumer| &consumer.sink) {
                         Some(Sink::Ring(ring)) => ring.dump(out, &goroutines),
-                        _ => Err(io::Error::other("the trace has ended")),
+                        _ => guarded(|| {
+                            drop(out);
+                            Err(io::Error::other("the trace has ended"))
+                        }),
                     };
                     // The caller may have given up.
                     let _ = reply.send(outcome);
@@ -107,6 +110,8 @@ fn end(hub: &Hub, id: u64) -> io::Result<Summary> {
 
 /// Collects the buffers of earlier generations from all threads, and distributes them.
 fn collect_all(hub: &Hub, mut patience: impl FnMut() -> bool) {
+    let reached = hub.recorder.reached();
+    // After this no writer takes an earlier generation for the current one.
     heavy_fence();
     if let Some(sched) = hub.sched.upgrade() {
         let ms = sched.threads.all_ms();
@@ -116,7 +121,7 @@ fn collect_all(hub: &Hub, mut patience: impl FnMut() -> bool) {
             std::thread::yield_now();
             patience()
         };
-        hub.recorder.collect(pens, waits, |writer, n| lost.push((writer, n)));
+        hub.recorder.collect(reached, pens, waits, |writer, n| lost.push((writer, n)));
         for consumer in &mut *lock(&hub.consumers) {
             lost.iter().for_each(|&(writer, n)| consumer.lost(writer, n));
         }

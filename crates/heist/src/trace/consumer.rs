@@ -21,6 +21,15 @@ pub struct Summary {
 
 pub(super) type Out = Box<dyn Write + Send>;
 
+/// Calls code of the user's writer. Its panic must not end the collector, for which others wait.
+pub(super) fn guarded<T>(act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|payload| {
+        // It is the user's as well, and may panic when it is dropped.
+        std::mem::forget(payload);
+        Err(io::Error::other("the writer panicked"))
+    })
+}
+
 /// Receives the buffers of the generations from `from` up to, but not including, `to`.
 pub(super) struct Consumer {
     pub(super) id: u64,
@@ -72,11 +81,14 @@ impl FileSink {
     /// more.
     fn with(&mut self, act: impl FnOnce(&mut Writer<Out>) -> io::Result<()>) {
         let Some(writer) = &mut self.writer else { return };
-        let outcome = catch_unwind(AssertUnwindSafe(|| act(writer)));
-        let outcome = outcome.unwrap_or_else(|_| Err(io::Error::other("the writer panicked")));
-        if let Err(error) = outcome {
+        if let Err(error) = guarded(|| act(writer)) {
             self.error = Some(error);
-            self.writer = None;
+            let writer = self.writer.take();
+            // The first error is the one that is told.
+            let _ = guarded(|| {
+                drop(writer);
+                Ok(())
+            });
         }
     }
 
@@ -111,8 +123,7 @@ impl FileSink {
         let mut summary = Summary { records: 0, dropped: dropped.values().sum() };
         if let Some(writer) = self.writer {
             summary.records = writer.n_records();
-            let finished = catch_unwind(AssertUnwindSafe(|| writer.finish().map(drop)));
-            finished.unwrap_or_else(|_| Err(io::Error::other("the writer panicked")))?;
+            guarded(|| writer.finish().map(drop))?;
         }
         Ok(summary)
     }
@@ -171,7 +182,7 @@ impl Ring {
 
     /// Writes what is in the ring.
     pub(super) fn dump(&self, out: Out, goroutines: &[Goroutine]) -> io::Result<Summary> {
-        let mut file = FileSink::new(out, &self.header, &self.clock)?;
+        let mut file = guarded(|| FileSink::new(out, &self.header, &self.clock))?;
         for kept in &self.blocks {
             file.block(&kept.context, &kept.records);
         }

@@ -8,9 +8,10 @@ use crate::sys::ticks::{self, Source};
 use heist_core::status::Status;
 use heist_trace::file::{Clock, Goroutine, Header, Site, State, TicksClock, Writer};
 use heist_trace::record::{Context, Kind, Record, TEXT_BYTES};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::panic::Location;
+use std::sync::Arc;
 
 /// What a file says about the program.
 pub(super) fn header(sched: &Sched) -> Header {
@@ -62,7 +63,12 @@ pub(super) fn write<W: Write>(
             let (bytes, len): ([u8; TEXT_BYTES], usize) = piece.text_bytes();
             text.extend_from_slice(&bytes[..len]);
         }
-        let number = writer.string(&String::from_utf8_lossy(&text))?;
+        let text = String::from_utf8_lossy(&text);
+        let number = if record.kind() == Some(Kind::Log) {
+            writer.new_string(&text)?
+        } else {
+            writer.string(&text)?
+        };
         numbered.push(record.with_subject(number));
     }
     writer.block(context, &numbered, site)
@@ -77,12 +83,17 @@ fn site(address: u64) -> Option<Site> {
 
 /// What the goroutines of a runtime do, each at some moment of the call.
 pub(super) fn goroutines(sched: &Sched) -> Vec<Goroutine> {
-    let mut calls = HashMap::new();
+    let mut on_ms = OnMs::default();
     for m in sched.threads.all_ms().iter() {
-        if let Some((gp, number)) = emit::call_of(m) {
-            calls.insert(gp, number);
-        }
+        on_ms.current.extend(m.current().map(|gp| std::ptr::from_ref(gp).addr()));
+        on_ms.calls.extend(emit::call_of(m));
     }
+    // There are few places, and there may be a million goroutines.
+    let mut sites: HashMap<usize, Arc<Site>> = HashMap::new();
+    let mut site = |place: &Location<'_>| {
+        let at = std::ptr::from_ref(place).addr();
+        Arc::clone(sites.entry(at).or_insert_with(|| Arc::new(Site::from(place))))
+    };
     let mut found = Vec::new();
     pool::for_each(|gp| {
         let (status, number) = gp.status.look();
@@ -92,7 +103,10 @@ pub(super) fn goroutines(sched: &Sched) -> Vec<Goroutine> {
         {
             return;
         }
-        let goroutine = describe(gp, status, number, &calls);
+        let goroutine = Goroutine {
+            site: gp.spawn_site().map(&mut site),
+            ..describe(gp, status, number, &on_ms)
+        };
         // Otherwise the record may describe two goroutines.
         if gp.status.look() == (status, number) && goroutine.id != 0 {
             found.push(goroutine);
@@ -101,20 +115,26 @@ pub(super) fn goroutines(sched: &Sched) -> Vec<Goroutine> {
     found
 }
 
-fn describe(gp: &G, status: Status, number: u64, calls: &HashMap<usize, u64>) -> Goroutine {
-    let frozen = || {
-        // SAFETY: null, or the record of an M, which lives as long as the runtime.
-        let bound_m = unsafe { gp.bound_m.get().as_ref() };
-        bound_m.and_then(crate::gmp::M::current).is_some_and(|cur| std::ptr::eq(cur, gp))
-    };
+/// Goroutines that are on an M, by the addresses of their records.
+#[derive(Default)]
+struct OnMs {
+    current: HashSet<usize>,
+    /// Those in a call, with their numbers.
+    calls: HashMap<usize, u64>,
+}
+
+/// What a goroutine does, without its site.
+fn describe(gp: &G, status: Status, number: u64, on_ms: &OnMs) -> Goroutine {
+    let at = std::ptr::from_ref(gp).addr();
+    // The pointer is not followed: the record may be recycled at any time, and then points to
+    // something else.
+    let frozen = || !gp.bound_m.get().is_null() && on_ms.current.contains(&at);
     let state = match status {
         Status::Waiting if gp.flags.has(Flag::UNBORN) => State::Unborn,
         Status::Waiting => State::Waiting,
         Status::Runnable if frozen() => State::Frozen,
         Status::Runnable | Status::Dead => State::Runnable,
-        Status::Running if calls.get(&std::ptr::from_ref(gp).addr()) == Some(&number) => {
-            State::InCall
-        }
+        Status::Running if on_ms.calls.get(&at) == Some(&number) => State::InCall,
         Status::Running => State::Running,
     };
     Goroutine {
@@ -124,7 +144,7 @@ fn describe(gp: &G, status: Status, number: u64, calls: &HashMap<usize, u64>) ->
         state,
         wait_reason: gp.wait_reason() as u8,
         class: emit::class(gp),
-        site: gp.spawn_site().map(Site::from),
+        site: None,
         // The name may be freed at any time: a goroutine is named when it is made.
         name: String::new(),
     }

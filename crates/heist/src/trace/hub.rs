@@ -136,13 +136,9 @@ impl Hub {
     ) -> io::Result<(Arc<Self>, u64)> {
         static N_TRACES: AtomicU32 = AtomicU32::new(0);
         let hub = blocking(|| Self::join(sched))?;
-        let sink = match sink() {
-            Ok(sink) => sink,
-            Err(error) => {
-                blocking(|| hub.leave());
-                return Err(error);
-            }
-        };
+        let joined = Joined(&hub);
+        let sink = sink()?;
+        std::mem::forget(joined);
         let id = u64::from(N_TRACES.fetch_add(1, Ordering::Relaxed));
         let takes_snapshot = matches!(sink, Sink::File(_));
         {
@@ -171,14 +167,21 @@ impl Hub {
         let Some(at) = running.iter().position(|&other| other == id) else { return };
         running.swap_remove(at);
         let is_last = running.is_empty();
-        let mut to = 0;
-        stop(&mut || {
-            to = if is_last { self.recorder.close() } else { self.recorder.next_generation() };
-        });
+        // Set before the generation begins: otherwise the collector could hand a buffer of it to
+        // this trace. The number cannot change meanwhile, because `control` is held.
+        let to = as_runtime(|| self.recorder.upcoming());
         let mut consumers = lock(&self.consumers);
         if let Some(consumer) = consumers.iter_mut().find(|consumer| consumer.id == id) {
             consumer.to = to;
         }
+        drop(consumers);
+        stop(&mut || {
+            if is_last {
+                self.recorder.close();
+            } else {
+                self.recorder.next_generation();
+            }
+        });
     }
 
     /// Ends a trace, and waits until everything is written.
@@ -230,6 +233,15 @@ impl Hub {
         // ORDERING: Release pairs with `speak`.
         self.said.store(1, Ordering::Release);
         Kernel.wake(&self.said);
+    }
+}
+
+/// Leaves the hub if the user's writer refuses the beginning of a trace, or panics.
+struct Joined<'a>(&'a Hub);
+
+impl Drop for Joined<'_> {
+    fn drop(&mut self) {
+        blocking(|| self.0.leave());
     }
 }
 

@@ -315,8 +315,8 @@ impl Recorder {
         self.n_records.load(Ordering::Relaxed) * size_of::<Record>() as u64
     }
 
-    /// Begins a new generation, and opens the gate if it is closed. Returns the generation.
-    pub(super) fn next_generation(&self) -> u32 {
+    /// Begins a new generation, and opens the gate if it is closed.
+    pub(super) fn next_generation(&self) {
         let mut state = self.state.lock();
         let next = NonZeroU32::MIN.saturating_add(state.generation);
         state.generation = next.get();
@@ -324,23 +324,26 @@ impl Recorder {
             ON.fetch_add(1, Ordering::Relaxed);
         }
         self.gate.set(Some(next));
-        next.get()
     }
 
-    /// Closes the gate. Returns the generation that the next opening will be later than.
-    pub(super) fn close(&self) -> u32 {
+    /// Closes the gate. The next opening will be later than the generation that this begins.
+    pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.generation += 1;
         if self.is_open() {
             ON.fetch_sub(1, Ordering::Relaxed);
         }
         self.gate.set(None);
-        state.generation
     }
 
     /// The generation that will be the next.
     pub(super) fn upcoming(&self) -> u32 {
-        self.state.lock().generation + 1
+        self.reached() + 1
+    }
+
+    /// The last generation: no buffer of a later one exists.
+    pub(super) fn reached(&self) -> u32 {
+        self.state.lock().generation
     }
 
     /// Stops the writing, for a process that ends: takes no lock. The collector closes the gate.
@@ -436,12 +439,15 @@ impl Recorder {
         }
     }
 
-    /// Takes the buffers of earlier generations from the writers that still have them. The caller
-    /// has changed the generation and executed a heavy fence. `patience` is asked as long as a
-    /// writer is in the middle of a record; if it answers false, that writer keeps its buffer.
-    /// `lost` is told about records that were lost after the last buffer of a writer.
+    /// Takes the buffers of generations before `reached` from the writers that still have them. The
+    /// caller has executed a heavy fence since that generation was [reached](Self::reached); a
+    /// generation that began later does not count, because a writer may not have seen its
+    /// beginning. `patience` is asked as long as a writer is in the middle of a record; if it
+    /// answers false, that writer keeps its buffer. `lost` is told about records that were lost
+    /// after the last buffer of a writer.
     pub(super) fn collect<'a>(
         &self,
+        reached: u32,
         pens: impl Iterator<Item = (u32, &'a Pen)>,
         mut patience: impl FnMut() -> bool,
         mut lost: impl FnMut(u32, u64),
@@ -455,10 +461,10 @@ impl Recorder {
                 continue;
             }
             let mut state = self.state.lock();
-            let now = self.gate.generation().map_or(0, NonZeroU32::get);
             // The writer changes the generation of its page under the lock.
-            if pen.generation.get() != now {
-                // SAFETY: a page of an earlier generation is touched only under the lock.
+            if pen.generation.get() < reached {
+                // SAFETY: a page of a generation before the one that was reached at the fence is
+                // touched only under the lock.
                 let page = unsafe { &mut *pen.page.get() };
                 state.finish(page);
                 let dropped = std::mem::take(&mut page.dropped);
@@ -470,7 +476,7 @@ impl Recorder {
         }
         let mut state = self.state.lock();
         let mut dropped = 0;
-        if Some(state.shared_generation) != self.gate.generation().map(NonZeroU32::get) {
+        if state.shared_generation < reached {
             state.finish_shared();
             dropped = std::mem::take(&mut state.shared.dropped);
         }

@@ -2,6 +2,7 @@
 
 use crate::child;
 
+use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -57,6 +58,38 @@ fn a_socket_is_found_by_the_process_id() {
             assert!(!own.exists() && !other.exists(), "they are removed");
         },
     );
+    let _ = std::fs::remove_dir_all(folder);
+    ended.succeeded();
+}
+
+/// A process that is stopped and has a full queue of connections does not keep others from
+/// starting.
+#[test]
+fn a_full_queue_delays_nobody() {
+    let folder = folder("full");
+    let inner = folder.join("heist");
+    std::fs::create_dir_all(&inner).expect("a folder");
+    std::fs::set_permissions(&inner, PermissionsExt::from_mode(0o700)).expect("its owner");
+    let path = inner.join("1.sock");
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+    let address = SockAddr::unix(&path).expect("a path");
+    socket.bind(&address).and_then(|()| socket.listen(0)).expect("it listens");
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let client = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+            client.set_nonblocking(true).expect("a socket can be");
+            let full = client.connect(&address).is_err();
+            (client, full)
+        })
+        .collect();
+    assert!(clients.iter().any(|(_, full)| *full), "the queue is full");
+    let ended = child::run_with(
+        |command| {
+            command.env("HEIST_DEBUG", "socket").env("XDG_RUNTIME_DIR", &folder);
+        },
+        || assert_eq!(runtime().run(|| 1), 1),
+    );
+    assert!(path.exists(), "it is not stale");
     let _ = std::fs::remove_dir_all(folder);
     ended.succeeded();
 }

@@ -375,3 +375,74 @@ fn an_error_of_the_writer_is_returned() {
     let error = Recording::start(Limited(0)).expect_err("this is no goroutine");
     assert!(error.to_string().contains("not on a goroutine"), "{error}");
 }
+
+/// A writer that panics, also when it is dropped, is an error, and disturbs nothing else.
+#[test]
+fn a_writer_may_panic() {
+    struct Panics {
+        after: usize,
+    }
+    impl Write for Panics {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.after = self.after.checked_sub(1).expect("a panic of the writer");
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking(), "a panic when it is dropped");
+        }
+    }
+    let _watchdog = matrix::Watchdog::new(matrix::patience(), String::new);
+    let rt = runtime(2);
+    rt.run(|| {
+        let recorder = FlightRecorder::start(Duration::from_secs(60)).expect("it starts");
+        for after in 0..5 {
+            let error = recorder.dump(Panics { after }).expect_err("it panics");
+            assert!(error.to_string().contains("panicked"), "{error}");
+        }
+        let start = || Recording::start(Panics { after: 0 });
+        assert!(std::panic::catch_unwind(start).is_err());
+        let recording = Recording::start(Panics { after: 4 }).expect("it starts");
+        mixture();
+        let error = recording.stop().expect_err("it panics");
+        assert!(error.to_string().contains("panicked"), "{error}");
+        assert!(recorder.dump(io::sink()).expect("it is written").records > 100);
+    });
+}
+
+/// Dumps of a flight recorder may come at the same time, while other traces begin and end.
+#[test]
+fn dumps_can_overlap() {
+    let _watchdog = matrix::Watchdog::new(matrix::patience(), String::new);
+    let rt = runtime(2);
+    let recorder = FlightRecorder::start_on(&rt, Duration::from_millis(1)).expect("it starts");
+    let done = Arc::new(AtomicBool::new(false));
+    for _ in 0..4 {
+        let done = Arc::clone(&done);
+        drop(rt.handle().spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                yield_now();
+            }
+        }));
+    }
+    std::thread::scope(|threads| {
+        for _ in 0..3 {
+            threads.spawn(|| {
+                for _ in 0..200 {
+                    recorder.dump(io::sink()).expect("it is written");
+                }
+            });
+        }
+        for _ in 0..20 {
+            let bytes = Bytes::default();
+            let recording = Recording::start_on(&rt, bytes.clone()).expect("it starts");
+            recording.stop().expect("it is written");
+            examined(&bytes.get());
+        }
+    });
+    done.store(true, Ordering::Relaxed);
+}

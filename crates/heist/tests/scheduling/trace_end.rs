@@ -7,8 +7,9 @@ use heist::trace::Recording;
 use heist::{PanicPolicy, Runtime, go, testing};
 use heist_trace::file::Trace;
 use heist_trace::record::Kind;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A file that is removed.
 struct TempFile(PathBuf);
@@ -181,4 +182,22 @@ fn a_leaked_recording_is_completed_at_exit() {
     );
     ended.succeeded();
     assert_eq!(count(&file.trace(), Kind::GoEnd), 41);
+}
+
+/// A child that the process forks has no collector, and does not wait for one when it exits.
+#[test]
+fn a_forked_child_exits_at_once() {
+    let (ended, file) = traced("fork", "", || {
+        runtime().run(|| {
+            work();
+            let mut command = std::process::Command::new("true");
+            // SAFETY: the child does nothing but exit.
+            unsafe { command.pre_exec(|| std::process::exit(0)) };
+            let from = Instant::now();
+            drop(command.status());
+            assert!(from.elapsed() < Duration::from_secs(4), "it waited");
+        });
+    });
+    ended.succeeded();
+    assert_eq!(count(&file.trace(), Kind::GoCreate), 41);
 }
