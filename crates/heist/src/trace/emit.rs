@@ -429,10 +429,11 @@ pub(super) fn class(gp: &G) -> u8 {
 /// The goroutine on `m` begins a call that blocks, or is expected to. A later trace has to know it
 /// too, so the goroutine is noted in any case.
 #[inline]
+#[inline]
 pub(crate) fn call_start(m: &M, call: Call) {
     let Some(gp) = m.current() else { return };
     if is_on() {
-        write_one(m, None, Kind::CallStart, call as u8, 0, 0);
+        tell_call_start(m, call);
     }
     m.traced.call.set((gp, gp.status.number()));
 }
@@ -453,12 +454,27 @@ pub(crate) fn give_p_ahead(m: &M, pp: &P) {
 /// The goroutine on `m` is back from a call that it announced, and kept its P, or has told already
 /// that it lost it.
 #[inline]
+#[inline]
 pub(crate) fn call_stop(m: &M) {
-    if is_on() && !m.traced.call.get().0.is_null() {
+    if is_on() {
+        tell_call_stop(m);
+    }
+    m.traced.call.set((null(), 0));
+}
+
+#[cold]
+#[inline(never)]
+fn tell_call_start(m: &M, call: Call) {
+    write_one(m, None, Kind::CallStart, call as u8, 0, 0);
+}
+
+#[cold]
+#[inline(never)]
+fn tell_call_stop(m: &M) {
+    if !m.traced.call.get().0.is_null() {
         // The end of the call is written with any other record.
         write(m, None, 0, |_, _| {});
     }
-    m.traced.call.set((null(), 0));
 }
 
 /// The goroutine on `m` is back, without its P. Under the scheduler lock.

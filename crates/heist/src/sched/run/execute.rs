@@ -97,7 +97,7 @@ fn execute(m: Holder<'_>, next: Next) {
         moves::move_here(&m, gp);
     }
     gp.status.transition(Status::Runnable, Status::Running);
-    if next.slice == Slice::Fresh {
+    if next.slice() == Slice::Fresh {
         pp.advance_tick();
     }
     pp.stats.executed.bump();
@@ -158,7 +158,7 @@ fn execute(m: Holder<'_>, next: Next) {
 #[cold]
 #[inline(never)]
 fn tell_start(m: Holder<'_>, gp: &G, next: Next) {
-    if next.slice == Slice::Fresh && policy::global_first(m.p().tick()) {
+    if next.slice() == Slice::Fresh && policy::global_first(m.p().tick()) {
         emit::queues(&m, m.p().queue.len(), m.sched().global_len().get());
     }
     emit::go_start(&m, gp, next.origin);
