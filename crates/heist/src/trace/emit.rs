@@ -429,7 +429,6 @@ pub(super) fn class(gp: &G) -> u8 {
 /// The goroutine on `m` begins a call that blocks, or is expected to. A later trace has to know it
 /// too, so the goroutine is noted in any case.
 #[inline]
-#[inline]
 pub(crate) fn call_start(m: &M, call: Call) {
     let Some(gp) = m.current() else { return };
     if is_on() {
@@ -453,7 +452,6 @@ pub(crate) fn give_p_ahead(m: &M, pp: &P) {
 
 /// The goroutine on `m` is back from a call that it announced, and kept its P, or has told already
 /// that it lost it.
-#[inline]
 #[inline]
 pub(crate) fn call_stop(m: &M) {
     if is_on() {
