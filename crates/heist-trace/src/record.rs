@@ -342,7 +342,7 @@ impl Record {
     }
 }
 
-/// Who wrote a buffer, and what it was doing when the buffer began: a reader that has no earlier
+/// The writer of a buffer, and its state when the buffer began: a reader that has no earlier
 /// buffer of the same writer knows its state from this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
