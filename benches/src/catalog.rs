@@ -53,6 +53,41 @@ pub static WORKLOADS: &[Workload] = &[
         "fib(27): a task per fork, the other branch inline, no sequential cut-off",
         &[low("fib_join", "ns/fork")],
     ),
+    work(
+        "join_fib",
+        "fib(30) by the peer's fork-join, no sequential cut-off",
+        &[low("join_fib", "ns/fork")],
+    ),
+    work(
+        "join_sort",
+        "quicksort of 10,000,000 numbers by fork-join, down to 1000",
+        &[low("join_sort", "ms")],
+    ),
+    work(
+        "join_merge",
+        "mergesort of 10,000,000 numbers by fork-join, the merges too",
+        &[low("join_merge", "ms")],
+    ),
+    work(
+        "join_matrix",
+        "product of two matrices of 512 by 512 by fork-join over the rows",
+        &[low("join_matrix", "ms")],
+    ),
+    work(
+        "join_nqueens",
+        "the 73,712 solutions of 13 queens, a fork per choice",
+        &[low("join_nqueens", "ms")],
+    ),
+    work(
+        "join_uneven",
+        "the tree of uneven_tree by fork-join over the children",
+        &[low("join_uneven", "ms")],
+    ),
+    work(
+        "join_small",
+        "a tree of 1023 nodes, a thousand times one after the other",
+        &[low("join_small", "us")],
+    ),
     work("yield", "2 tasks per proc, each yielding 1,000,000 times", &[low("yield", "ns/yield")]),
     work(
         "ping_pong",
@@ -136,6 +171,16 @@ pub static WORKLOADS: &[Workload] = &[
         "steal_idle_single",
         "the same as steal_idle with one task spawned, its worker's newest",
         &[low("steal_idle_single_p50", "us"), low("steal_idle_single_p99", "us")],
+    ),
+    work(
+        "spawn_latency",
+        "creation of a task until it runs, in bursts of 1 to 8 by a task that works in between",
+        &[
+            low("spawn_latency_p50", "us"),
+            low("spawn_latency_p95", "us"),
+            low("spawn_latency_p99", "us"),
+            low("spawn_latency_p9999", "us"),
+        ],
     ),
     work(
         "uneven_tree",

@@ -50,6 +50,24 @@ pub fn yield_two() -> Repeat {
     })
 }
 
+/// The closures are opaque, as they are in a recursion.
+fn fork() {
+    black_box(heist::join(|| black_box(1), || black_box(2)));
+}
+
+pub fn join() -> Repeat {
+    let rt = runtime();
+    Box::new(move |n| {
+        rt.run(|| {
+            heist::join(|| (0..n).for_each(|_| fork()), || ());
+        });
+    })
+}
+
+pub fn join_last() -> Repeat {
+    alone(fork)
+}
+
 /// Batches, so that records and stacks are reused as they are in a program.
 pub fn spawn_detached() -> Repeat {
     const BATCH: usize = 100;

@@ -52,6 +52,8 @@ pub static PATHS: &[Path] = &[
     path("yield_two", "a yield to another goroutine that yields", goroutines::yield_two),
     path("spawn_detached", "spawn, run, finish, nobody joins", goroutines::spawn_detached),
     path("spawn_join", "spawn, wait for the end, take the result", goroutines::spawn_join),
+    path("join", "a fork that nobody takes, inside another one", goroutines::join),
+    path("join_last", "a fork that nobody takes, alone in the deque", goroutines::join_last),
     path("park_ready", "two goroutines wake each other, to and fro", goroutines::park_ready),
     path("mutex", "lock and unlock, nobody else there", locks::mutex),
     path("rwlock_read", "lock for reading and unlock, nobody else there", locks::rwlock_read),

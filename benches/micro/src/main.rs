@@ -5,6 +5,7 @@ mod count;
 mod hand_over;
 mod limits;
 mod machine;
+mod operations;
 mod sleeps;
 mod stalls;
 
@@ -53,6 +54,8 @@ enum Command {
     Sleeps,
     /// Measure the basic steps of every path on this machine, without heist.
     Machine,
+    /// Measure the basic operations of the scheduler: queues, steals, wake-ups.
+    Operations,
     /// Walk all paths between marks, for the counter to see.
     #[command(hide = true)]
     Walk,
@@ -80,6 +83,10 @@ fn main() -> ExitCode {
         Command::Machine => {
             warn_of_debug_build();
             machine::measure()
+        }
+        Command::Operations => {
+            warn_of_debug_build();
+            operations::measure()
         }
         Command::Walk => {
             count::walk();

@@ -9,3 +9,4 @@
 pub mod blocking;
 #[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
 pub mod futures;
+pub mod joins;

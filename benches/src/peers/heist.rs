@@ -9,10 +9,11 @@ use heist::{JoinHandle, Runtime, chan};
 use crate::contract::blocking::{
     Announce, Channels, Gate, Group, Locks, Select, SharedReceiver, Tasks, Timers,
 };
+use crate::contract::joins::Joins;
 use crate::job::Job;
 use crate::reading::Outcome;
 use crate::workloads::dispatch::blocking as dispatch;
-use crate::workloads::start_stop;
+use crate::workloads::{joins, start_stop};
 
 pub struct Heist;
 
@@ -45,6 +46,22 @@ impl Tasks for Heist {
 
     fn yield_now() {
         heist::yield_now();
+    }
+}
+
+impl Joins for Heist {
+    type Cx<'a> = ();
+
+    fn run<T: Send>(procs: usize, main: impl FnOnce(&mut ()) -> T + Send) -> T {
+        runtime(procs).run(|| main(&mut ()))
+    }
+
+    fn join<A: Send, B: Send>(
+        (): &mut (),
+        a: impl FnOnce(&mut ()) -> A + Send,
+        b: impl FnOnce(&mut ()) -> B + Send,
+    ) -> (A, B) {
+        heist::join(|| a(&mut ()), || b(&mut ()))
     }
 }
 
@@ -165,6 +182,7 @@ pub fn run(job: Job<'_>) -> Outcome {
     match job.workload {
         "start_stop" => start_stop::measure(|| runtime(job.procs).run(|| ())),
         other => dispatch::tasks::<Heist>(job)
+            .or_else(|| joins::run::<Heist>(other, job.procs))
             .or_else(|| dispatch::channels::<Heist, Heist>(job))
             .or_else(|| dispatch::shared_receivers::<Heist, Heist>(job))
             .or_else(|| dispatch::select::<Heist, Heist>(job))

@@ -8,6 +8,8 @@ mod sockets;
 
 #[cfg(feature = "peer-channels")]
 pub mod channel_crates;
+#[cfg(feature = "peer-chili")]
+pub mod chili;
 #[cfg(feature = "peer-go-lib")]
 pub mod go_lib;
 pub mod heist;
@@ -27,7 +29,7 @@ use sockets::std_like_sockets;
 use sockets::tokio_like_sockets;
 
 use crate::job::Job;
-use crate::reading::{Cannot, Outcome};
+use crate::reading::{Cannot, Outcome, cannot};
 
 /// Runs one workload.
 pub type RunWorkload = fn(Job<'_>) -> Outcome;
@@ -70,6 +72,7 @@ pub static PEERS: &[Peer] = &[
     peer!("smol", "peer-smol", smol::run),
     peer!("may", "peer-may", may::run),
     peer!("rayon", "peer-rayon", rayon::run),
+    peer!("chili", "peer-chili", chili::run),
     peer!("go-lib", "peer-go-lib", go_lib::run),
     peer!("threads", threads::run),
     peer!("crossbeam", "peer-channels", channel_crates::run_crossbeam),
@@ -77,8 +80,14 @@ pub static PEERS: &[Peer] = &[
     peer!("flume", "peer-channels", channel_crates::run_flume),
 ];
 
+/// Why most peers have no rows `join_*`.
+const NO_JOIN: &str = "it makes a task of every fork: see fib_join and uneven_tree";
+
 /// The last arm of every peer's list of workloads.
 fn unknown(workload: &str) -> Outcome {
+    if workload.starts_with("join_") {
+        return cannot(NO_JOIN);
+    }
     Err(Cannot(format!("does not know the workload {workload}")))
 }
 

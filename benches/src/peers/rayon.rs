@@ -6,6 +6,7 @@ use std::time::Instant;
 use rayon::{Scope, ThreadPool, ThreadPoolBuilder};
 
 use crate::catalog;
+use crate::contract::joins::Joins;
 use crate::job::Job;
 use crate::reading::{Figures, Outcome, cannot};
 use crate::workloads::fork_join::{FIB_N, LEAVES, fib, leaf_sum, n_forks};
@@ -14,12 +15,30 @@ use crate::workloads::spawn_join::N_TASKS;
 use crate::workloads::steal::{self, Behind, Thief};
 use crate::workloads::uneven_tree::{ROOT_CHILDREN, child_seed, visit};
 use crate::workloads::yielding::{N_YIELDS, TASKS_PER_PROC};
-use crate::workloads::{idle_cpu, ms, ns_each, start_stop};
+use crate::workloads::{idle_cpu, joins, ms, ns_each, start_stop};
 
 const FORK_JOIN_ONLY: &str = "a fork-join pool: its tasks must not block";
 
 fn pool(procs: usize) -> ThreadPool {
     ThreadPoolBuilder::new().num_threads(procs).build().expect("rayon pool")
+}
+
+struct Rayon;
+
+impl Joins for Rayon {
+    type Cx<'a> = ();
+
+    fn run<T: Send>(procs: usize, main: impl FnOnce(&mut ()) -> T + Send) -> T {
+        pool(procs).install(|| main(&mut ()))
+    }
+
+    fn join<A: Send, B: Send>(
+        (): &mut (),
+        a: impl FnOnce(&mut ()) -> A + Send,
+        b: impl FnOnce(&mut ()) -> B + Send,
+    ) -> (A, B) {
+        rayon::join(|| a(&mut ()), || b(&mut ()))
+    }
 }
 
 fn spawn_join(procs: usize) -> Outcome {
@@ -154,7 +173,9 @@ pub fn run(job: Job<'_>) -> Outcome {
             drop(pool);
         }),
         "start_stop" => start_stop::measure(|| pool(procs).install(|| ())),
-        other if catalog::workload(other).is_some() => cannot(FORK_JOIN_ONLY),
-        other => super::unknown(other),
+        other => joins::run::<Rayon>(other, procs).unwrap_or_else(|| {
+            let known = catalog::workload(other).is_some();
+            if known { cannot(FORK_JOIN_ONLY) } else { super::unknown(other) }
+        }),
     }
 }

@@ -196,6 +196,10 @@ pub struct SimOptions {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
+    /// How many seeds in a row each run of an experiment is repeated with [default: 3, quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub seeds: Option<u32>,
+
     /// A folder for the tables (Markdown) and the pictures (SVG)
     #[arg(long, value_name = "DIR")]
     pub out: Option<std::path::PathBuf>,

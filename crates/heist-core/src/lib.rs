@@ -8,6 +8,8 @@
 //! |---|---|
 //! | [`policy`] | the constants of the policy and every decision that is a pure function |
 //! | [`run_queue`] | the per-P ring with its `run_next` slot, owner half and thief half |
+//! | [`fork_deque`] | the latent jobs of a goroutine that forks, owner half and thief half |
+//! | [`fork_job`] | one latent job: who took it, its cancellation, its end |
 //! | [`global_queue`] | the FIFO under the scheduler lock, with a length anyone may read |
 //! | [`list`] | intrusive lists: single (queues) and double (idle Ms) |
 //! | [`steal_order`] | the random walks over the Ps |
@@ -25,6 +27,7 @@
 //! | [`fd_lock`] | the uses of a descriptor, one reader and one writer at a time, and its end |
 //! | [`readiness`] | a direction of a descriptor: events remembered, and its waiter |
 //! | [`join`] | the hand-over of a goroutine's result |
+//! | [`task_word`] | the life of a task, its wake-ups and the number of its wakers |
 //! | [`timer_heap`] | the timers of a P |
 //! | [`buffer`] | the buffers of channels, and how their fast paths agree with the waiters |
 //! | [`mutex_word`] | the word of the mutex: holder, waiters, starvation |
@@ -44,6 +47,8 @@ pub mod block_predictor;
 pub mod buffer;
 pub mod endings;
 pub mod fd_lock;
+pub mod fork_deque;
+pub mod fork_job;
 pub mod global_queue;
 pub mod idle;
 pub mod idle_ms;
@@ -67,6 +72,7 @@ pub mod status;
 pub mod steal_order;
 pub mod stop;
 pub mod sync;
+pub mod task_word;
 pub mod throw;
 pub mod time_histogram;
 pub mod timer_heap;

@@ -272,6 +272,12 @@ impl<T> DoubleLink<T> {
         Self { next: Cell::new(None), prev: Cell::new(None), listed: Cell::new(false) }
     }
 
+    /// The next element of its list. The caller holds what protects the list.
+    #[must_use]
+    pub fn next(&self) -> Option<NonNull<T>> {
+        self.next.get()
+    }
+
     /// Whether the element is in a list.
     #[must_use]
     pub fn is_listed(&self) -> bool {

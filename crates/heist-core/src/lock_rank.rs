@@ -37,11 +37,13 @@ pub enum Rank {
     Condvar = 10,
     /// The buffers of an execution trace.
     Trace = 11,
+    /// The deques of forks that are listed at a P, and the free ones.
+    Forks = 12,
 }
 
 impl Rank {
     /// How many there are.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 13;
 }
 
 const N_RANKS: usize = Rank::COUNT;
@@ -61,6 +63,7 @@ pub const ORDER: &[(Rank, Rank)] = &[
     (Rank::Sched, Rank::Stacks),
     (Rank::Sched, Rank::Yielded),
     (Rank::Sched, Rank::Trace),
+    (Rank::World, Rank::Forks),
 ];
 
 /// For each rank, the ranks that may be held when it is taken.

@@ -6,8 +6,13 @@
 //! GO: proc.go, runtime2.go.
 
 pub mod balance;
+pub mod blocks;
+pub mod forks;
+mod names;
 pub mod sysmon;
 pub mod timers;
+
+pub use names::ParsePolicyError;
 
 /// Slots in a P's ring, besides `run_next`. Loom explores four: the algorithm is the same and the
 /// interleavings stay countable.
@@ -16,6 +21,14 @@ pub const RING_CAPACITY: u32 = 256;
 /// Slots in a P's ring under loom.
 #[cfg(loom)]
 pub const RING_CAPACITY: u32 = 4;
+
+/// Slots in the deque of a goroutine that forks: so many forks can be nested before the oldest
+/// becomes a goroutine. Four under loom.
+#[cfg(not(loom))]
+pub const FORKS_MAX: usize = 256;
+/// Slots in the deque of a goroutine that forks under loom.
+#[cfg(loom)]
+pub const FORKS_MAX: usize = 4;
 
 /// How many of the oldest goroutines an overflowing ring moves to the global queue, besides the
 /// newcomer.
@@ -311,6 +324,13 @@ pub const fn global_first(tick: u32) -> bool {
     tick.is_multiple_of(GLOBAL_CHECK_TICKS)
 }
 
+/// Whether latent halves of forks go first at this tick: as often as the global queue, and not at
+/// the same ticks.
+#[must_use]
+pub const fn forks_first(tick: u32) -> bool {
+    tick % GLOBAL_CHECK_TICKS == GLOBAL_CHECK_TICKS / 2
+}
+
 /// How many goroutines to take from a global queue of `size` with `procs` Ps: a fair share plus
 /// one, at most half a ring.
 #[must_use]
@@ -380,6 +400,9 @@ pub struct StealPolicy {
     pub order: Order,
     /// Whether `run_next` may be taken.
     pub run_next: RunNextTheft,
+    /// Whether a thief visits the Ps of its own NUMA node before the others. It makes no difference
+    /// on a machine with one node.
+    pub near_first: bool,
 }
 
 impl StealPolicy {
@@ -391,6 +414,7 @@ impl StealPolicy {
             share: Share::CeilHalf,
             order: Order::Coprime,
             run_next: RunNextTheft::LastTry,
+            near_first: true,
         }
     }
 
@@ -405,7 +429,15 @@ impl StealPolicy {
             share: Share::FloorHalf,
             order: Order::Ring,
             run_next: RunNextTheft::Never,
+            near_first: true,
         }
+    }
+
+    /// The same policy, which visits the Ps of the own NUMA node first, or regards all Ps alike.
+    #[must_use]
+    pub const fn with_near_first(mut self, near_first: bool) -> Self {
+        self.near_first = near_first;
+        self
     }
 
     /// The same policy with another number of passes.

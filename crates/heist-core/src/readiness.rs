@@ -79,6 +79,12 @@ impl Look {
         self.0 & STATE == READY
     }
 
+    /// Whether there is a waiter.
+    #[must_use]
+    pub const fn is_awaited(self) -> bool {
+        self.0 & STATE == WAITING
+    }
+
     /// Whether the descriptor is closed.
     #[inline]
     #[must_use]

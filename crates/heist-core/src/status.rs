@@ -112,12 +112,14 @@ impl Ticket {
     pub const NONE: Self = Self(0);
 
     /// As a number, for an atomic.
-    pub(crate) const fn to_bits(self) -> u64 {
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
         self.0
     }
 
     /// From the number of [`Ticket::to_bits`].
-    pub(crate) const fn from_bits(bits: u64) -> Self {
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 }
@@ -253,6 +255,20 @@ impl StatusWord {
         self.enter_waiting(word, SEALED)
     }
 
+    /// Begins a sealed wait of a task that goes idle. The owner of the task ends the seal, and then
+    /// checks for a cancellation: [`StatusWord::unseal`] has the ordering for that.
+    #[inline]
+    pub fn begin_idle_wait(&self) -> Ticket {
+        let word = self.0.load(Ordering::Relaxed);
+        if !Status::Running.is_in(word) {
+            bad_transition(word, Status::Running, Status::Waiting);
+        }
+        let ticket = (word & !STATUS_MASK).wrapping_add(TICKET_ONE);
+        // No other thread changes the word of a running goroutine.
+        self.0.store(ticket | Status::Waiting as u64 | SEALED, Ordering::Release);
+        Ticket(ticket)
+    }
+
     /// Ends the seal: the commit is over. Does nothing if a holder of the ticket was faster.
     #[inline]
     pub fn unseal(&self, ticket: Ticket) {
@@ -317,6 +333,14 @@ impl StatusWord {
         word & STATUS_MASK == Status::Waiting as u64
             && is_meant()
             && self.claim(Ticket(word & !STATUS_MASK))
+    }
+
+    /// As [`StatusWord::claim_if`], for a waker of a task, which may end a sealed wait.
+    #[inline]
+    #[must_use]
+    pub fn claim_idle(&self, is_meant: impl FnOnce() -> bool) -> bool {
+        let word = self.0.load(Ordering::Acquire);
+        Status::Waiting.is_in(word) && is_meant() && self.claim(Ticket(word & !STATUS_MASK))
     }
 
     /// Claims a goroutine that must be waiting for this caller alone.

@@ -62,6 +62,20 @@ impl Walk {
     }
 }
 
+impl Walk {
+    /// The same visits in two rounds: first the Ps that are near, then the others.
+    ///
+    /// Both rounds follow the order of the walk, so thieves of one node do not visit their
+    /// neighbours in the same order either.
+    pub fn near_first(self, is_near: impl Fn(u32) -> bool) -> impl Iterator<Item = u32> {
+        let mut walks = [self.clone(), self];
+        std::iter::from_fn(move || {
+            let [near, far] = &mut walks;
+            near.find(|&id| is_near(id)).or_else(|| far.find(|&id| !is_near(id)))
+        })
+    }
+}
+
 impl Iterator for Walk {
     type Item = u32;
 

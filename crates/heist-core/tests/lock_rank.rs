@@ -17,6 +17,7 @@ const RANKS: [Rank; Rank::COUNT] = [
     Rank::Yielded,
     Rank::Condvar,
     Rank::Trace,
+    Rank::Forks,
 ];
 
 /// Whether the written order leads from `a` to `b`, found by following it.

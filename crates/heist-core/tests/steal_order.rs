@@ -65,6 +65,31 @@ fn walk_goes_by_its_step() {
     assert_eq!(walk.collect::<Vec<_>>(), [4, 1, 8, 5, 2, 9, 6, 3, 0, 7]);
 }
 
+/// A walk in two rounds visits each P once, the near ones first, and otherwise keeps the order.
+#[test]
+fn near_ps_come_first_and_none_is_left_out() {
+    for procs in PROCS {
+        let order = StealOrder::new(procs);
+        for n_nodes in 1..=procs.min(5) {
+            for seed in (0..procs * order.n_steps()).step_by(3) {
+                let is_near = |id: u32| id * n_nodes / procs == 0;
+                let walk = || order.walk(Order::Coprime, seed);
+                let (near, far): (Vec<u32>, Vec<u32>) = walk().partition(|&id| is_near(id));
+                let visited: Vec<u32> = walk().near_first(is_near).collect();
+                assert_eq!(visited, [near, far].concat(), "{procs} Ps, seed {seed}");
+            }
+        }
+    }
+}
+
+/// On a machine with one node the order is the usual one.
+#[test]
+fn one_node_changes_nothing() {
+    let walk = StealOrder::new(10).walk(Order::Coprime, 24);
+    assert!(walk.clone().near_first(|_| true).eq(walk.clone()));
+    assert!(walk.clone().near_first(|_| false).eq(walk));
+}
+
 /// A runtime has at least one P.
 #[test]
 #[should_panic(expected = "no Ps to walk")]

@@ -145,18 +145,21 @@ fn start_runtime(
     procs: Option<TokenStream>,
     locals: &Locals,
 ) -> TokenStream {
-    let procs = procs.map(|value| ("procs", value));
-    let stack_size = options.stack_size.as_ref().map(|value| ("stack_size", quote!(#value)));
-    let name = options.name.as_ref().map(|value| ("name", quote!(#value)));
-    let given: Vec<_> = [procs, stack_size, name].into_iter().flatten().collect();
+    let procs = procs.map(|value| ("procs".to_owned(), value));
+    let others = options.others.iter().map(|(name, value)| (name.to_string(), quote!(#value)));
+    let given: Vec<_> = procs.into_iter().chain(others).collect();
     let methods: Vec<_> = given.iter().map(|(name, _)| Ident::new(name, promise.span)).collect();
     let locals_of: Vec<_> =
         given.iter().map(|(name, _)| Ident::new(name, Span::mixed_site())).collect();
+    let heist = match &options.krate {
+        Some(path) => quote!(#path),
+        None => quote!(::heist),
+    };
     let values = given.iter().map(|(_, value)| value);
     // SAFETY: the promise is the user's: this is the very word they wrote, with its span, so
     // that `#![forbid(unsafe_code)]` sees it too.
     let built = quote_spanned! {promise.span=>
-        unsafe { ::heist::Runtime::builder()#(.#methods(#locals_of))*.build() }
+        unsafe { #heist::Runtime::builder()#(.#methods(#locals_of))*.build() }
     };
     let runtime = &locals.runtime;
     quote! {

@@ -1,7 +1,8 @@
 //! The attribute macros of heist: `#[heist::main(unsafe)]` and `#[heist::test(unsafe)]`.
 //!
 //! Both wrap a plain function so that its body runs as the main goroutine of a new runtime.
-//! Use them through the `heist` crate, which re-exports them: the expansion names `::heist`.
+//! Use them through the `heist` crate, which re-exports them: the expansion names `::heist`,
+//! unless `crate = path` says otherwise.
 //!
 //! # Invariants
 //! - Without the word `unsafe` nothing is started: the macro states the promise and refuses.
@@ -38,6 +39,44 @@ use crate::expand::Attribute;
 /// | `procs = 2` | number of Ps |
 /// | `stack_size = 64 * 1024` | bytes of address space for each goroutine's stack |
 /// | `name = "api"` | name of the runtime |
+/// | `latency_procs = 1` | how many Ps are reserved for urgent goroutines |
+/// | `max_threads = 100` | how many threads run goroutines at most |
+/// | `steal_policy`, `panic_policy`, `overflow_policy`, `fractional_quota` | a policy |
+/// | `quantum`, `wake_up_bound`, `shutdown_timeout` | a duration |
+/// | `forced_preemption = false`, `deadlock_detection = false` | on or off |
+/// | `seed = 42`, `chaos = 42` | seeds |
+/// | `crate = other::path` | the path of heist, if the dependency is renamed or re-exported |
+///
+/// Each value is an expression of the type that the method of the same name takes:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// #[heist::main(
+///     unsafe,
+///     procs = 2,
+///     quantum = Duration::from_millis(5),
+///     panic_policy = heist::PanicPolicy::Abort,
+///     deadlock_detection = false
+/// )]
+/// fn main() {
+///     let rt = heist::Handle::current().unwrap();
+///     assert_eq!(rt.panic_policy(), heist::PanicPolicy::Abort);
+/// }
+/// ```
+///
+/// A crate that re-exports heist, or names it otherwise:
+///
+/// ```
+/// mod prelude {
+///     pub use heist;
+/// }
+///
+/// #[prelude::heist::main(unsafe, crate = prelude::heist)]
+/// fn main() {
+///     prelude::heist::yield_now();
+/// }
+/// ```
 ///
 /// Attributes and visibility of the function are kept. Its return value is turned into the exit
 /// code on its goroutine, as Rust does for a plain `main`, so it need not be `Send`:

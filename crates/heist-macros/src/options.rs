@@ -3,7 +3,7 @@
 use proc_macro2::Span;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, Ident, Result, Token};
+use syn::{Error, Expr, Ident, LitStr, Path, Result, Token};
 
 use crate::expand::Attribute;
 
@@ -22,12 +22,34 @@ pub(crate) struct Options {
     /// The promise; `None` means that it was not given.
     pub(crate) promise: Option<Token![unsafe]>,
     pub(crate) procs: Procs,
-    pub(crate) stack_size: Option<Expr>,
-    pub(crate) name: Option<Expr>,
+    /// The other options of the builder, in the order in which they were written.
+    pub(crate) others: Vec<(Ident, Expr)>,
+    /// The path of heist, if the dependency has another name.
+    pub(crate) krate: Option<Path>,
 }
+
+/// The methods of the builder, besides `procs`, that are options under the same name.
+pub(crate) const OTHERS: &[&str] = &[
+    "stack_size",
+    "name",
+    "latency_procs",
+    "fractional_quota",
+    "max_threads",
+    "steal_policy",
+    "panic_policy",
+    "overflow_policy",
+    "shutdown_timeout",
+    "quantum",
+    "wake_up_bound",
+    "forced_preemption",
+    "deadlock_detection",
+    "seed",
+    "chaos",
+];
 
 enum Arg {
     Promise(Token![unsafe]),
+    Crate(Token![crate], Path),
     Set(Ident, Expr),
 }
 
@@ -35,6 +57,11 @@ impl Parse for Arg {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         if input.peek(Token![unsafe]) {
             return Ok(Arg::Promise(input.parse()?));
+        }
+        if input.peek(Token![crate]) {
+            let word = input.parse()?;
+            input.parse::<Token![=]>()?;
+            return Ok(Arg::Crate(word, parse_crate(input)?));
         }
         let key: Ident = input
             .parse()
@@ -54,13 +81,17 @@ impl Options {
     /// Parses the list; `attribute` decides whether `procs` may be a list.
     pub(crate) fn parse(attribute: Attribute, input: ParseStream<'_>) -> Result<Self> {
         let mut options =
-            Options { promise: None, procs: Procs::Default, stack_size: None, name: None };
+            Options { promise: None, procs: Procs::Default, others: Vec::new(), krate: None };
         for arg in Punctuated::<Arg, Token![,]>::parse_terminated(input)? {
             match arg {
                 Arg::Promise(word) if options.promise.is_some() => {
                     return Err(given_twice("unsafe", word.span));
                 }
                 Arg::Promise(word) => options.promise = Some(word),
+                Arg::Crate(word, _) if options.krate.is_some() => {
+                    return Err(given_twice("crate", word.span));
+                }
+                Arg::Crate(_, path) => options.krate = Some(path),
                 Arg::Set(key, value) => options.set(attribute, &key, value)?,
             }
         }
@@ -75,13 +106,15 @@ impl Options {
                 self.procs = parse_procs(attribute, value)?;
                 false
             }
-            "stack_size" => self.stack_size.replace(value).is_some(),
-            "name" => self.name.replace(value).is_some(),
+            _ if OTHERS.contains(&name.as_str()) => {
+                let is_taken = self.others.iter().any(|(other, _)| *other == name);
+                self.others.push((key.clone(), value));
+                is_taken
+            }
             _ => {
-                return Err(Error::new(
-                    key.span(),
-                    format!("no option `{name}`: there are `procs`, `stack_size` and `name`"),
-                ));
+                let others = OTHERS.join("`, `");
+                let problem = format!("no option `{name}`: there are `crate`, `procs`, `{others}`");
+                return Err(Error::new(key.span(), problem));
             }
         };
         if taken {
@@ -89,6 +122,11 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// `crate = my::heist`, or the same as a text.
+fn parse_crate(input: ParseStream<'_>) -> Result<Path> {
+    if input.peek(LitStr) { input.parse::<LitStr>()?.parse() } else { Path::parse_mod_style(input) }
 }
 
 fn parse_procs(attribute: Attribute, value: Expr) -> Result<Procs> {

@@ -24,9 +24,21 @@ pub struct Builder {
     procs: Option<usize>,
     stack_size: Option<usize>,
     name: Option<String>,
+    chaos: Option<u64>,
+    deadlock_detection: Option<bool>,
 }
 
 impl Builder {
+    pub fn chaos(mut self, seed: u64) -> Self {
+        self.chaos = Some(seed);
+        self
+    }
+
+    pub fn deadlock_detection(mut self, on: bool) -> Self {
+        self.deadlock_detection = Some(on);
+        self
+    }
+
     pub fn procs(mut self, procs: usize) -> Self {
         self.procs = Some(procs);
         self
@@ -87,9 +99,30 @@ fn without_options_the_builder_decides() {
 
 #[macros::test(unsafe, procs = 2, stack_size = SMALL_STACK * 2, name = "api",)]
 fn options_reach_the_builder() {
-    let expected =
-        Builder { procs: Some(2), stack_size: Some(64 * 1024), name: Some("api".to_owned()) };
+    let expected = Builder {
+        procs: Some(2),
+        stack_size: Some(64 * 1024),
+        name: Some("api".to_owned()),
+        ..Builder::default()
+    };
     assert_eq!(started(), [expected]);
+}
+
+/// The same crate under another path.
+mod renamed {
+    pub use crate::*;
+}
+
+#[macros::test(unsafe, deadlock_detection = false, chaos = 7, crate = crate::renamed)]
+fn every_option_of_the_builder_is_one_here() {
+    let expected =
+        Builder { chaos: Some(7), deadlock_detection: Some(false), ..Builder::default() };
+    assert_eq!(started(), [expected]);
+}
+
+#[macros::test(unsafe, crate = "renamed", procs = [1, 2])]
+fn the_path_may_be_a_text() {
+    assert!(!started().is_empty());
 }
 
 #[macros::main(unsafe, procs = 3)]

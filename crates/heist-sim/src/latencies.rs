@@ -29,6 +29,16 @@ impl Latencies {
         self.max_ns = self.max_ns.max(ns);
     }
 
+    /// Adds those of another run.
+    pub fn append(&mut self, others: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&others.counts) {
+            *count += more;
+        }
+        self.n += others.n;
+        self.sum_ns += others.sum_ns;
+        self.max_ns = self.max_ns.max(others.max_ns);
+    }
+
     /// How many there are.
     #[must_use]
     pub const fn n(&self) -> u64 {

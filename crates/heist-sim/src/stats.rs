@@ -62,11 +62,42 @@ pub struct Counts {
     pub threads: u64,
 }
 
-/// A run.
+impl Counts {
+    /// Adds those of another run.
+    fn append(&mut self, others: &Self) {
+        self.started += others.started;
+        self.finished += others.finished;
+        self.executed += others.executed;
+        self.readied += others.readied;
+        self.steal_attempts += others.steal_attempts;
+        self.steals += others.steals;
+        self.stolen += others.stolen;
+        self.stolen_run_next += others.stolen_run_next;
+        self.remote_steals += others.remote_steals;
+        self.global_put += others.global_put;
+        self.global_taken += others.global_taken;
+        self.overflows += others.overflows;
+        self.shared += others.shared;
+        self.wake_ups += others.wake_ups;
+        self.m_parks += others.m_parks;
+        self.spins += others.spins;
+        self.migrations += others.migrations;
+        self.away += others.away;
+        self.preemptions += others.preemptions;
+        self.retaken += others.retaken;
+        self.threads += others.threads;
+    }
+}
+
+/// A run, or several runs with different seeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The seed of its random numbers.
+    /// The seed of its random numbers, or the first of several.
     pub seed: u64,
+    /// How many runs these are. Times and counts are sums over them.
+    pub runs: u32,
+    /// The p99 of the requests of each run.
+    pub p99s_ns: Vec<u64>,
     /// Processors.
     pub procs: u32,
     /// Simulated time.
@@ -95,6 +126,8 @@ impl Report {
     pub(crate) fn new(seed: u64, procs: u32) -> Self {
         Self {
             seed,
+            runs: 1,
+            p99s_ns: Vec::new(),
             procs,
             elapsed_ns: 0,
             events: 0,
@@ -107,6 +140,37 @@ impl Report {
             log: Vec::new(),
             stuck: 0,
         }
+    }
+
+    /// Adds a run with another seed.
+    pub fn append(&mut self, other: &Self) {
+        self.runs += other.runs;
+        self.p99s_ns.extend_from_slice(&other.p99s_ns);
+        self.elapsed_ns += other.elapsed_ns;
+        self.events += other.events;
+        self.counts.append(&other.counts);
+        for (sum, more) in self.cpu_ns.iter_mut().zip(other.cpu_ns) {
+            *sum += more;
+        }
+        self.inflation_ns += other.inflation_ns;
+        self.requests.append(&other.requests);
+        self.latency_class.append(&other.latency_class);
+        self.waits.append(&other.waits);
+        self.log.extend_from_slice(&other.log);
+        self.stuck += other.stuck;
+    }
+
+    /// Simulated time of a run, on average.
+    #[must_use]
+    pub fn mean_elapsed_ns(&self) -> f64 {
+        self.elapsed_ns as f64 / f64::from(self.runs)
+    }
+
+    /// The lowest and the highest p99 of the requests among the runs.
+    #[must_use]
+    pub fn p99_range_ns(&self) -> (u64, u64) {
+        let lowest = self.p99s_ns.iter().min().copied().unwrap_or(0);
+        (lowest, self.p99s_ns.iter().max().copied().unwrap_or(0))
     }
 
     /// Visits of thieves that found nothing.

@@ -141,6 +141,9 @@ kinds! {
     /// In buffers only: bytes of the text of the record before it, whose subject is the length of
     /// the text. In a file that subject is the number of the string instead.
     Text = 39,
+    /// This thread woke an M and handed it the P `subject`, which was idle or this M's. The M
+    /// starts with it when the kernel lets it run.
+    ProcHand = 40,
 }
 
 macro_rules! details {

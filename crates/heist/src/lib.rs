@@ -48,10 +48,12 @@ pub mod docs;
 pub mod fs;
 mod gmp;
 pub mod goroutine;
+mod leaks;
 pub mod metrics;
 pub mod net;
 mod netpoll;
 mod panic_report;
+pub mod par;
 pub mod process;
 mod procs;
 pub mod profile;
@@ -72,12 +74,16 @@ mod tls_report;
 pub mod trace;
 mod traceback;
 mod wait;
+mod watchdog;
 
 pub use builder::{BuildError, Builder};
 pub use diagnosis::{Diagnosis, Finding};
+#[doc(inline)]
+pub use goroutine::task::{Task, block_on, spawn};
 pub use goroutine::{
-    JoinError, JoinHandle, NoPreempt, OsThreadGuard, current_id, dump_goroutines, exit_current, go,
-    lock_os_thread, no_preempt, num_goroutines, try_go, with_stack, yield_now,
+    AbortHandle, JoinError, JoinHandle, JoinSet, NoPreempt, OsThreadGuard, current_id,
+    dump_goroutines, exit_current, go, join, lock_os_thread, no_preempt, num_goroutines, task,
+    try_go, with_stack, yield_now,
 };
 #[doc(inline)]
 pub use heist_core::policy::FractionalQuota;
@@ -96,7 +102,7 @@ pub use heist_core::policy::FractionalQuota;
 pub use heist_core::policy::StealPolicy;
 pub use heist_macros::{main, test};
 pub use procs::{procs, set_default_procs, set_procs, with_procs};
-pub use runtime::{Handle, Runtime};
+pub use runtime::{AsyncHandle, AsyncRuntime, Handle, Runtime};
 /// # Examples
 /// ```
 /// use heist::{PanicPolicy, Runtime};
@@ -112,10 +118,27 @@ pub use sched::PanicPolicy;
 pub use sched::stacks::overflow::OverflowPolicy;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 
-/// The parts of a [`StealPolicy`].
+/// The parts of a [`StealPolicy`], and the names of policies.
+///
+/// Every policy is read from a text, for configurations, and those without fields are written as
+/// one:
+/// ```
+/// use heist::goroutine::Class;
+/// use heist::policy::Order;
+/// use heist::{FractionalQuota, OverflowPolicy, PanicPolicy, StealPolicy};
+///
+/// assert_eq!("gentle".parse(), Ok(StealPolicy::gentle()));
+/// assert_eq!("abort".parse(), Ok(PanicPolicy::Abort));
+/// assert_eq!("abandon".parse(), Ok(OverflowPolicy::Abandon));
+/// assert_eq!("down".parse(), Ok(FractionalQuota::Down));
+/// assert_eq!("latency".parse(), Ok(Class::Latency));
+/// assert_eq!(Order::Ring.to_string(), "ring");
+/// let error = "never".parse::<PanicPolicy>().unwrap_err();
+/// assert_eq!(error.to_string(), "`never` is no panic policy: there are isolate, abort");
+/// ```
 pub mod policy {
     #[doc(inline)]
-    pub use heist_core::policy::{Order, RunNextTheft, Share};
+    pub use heist_core::policy::{Order, ParsePolicyError, RunNextTheft, Share};
 }
 
 /// Runs `f`, which may block its thread for long, while other goroutines run.

@@ -13,7 +13,9 @@
 //! does not return: others may still use, through its frames, what it borrowed.
 
 use crate::current;
-use crate::goroutine::{self, Beginning, Extras, GoroutineId, JoinError, JoinHandle, SpawnError};
+use crate::goroutine::{
+    self, AbortHandle, Beginning, Extras, GoroutineId, JoinError, JoinHandle, SpawnError,
+};
 use crate::sched::Sched;
 use crate::sync::WaitGroup;
 use std::cell::UnsafeCell;
@@ -328,6 +330,12 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// Asks the goroutine to end: its current park, or else its next, unwinds it.
     pub fn cancel(&self) {
         self.handle.cancel();
+    }
+
+    /// A handle that cancels the goroutine, also after this one is gone.
+    #[must_use]
+    pub fn abort_handle(&self) -> AbortHandle {
+        self.handle.abort_handle()
     }
 
     /// The goroutine's number.

@@ -27,6 +27,7 @@ fn report_and_abort(what: fmt::Arguments<'_>) -> ! {
         stderr::report(format_args!("\n"));
         report::state(m.sched());
     }
+    report::write_own_frames();
     last_words::speak();
     std::process::abort();
 }

@@ -8,7 +8,7 @@ use crate::reading::Outcome;
 use crate::workloads::servers::{self, Service};
 use crate::workloads::steal::{self, Behind, Thief};
 use crate::workloads::{
-    channels, fork_join, idle_cpu, locks as lock, parked, scale, spawn_join, stalls,
+    channels, fork_join, idle_cpu, locks as lock, parked, scale, spawn_join, spawn_latency, stalls,
     timers as timer, uneven_tree, yielding,
 };
 
@@ -25,6 +25,7 @@ pub fn tasks<R: Tasks>(job: Job<'_>) -> Option<Outcome> {
         "steal_idle" => steal::blocking::<R>(procs, Thief::Idle, Behind::Another),
         "steal_hot_single" => steal::blocking::<R>(procs, Thief::Hot, Behind::Nothing),
         "steal_idle_single" => steal::blocking::<R>(procs, Thief::Idle, Behind::Nothing),
+        "spawn_latency" => spawn_latency::blocking::<R>(procs),
         "uneven_tree" => uneven_tree::blocking::<R>(procs),
         "scale_spawn" => scale::spawn::<R>(procs, job.size),
         "scale_wake" => scale::wake::<R>(procs, job.size),

@@ -6,8 +6,8 @@ use crate::reading::Outcome;
 use crate::workloads::servers::{self, Service};
 use crate::workloads::steal::{self, Behind, Thief};
 use crate::workloads::{
-    async_channels, fork_join, idle_cpu, locks as lock, parked, scale, spawn_join, stalls,
-    timers as timer, uneven_tree, yielding,
+    async_channels, fork_join, idle_cpu, locks as lock, parked, scale, spawn_join, spawn_latency,
+    stalls, timers as timer, uneven_tree, yielding,
 };
 
 pub fn tasks<R: Tasks>(job: Job<'_>) -> Option<Outcome> {
@@ -23,6 +23,7 @@ pub fn tasks<R: Tasks>(job: Job<'_>) -> Option<Outcome> {
         "steal_idle" => steal::futures::<R>(procs, Thief::Idle, Behind::Another),
         "steal_hot_single" => steal::futures::<R>(procs, Thief::Hot, Behind::Nothing),
         "steal_idle_single" => steal::futures::<R>(procs, Thief::Idle, Behind::Nothing),
+        "spawn_latency" => spawn_latency::futures::<R>(procs),
         "uneven_tree" => uneven_tree::futures::<R>(procs),
         "scale_spawn" => scale::spawn_futures::<R>(procs, job.size),
         "scale_wake" => scale::wake_futures::<R>(procs, job.size),

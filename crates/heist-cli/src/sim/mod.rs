@@ -40,7 +40,7 @@ fn try_run(options: &SimOptions) -> Result<(), String> {
     let Some(name) = &options.experiment else {
         return one_run(options, costs);
     };
-    let setup = Setup { quick: options.quick, seed: options.seed, costs };
+    let setup = Setup { quick: options.quick, seed: options.seed, seeds: seeds(options), costs };
     let (question, answer) = if name == VALIDATE {
         (QUESTION, validate::validate(&setup))
     } else {
@@ -61,6 +61,11 @@ fn try_run(options: &SimOptions) -> Result<(), String> {
         Some(folder) => write(folder, name, &text, &answer),
         None => Ok(()),
     }
+}
+
+/// How many seeds each run is repeated with.
+fn seeds(options: &SimOptions) -> u32 {
+    options.seeds.unwrap_or(if options.quick { 1 } else { 3 })
 }
 
 fn read_costs(options: &SimOptions) -> Result<Costs, String> {
@@ -88,7 +93,13 @@ fn spinner() -> ProgressBar {
 
 fn page(name: &str, question: &str, options: &SimOptions, answer: &Answer) -> String {
     let quick = if options.quick { ", quick" } else { "" };
-    let mut text = format!("## {name}\n\n{question} (seed {}{quick})\n", options.seed);
+    let seeds = match (options.seed, seeds(options)) {
+        (seed, n) if n > 1 && name != VALIDATE => {
+            format!("seeds {seed} to {}", seed + u64::from(n) - 1)
+        }
+        (seed, _) => format!("seed {seed}"),
+    };
+    let mut text = format!("## {name}\n\n{question} ({seeds}{quick})\n");
     for (title, table) in &answer.tables {
         text += &format!("\n{title}\n\n{}", table.text());
     }

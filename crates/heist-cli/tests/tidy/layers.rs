@@ -13,6 +13,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("procs", 0),
     ("diagnosis", 0),
     ("debug", 0),
+    ("watchdog", 0),
     ("testing", 0),
     ("docs", 0),
     // 1: the API that user code calls.
@@ -26,6 +27,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("scope", 1),
     ("context", 1),
     ("goroutine", 1),
+    ("par", 1),
     ("profile", 1),
     // 2: readers, which read the scheduler and change nothing.
     ("schedtrace", 2),
@@ -33,6 +35,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("metrics", 2),
     ("trace", 2), // changes the generation of the recorder, with the world stopped
     ("traceback", 2),
+    ("leaks", 2),
     // 3: waiting, for the API.
     ("wait", 3),
     // 4: the scheduler.

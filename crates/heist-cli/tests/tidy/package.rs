@@ -13,6 +13,7 @@ const RE_EXPORTS: &[(&str, &str)] = &[
         "StealPolicy",
         "a plain record that the algorithms read; a copy in heist would have to be translated",
     ),
+    ("ParsePolicyError", "the error of the texts of these types"),
     ("Order", "a field of StealPolicy"),
     ("RunNextTheft", "a field of StealPolicy"),
     ("Share", "a field of StealPolicy"),

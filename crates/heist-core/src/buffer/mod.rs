@@ -129,6 +129,7 @@ pub trait Buffer<T> {
     fn await_message(&self) -> bool;
 
     /// Notes that no receivers wait any more. The caller holds the lock.
+    /// Has no effect if none were announced.
     fn no_receivers(&self);
 
     /// Announces that senders wait. False if there is room. The caller holds the lock, and the

@@ -238,7 +238,9 @@ impl<T> Buffer<T> for Ring<T> {
     fn no_receivers(&self) {
         // While the flag is set, the word does not change without the lock.
         let tail = self.tail.load(Ordering::Relaxed);
-        self.tail.store(tail & !AWAITED, Ordering::Release);
+        if tail & AWAITED != 0 {
+            self.tail.store(tail & !AWAITED, Ordering::Release);
+        }
     }
 
     #[inline]
@@ -259,7 +261,9 @@ impl<T> Buffer<T> for Ring<T> {
     fn no_senders(&self) {
         // As for the receivers.
         let head = self.head.load(Ordering::Relaxed);
-        self.head.store(head & !AWAITED, Ordering::Release);
+        if head & AWAITED != 0 {
+            self.head.store(head & !AWAITED, Ordering::Release);
+        }
     }
 
     unsafe fn rotate(&self, incoming: *const T, into: *mut T) {

@@ -20,8 +20,10 @@ use crate::workload::Workload;
 pub struct Setup {
     /// Fewer requests and fewer points.
     pub quick: bool,
-    /// The seed of every run.
+    /// The first seed.
     pub seed: u64,
+    /// How many seeds in a row each run is repeated with.
+    pub seeds: u32,
     /// What steps cost.
     pub costs: Costs,
 }
@@ -115,12 +117,23 @@ impl<'a> Lab<'a> {
         Config { costs, tuning, ..Config::new(procs, self.setup.seed) }
     }
 
-    /// Runs a workload. The latencies of its first half are not recorded.
-    fn run(&mut self, what: &str, mut config: Config, mut workload: impl Workload) -> Report {
-        config.warm_up = workload.total().unwrap_or(0) / 2;
-        let report = Sim::new(config, &mut workload).run();
-        (self.progress)(what, &report);
-        report
+    /// Runs a workload with every seed. The latencies of its first half are not recorded.
+    fn run(&mut self, what: &str, config: Config, workload: impl Workload + Clone) -> Report {
+        let run = |at| {
+            let mut workload = workload.clone();
+            let mut config = Config { seed: config.seed + u64::from(at), ..config.clone() };
+            config.warm_up = workload.total().unwrap_or(0) / 2;
+            let mut report = Sim::new(config, &mut workload).run();
+            report.p99s_ns = vec![report.requests.quantile_ns(0.99)];
+            report
+        };
+        let mut all = run(0);
+        for at in 1..self.setup.seeds {
+            (self.progress)(what, &all);
+            all.append(&run(at));
+        }
+        (self.progress)(what, &all);
+        all
     }
 }
 
@@ -135,7 +148,7 @@ mod tests {
         for name in ["bwos", "latency"] {
             let experiment = ALL.iter().find(|e| e.name == name).expect("it exists");
             let run = || {
-                let setup = Setup { quick: true, seed: 1, costs: Costs::default() };
+                let setup = Setup { quick: true, seed: 1, seeds: 2, costs: Costs::default() };
                 (experiment.run)(&mut Lab::new(setup, &mut |_, _| {}))
             };
             let answer = run();

@@ -39,7 +39,7 @@ pub(super) fn numa(lab: &mut Lab<'_>) -> Answer {
             let remote = report.counts.remote_steals as f64 / steals;
             let inflation =
                 report.inflation_ns as f64 / (report.cpu_ns[0] - report.inflation_ns).max(1) as f64;
-            let elapsed = report.elapsed_ns as f64;
+            let elapsed = report.mean_elapsed_ns();
             let change = before.map_or(0.0, |before: (f64, f64)| elapsed / before.0 - 1.0);
             table.row(vec![
                 format!("{procs} x {nodes}"),

@@ -142,7 +142,7 @@ pub(super) fn sensitivity(lab: &mut Lab<'_>) -> Answer {
         let config = lab.config(PROCS, tuning);
         let depth = if lab.setup.quick { 12 } else { 16 };
         let tree = lab.run(&format!("{name}, tree"), config, Tree::new(depth, 2, 2_000));
-        let now = (p99(&served), tree.elapsed_ns as f64);
+        let now = (p99(&served), tree.mean_elapsed_ns());
         let base = *base.get_or_insert(now);
         let changes = [now.0 / base.0 - 1.0, now.1 / base.1 - 1.0];
         table.row(vec![
@@ -198,7 +198,7 @@ pub(super) fn bwos(lab: &mut Lab<'_>) -> Answer {
             let requests = steady(lab.n(20_000), procs, 0.7);
             let config = lab.config(procs, tuning);
             let served = lab.run(&format!("{name}, {procs} Ps, requests"), config, requests);
-            let elapsed = tree.elapsed_ns as f64;
+            let elapsed = tree.mean_elapsed_ns();
             if at == 0 {
                 base = elapsed;
             }

@@ -120,6 +120,7 @@ fn candidates() -> Vec<(&'static str, Tuning)> {
         ("mask, chain only if more", Tuning { chain: Chain::IfMore, ..mask }),
         ("mask, linger 5 us", Tuning { linger_min_ns: 5_000, ..mask }),
         ("mask, linger 20 us", Tuning { linger_min_ns: 20_000, ..mask }),
+        ("mask, linger 50 us", Tuning { linger_min_ns: 50_000, ..mask }),
     ]
 }
 
@@ -138,6 +139,7 @@ pub(super) fn futile(lab: &mut Lab<'_>) -> Answer {
         "overhead/goroutine",
         "p50",
         "p99",
+        "p99 by seed",
         "p99 change",
     ]);
     let mut series: Vec<Series> = Vec::new();
@@ -167,6 +169,7 @@ pub(super) fn futile(lab: &mut Lab<'_>) -> Answer {
                 time(report.overhead_per_goroutine()),
                 time(report.requests.quantile_ns(0.5) as f64),
                 time(p99 as f64),
+                seeds(&report),
                 percent(change),
             ]);
             line.points.push((100.0 * load, found));
@@ -187,6 +190,12 @@ pub(super) fn futile(lab: &mut Lab<'_>) -> Answer {
         charts: vec![("futile".into(), chart)],
         conclusion: judge(good),
     }
+}
+
+/// The lowest and the highest p99 among the seeds.
+fn seeds(report: &Report) -> String {
+    let (lowest, highest) = report.p99_range_ns();
+    format!("{} to {}", time(lowest as f64), time(highest as f64))
 }
 
 /// The answer, with the names of the candidates that meet the goal.

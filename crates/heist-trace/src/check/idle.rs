@@ -2,7 +2,7 @@
 
 use crate::model::{Doing, Event, G, Machine};
 use crate::record::Kind;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Idle times that were long enough to matter; older ones are forgotten.
 const KEPT: usize = 4096;
@@ -14,6 +14,16 @@ const STALL_NS: u64 = 2_000_000;
 #[derive(Debug)]
 pub(super) struct Idleness {
     bound_ns: u64,
+    /// When each P was handed to an M that sleeps. What comes then is up to the kernel.
+    handed: HashMap<u32, u64>,
+    /// The Ms that search.
+    searching: HashSet<u32>,
+    /// Since when an M searches, or was woken to search.
+    searched_since: Option<u64>,
+    /// From, to: times in which an M searched, or was woken to search and had not begun. No further
+    /// M is woken meanwhile: that is the rule of the scheduler, and how long it takes is up to the
+    /// kernel.
+    searches: VecDeque<(u64, u64)>,
     /// P, from, to.
     long: VecDeque<(u32, u64, u64)>,
     /// From, to: times without events.
@@ -29,6 +39,10 @@ impl Idleness {
     pub(super) fn new(bound_ns: u64) -> Self {
         Self {
             bound_ns,
+            handed: HashMap::new(),
+            searching: HashSet::new(),
+            searched_since: None,
+            searches: VecDeque::new(),
             long: VecDeque::new(),
             stalls: VecDeque::new(),
             last_time: 0,
@@ -50,21 +64,63 @@ impl Idleness {
 
     pub(super) fn before(&mut self, event: &Event, machine: &Machine) {
         match event.kind {
+            Kind::ProcHand => {
+                self.handed.insert(event.subject as u32, event.time);
+            }
             Kind::ProcStart => {
                 let id = event.subject as u32;
                 if let Some(p) = machine.p(id)
                     && p.holder == Some(0)
-                    && event.time - p.since >= self.bound_ns
                 {
-                    if self.long.len() == KEPT {
-                        self.long.pop_front();
+                    let end = self.idle_end(id, p.since, event.time);
+                    if end - p.since >= self.bound_ns {
+                        if self.long.len() == KEPT {
+                            self.long.pop_front();
+                        }
+                        self.long.push_back((id, p.since, end));
                     }
-                    self.long.push_back((id, p.since, event.time));
                 }
+                self.handed.remove(&id);
             }
+            Kind::SpinStart => drop(self.searching.insert(event.writer)),
+            Kind::SpinStop | Kind::MPark => drop(self.searching.remove(&event.writer)),
             Kind::WorldStart | Kind::Procs => self.forget(event.time),
             _ => {}
         }
+        let is_searched = !self.searching.is_empty() || !self.handed.is_empty();
+        match self.searched_since {
+            None if is_searched => self.searched_since = Some(event.time),
+            Some(since) if !is_searched => {
+                self.searched_since = None;
+                if self.searches.len() == KEPT {
+                    self.searches.pop_front();
+                }
+                self.searches.push_back((since, event.time));
+            }
+            _ => {}
+        }
+    }
+
+    /// For how long, from `start` to `end`, nothing ran or an M searched.
+    fn excused_ns(&self, start: u64, end: u64) -> u64 {
+        let now = self.searched_since.map(|since| (since, end));
+        let all = self.stalls.iter().chain(&self.searches).copied().chain(now);
+        let mut parts: Vec<_> = all
+            .map(|(from, to)| (from.max(start), to.min(end)))
+            .filter(|(from, to)| from < to)
+            .collect();
+        parts.sort_unstable();
+        let (mut excused, mut at) = (0, start);
+        for (from, to) in parts {
+            excused += to.saturating_sub(from.max(at));
+            at = at.max(to);
+        }
+        excused
+    }
+
+    /// Until when a P was idle that was free from `from` to `to`.
+    fn idle_end(&self, p: u32, from: u64, to: u64) -> u64 {
+        self.handed.get(&p).map_or(to, |&handed| handed.clamp(from, to))
     }
 
     /// Nothing before this time counts.
@@ -95,12 +151,13 @@ impl Idleness {
         let idle_now = machine
             .procs()
             .filter(|(id, p)| p.holder == Some(0) && machine.n_procs().is_none_or(|n| *id < n))
-            .map(|(id, p)| (id, p.since, until));
+            .map(|(id, p)| (id, p.since, self.idle_end(id, p.since, until)));
         let overlap = |(p, idle_from, idle_to): (u32, u64, u64)| {
             let (start, end) = (idle_from.max(from), idle_to.min(until));
-            let shared = |a: u64, b: u64| b.min(end).saturating_sub(a.max(start));
-            let stalled: u64 = self.stalls.iter().map(|&(a, b)| shared(a, b)).sum();
-            let ns = end.saturating_sub(start).saturating_sub(stalled);
+            let time = end.saturating_sub(start);
+            // Most times are short: the list of excuses is not read for them.
+            let excused = if time < self.bound_ns { 0 } else { self.excused_ns(start, end) };
+            let ns = time.saturating_sub(excused);
             (ns >= self.bound_ns).then_some((ns, p, idle_from))
         };
         let long = self.long.iter().copied().chain(idle_now).filter_map(overlap).max();

@@ -87,7 +87,7 @@ fn go_reason(reason: &str) -> &str {
         "IO wait" => "network",
         "sync.Cond.Wait" => "sync.(*Cond).Wait",
         "chan receive (nil chan)" | "chan send (nil chan)" | "select (no cases)" => "forever",
-        "goroutine join" | "barrier wait" | "scope wait" | "semacquire" => "sync",
+        "goroutine join" | "barrier wait" | "once wait" | "scope wait" | "semacquire" => "sync",
         _ if reason.starts_with("sync.") => "sync",
         _ => reason,
     }

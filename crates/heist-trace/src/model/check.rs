@@ -18,7 +18,9 @@ impl Machine {
             problems.push((Rule::Asleep, "the M sleeps".to_owned()));
         }
         let g = self.goroutine_of(event);
-        if g != 0 && self.is_dead(g) && event.kind != Kind::GoCreate {
+        // sysmon looks at a goroutine from outside, which may have ended before that is noted.
+        let is_late = matches!(event.kind, Kind::GoCreate | Kind::Stuck);
+        if g != 0 && self.is_dead(g) && !is_late {
             problems.push((Rule::DeadStaysDead, format!("goroutine {g} has ended")));
             return;
         }

@@ -2,9 +2,12 @@
 
 use super::{BuildError, Builder};
 use crate::coro::stack::{self, Class};
+use crate::gmp::flags::Flag;
 use crate::sched::Config;
 use crate::sched::world::{ProcsChoice, ProcsDefault};
+use crate::sys::numa::Nodes;
 use heist_core::policy::PROCS_MAX;
+use std::path::Path;
 use std::time::Duration;
 
 /// The least bound of a wake-up. Detecting an overdue goroutine and preempting another takes about
@@ -26,6 +29,7 @@ impl Builder {
         let procs = self.checked_procs(&procs_default)?;
         let stack = self.checked_stack()?;
         self.check_the_rest()?;
+        let nodes = self.nodes();
         Ok(Config {
             name: self.name,
             procs,
@@ -39,6 +43,7 @@ impl Builder {
             // A number beyond a u32 means no limit.
             max_threads: self.max_threads.min(u32::MAX as usize) as u32,
             steal: self.steal,
+            nodes,
             on_panic: self.on_panic,
             on_overflow: self.on_overflow,
             shutdown_timeout: self.shutdown_timeout,
@@ -50,9 +55,20 @@ impl Builder {
             chaos: self.chaos,
             short_turns: self.short_turns,
             tls_report: self.tls_report,
+            born_with: if self.pinned { Flag::PINNED } else { Flag::NONE },
             trace: (self.trace_ms != 0)
                 .then(|| (self.trace_ms.saturating_mul(1_000_000), self.trace_detail)),
         })
+    }
+
+    /// The nodes of the machine, or those of a simulated one; one if thieves are to regard all Ps
+    /// alike.
+    fn nodes(&self) -> Nodes {
+        match self.fake_nodes {
+            _ if !self.steal.near_first => Nodes::One,
+            Some(n) => Nodes::Fake(n),
+            None => Nodes::read(self.cgroup_root.as_deref().unwrap_or(Path::new("/"))),
+        }
     }
 
     /// The number of processors, of which at least one is not reserved.

@@ -5,35 +5,47 @@ use super::{BuildError, Builder};
 use crate::coro::guard;
 use crate::debug::Place;
 use crate::sched::Detail;
+use crate::sys::env;
 use crate::traceback::reports;
 use crate::traceback::text::{self, Show};
-use heist_core::policy::StealPolicy;
+use std::ffi::OsString;
 use std::time::Duration;
 
+#[cfg(test)]
+mod tests;
+
+/// Where variables are looked up.
+type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
 impl Builder {
-    pub(super) fn with_environment(mut self) -> Result<Self, BuildError> {
-        if let Some(procs) = parsed("HEIST_PROCS", "a number of processors, 1 or more", number)? {
+    pub(super) fn with_environment(self) -> Result<Self, BuildError> {
+        self.with_variables(&env::var)
+    }
+
+    fn with_variables(mut self, lookup: Lookup<'_>) -> Result<Self, BuildError> {
+        let parsed = Parser(lookup);
+        if let Some(procs) =
+            parsed.get("HEIST_PROCS", "a number of processors, 1 or more", number)?
+        {
             self.procs = Some(procs);
         }
-        let bytes = parsed("HEIST_STACK_SIZE", "a size such as 262144, 256k or 1m", size)?;
+        let bytes = parsed.get("HEIST_STACK_SIZE", "a size such as 262144, 256k or 1m", size)?;
         self.stack_bytes = bytes.unwrap_or(self.stack_bytes);
-        let threads = parsed("HEIST_MAX_THREADS", "a number of threads, 1 or more", number)?;
+        let threads = parsed.get("HEIST_MAX_THREADS", "a number of threads, 1 or more", number)?;
         self.max_threads = threads.unwrap_or(self.max_threads);
-        let policy = parsed("HEIST_STEAL_POLICY", "go or gentle", |value| match value {
-            "go" => Some(StealPolicy::go()),
-            "gentle" => Some(StealPolicy::gentle()),
-            _ => None,
-        })?;
+        let policy =
+            parsed.get("HEIST_STEAL_POLICY", "go or gentle", |value| value.parse().ok())?;
         self.steal = policy.unwrap_or(self.steal);
         let file = "a file, or a file and seconds, such as app.trace or app.trace,10";
-        self.traces.file = parsed("HEIST_TRACE", file, Traces::parse_file)?.or(self.traces.file);
-        self.with_debug()
+        self.traces.file =
+            parsed.get("HEIST_TRACE", file, Traces::parse_file)?.or(self.traces.file);
+        self.with_debug(lookup)
     }
 
     /// `HEIST_DEBUG`: an error shows the whole list, and what is expected of its first wrong item.
-    fn with_debug(mut self) -> Result<Self, BuildError> {
+    fn with_debug(mut self, lookup: Lookup<'_>) -> Result<Self, BuildError> {
         let variable = "HEIST_DEBUG";
-        let list = std::env::var_os(variable).unwrap_or_default();
+        let list = lookup(variable).unwrap_or_default();
         let list = list.to_string_lossy();
         for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
             self.set_debug(item).map_err(|expected| BuildError::Environment {
@@ -58,6 +70,10 @@ impl Builder {
                 None => {
                     return Err("quantum=DURATION with a unit, such as 500us, 10ms or 1s");
                 }
+            },
+            ("numa", nodes) => match nodes.parse() {
+                Ok(nodes) if (1..=1024).contains(&nodes) => self.fake_nodes = Some(nodes),
+                _ => return Err("numa=NODES, from 1 to 1024"),
             },
             ("schedtrace", ms) => match ms.parse() {
                 Ok(ms) => self.trace_ms = ms,
@@ -90,6 +106,18 @@ impl Builder {
                 }
                 _ => return Err("flightrecorder=SECONDS, 1 or more"),
             },
+            ("stuck", text) => match watched(text) {
+                Some(limit) => self.orders.stuck = Some(limit),
+                None => return Err("stuck=DURATION with a unit, such as 500ms or 2s"),
+            },
+            ("leaks", text) => match watched(text) {
+                Some(period) => self.orders.leaks = Some(period),
+                None => return Err("leaks=DURATION with a unit, such as 60s"),
+            },
+            ("slowstart", text) => match watched(text) {
+                Some(limit) => self.orders.slow_start = Some(limit),
+                None => return Err("slowstart=DURATION with a unit, such as 100ms"),
+            },
             ("tlsreport", "" | "1") => self.tls_report = true,
             ("tlsreport", "0") => self.tls_report = false,
             ("tlsreport", _) => return Err("tlsreport, or tlsreport=0"),
@@ -103,9 +131,10 @@ impl Builder {
             ("guard", _) => return Err("guard=protect, or guard=install for the default"),
             _ => {
                 return Err(
-                    "a list of chaos=SEED, flightrecorder=SECONDS, frames=all, guard=WAY, quantum=DURATION, \
-                     schedtrace=MS, scheddetail=1, server=ADDRESS, shortturns=1, sigquit=0, socket, tlsreport, \
-                     containermaxprocs=0 and updatemaxprocs=0",
+                    "a list of chaos=SEED, flightrecorder=SECONDS, frames=all, guard=WAY, leaks=DURATION, \
+                     numa=NODES, quantum=DURATION, schedtrace=MS, scheddetail=1, server=ADDRESS, shortturns=1, sigquit=0, \
+                     slowstart=DURATION, socket, stuck=DURATION, tlsreport, containermaxprocs=0 and \
+                     updatemaxprocs=0",
                 );
             }
         }
@@ -113,22 +142,28 @@ impl Builder {
     }
 }
 
-/// An environment variable, if it is set and not empty.
-fn parsed<T>(
-    variable: &'static str,
-    expected: &'static str,
-    parse: impl FnOnce(&str) -> Option<T>,
-) -> Result<Option<T>, BuildError> {
-    let value = match std::env::var_os(variable) {
-        None => return Ok(None),
-        Some(value) => value.to_string_lossy().into_owned(),
-    };
-    match value.trim() {
-        "" => Ok(None),
-        text => match parse(text) {
-            Some(parsed) => Ok(Some(parsed)),
-            None => Err(BuildError::Environment { variable, value, expected }),
-        },
+/// Parses single variables.
+struct Parser<'a>(Lookup<'a>);
+
+impl Parser<'_> {
+    /// A variable, if it is set and not empty.
+    fn get<T>(
+        &self,
+        variable: &'static str,
+        expected: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, BuildError> {
+        let value = match self.0(variable) {
+            None => return Ok(None),
+            Some(value) => value.to_string_lossy().into_owned(),
+        };
+        match value.trim() {
+            "" => Ok(None),
+            text => match parse(text) {
+                Some(parsed) => Ok(Some(parsed)),
+                None => Err(BuildError::Environment { variable, value, expected }),
+            },
+        }
     }
 }
 
@@ -147,6 +182,11 @@ fn duration(text: &str) -> Option<Duration> {
         "s" => Some(Duration::from_secs(number)),
         _ => None,
     }
+}
+
+/// A duration that something is watched for.
+fn watched(text: &str) -> Option<Duration> {
+    duration(text).filter(|time| !time.is_zero())
 }
 
 fn size(text: &str) -> Option<usize> {

@@ -13,9 +13,10 @@ pub(crate) use recording::RunningTraces;
 
 use crate::coro::stack;
 use crate::debug;
-use crate::runtime::Runtime;
+use crate::runtime::{AsyncRuntime, Runtime};
 use crate::sched::stacks::overflow::OverflowPolicy;
 use crate::sched::{Detail, PanicPolicy};
+use crate::watchdog::Orders;
 use heist_core::policy::{FractionalQuota, QUANTUM_NS, StealPolicy, THREADS_MAX, WAKE_UP_NS};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,7 +43,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// address of a thread-local, see `docs/SAFETY.md`; `flightrecorder=SECONDS` keeps the events of
 /// the last seconds, see [`trace::FlightRecorder`](crate::trace::FlightRecorder); `shortturns=1`
 /// makes the threads ask the kernel for short turns; `chaos=SEED` disturbs the scheduling on
-/// purpose, `guard=protect` guards stacks as on older kernels; the last three are for tests).
+/// purpose, `guard=protect` guards stacks as on older kernels; the last three are for tests). A
+/// program that runs with more rights than its caller has (set-user-ID) ignores them all.
 ///
 /// # Examples
 /// ```
@@ -72,10 +74,14 @@ pub struct Builder {
     forced_preemption: bool,
     deadlock_detection: bool,
     seed: Option<u64>,
+    fake_nodes: Option<u32>,
     chaos: Option<u64>,
     short_turns: bool,
     tls_report: bool,
+    pinned: bool,
     trace_ms: u64,
+    /// What the watchdog looks for.
+    orders: Orders,
     trace_detail: Detail,
     debug_servers: Vec<debug::Place>,
     traces: recording::Traces,
@@ -103,10 +109,13 @@ impl Default for Builder {
             forced_preemption: true,
             deadlock_detection: true,
             seed: None,
+            fake_nodes: None,
             chaos: None,
             short_turns: false,
             tls_report: false,
+            pinned: false,
             trace_ms: 0,
+            orders: Orders::default(),
             trace_detail: Detail::Summary,
             debug_servers: Vec::new(),
             traces: recording::Traces::default(),
@@ -172,6 +181,13 @@ impl Builder {
     pub fn machine(mut self, root: impl Into<PathBuf>, cpus: Option<u32>) -> Self {
         self.cgroup_root = Some(root.into());
         self.cpus = cpus;
+        self
+    }
+
+    /// Simulates a machine with so many NUMA nodes, each with an equal part of the Ps. For tests.
+    #[doc(hidden)]
+    pub const fn fake_nodes(mut self, n: u32) -> Self {
+        self.fake_nodes = Some(n);
         self
     }
 
@@ -336,11 +352,34 @@ impl Builder {
     /// [`docs::safety`](crate::docs::safety) shows what that means in practice.
     pub unsafe fn build(self) -> Result<Runtime, BuildError> {
         let mut builder = self.with_environment()?;
-        let traces = builder.traces.clone();
+        let (traces, orders) = (builder.traces.clone(), builder.orders);
         let servers = std::mem::take(&mut builder.debug_servers);
         let mut rt = Runtime::start(builder.check()?).map_err(BuildError::System)?;
         traces.begin(&mut rt)?;
+        rt.watch(orders).map_err(BuildError::System)?;
         rt.serve_at(&servers);
         Ok(rt)
+    }
+
+    /// Starts a runtime for futures, which needs no promise.
+    ///
+    /// The compiler checks what moves between threads: a future is `Send`, and it moves between two
+    /// polls only. What is on the stack of a poll stays on its thread: see [`AsyncRuntime`].
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = heist::Runtime::builder().procs(2).build_async()?;
+    /// let task = rt.spawn(async { 6 * 7 });
+    /// assert_eq!(rt.block_on(task).unwrap(), 42);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    pub fn build_async(mut self) -> Result<AsyncRuntime, BuildError> {
+        self.pinned = true;
+        // SAFETY: no goroutine of this runtime moves to another thread after it has begun, and
+        // neither does a poll: whatever they keep on their stacks stays on its thread.
+        unsafe { self.build() }.map(AsyncRuntime::new)
     }
 }

@@ -13,6 +13,10 @@
 //! receiving fails. Closing a closed channel does nothing. Errors are values; where Go panics, the
 //! error returns the message.
 //!
+//! # Other channels
+//! Each message goes to one receiver. In a [`broadcast`] channel it goes to all of them, and a
+//! [`watch`] channel holds the newest one only.
+//!
 //! # Examples
 //! ```
 //! use heist::chan;
@@ -30,8 +34,10 @@
 //! ```
 
 mod alarm;
+pub mod broadcast;
 mod closing;
 mod error;
+mod futures;
 mod never;
 mod parcel;
 mod queues;
@@ -41,10 +47,12 @@ mod select;
 pub mod select_parts;
 mod sender;
 mod state;
+pub mod watch;
 
 pub use error::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };
+pub use futures::{RecvFuture, SendFuture};
 pub use receiver::{IntoIter, Iter, Receiver, TryIter};
 pub use select::dynamic::{
     ReadyTimeoutError, Select, SelectTimeoutError, SelectedOperation, TryReadyError, TrySelectError,

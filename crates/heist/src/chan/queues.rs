@@ -5,9 +5,9 @@
 //! is there.
 
 use super::state::{Attempt, Chan};
-use crate::current::InRuntime;
+use crate::current::{self, InRuntime};
 use crate::sys::lock::Guard;
-use crate::wait::{Claimed, Ended, Entry, WaitQueue, Wake};
+use crate::wait::{AllClaimed, Claimed, Ended, Entry, WaitQueue, Wake};
 use heist_core::buffer::{Buffer, Put, Take};
 
 /// The waits at a channel.
@@ -67,19 +67,27 @@ impl Queues {
         }
     }
 
-    /// Wakes the watchers of an operation: it can be done.
+    /// Claims the watchers of an operation, which can be done: all up to the first future. They are
+    /// woken after the lock is released.
     #[inline]
-    pub(super) fn wake_watchers(&mut self, side: Side, rt: Option<&InRuntime>) {
+    pub(super) fn claim_watchers(&mut self, side: Side) -> Watchers {
         let watchers = self.queue(side, Interest::Know);
-        if !watchers.is_empty() {
-            wake_all(watchers, rt);
-        }
+        if watchers.is_empty() { Watchers::NONE } else { claim_some(watchers) }
     }
 
-    /// Wakes the watchers of the other side: an operation of this side is queued.
+    /// Claims the watchers of the other side: an operation of this side is queued.
     #[inline]
-    pub(super) fn wake_watchers_of_other(&mut self, side: Side, rt: Option<&InRuntime>) {
-        self.wake_watchers(side.other(), rt);
+    pub(super) fn claim_watchers_of_other(&mut self, side: Side) -> Watchers {
+        self.claim_watchers(side.other())
+    }
+
+    /// Whether the other side is watched.
+    pub(super) const fn is_watched(&self, side: Side) -> bool {
+        !match side {
+            Side::Send => &self.receive_watchers,
+            Side::Receive => &self.send_watchers,
+        }
+        .is_empty()
     }
 
     /// Whether an operation of the other side waits, with which an operation of this side can be
@@ -97,9 +105,58 @@ impl Queues {
     }
 }
 
+/// Watchers that were claimed and must be woken.
+///
+/// # Futures
+/// A future that receives is a watcher, too: it takes no message before it is polled, so none is
+/// lost if it is dropped. All other watchers are woken at once, but of the futures only the first:
+/// one message is for one of them. The buffer is then no longer told of those that remain. The one
+/// that was woken makes up for that, when it has taken a message or gives up: if there are messages
+/// left it wakes the next, otherwise it tells the buffer again ([`Chan::pass_on`]). So as long as
+/// futures are queued, the buffer knows of them, or one of them is awake and will pass on.
+#[must_use]
+pub(super) struct Watchers {
+    claimed: AllClaimed,
+    futures: AllClaimed,
+    /// Whether a future must pass on.
+    more: bool,
+}
+
+/// The place of a future's entry among the watchers; that of others is null.
+pub(super) const FUTURE: *mut () = std::ptr::dangling_mut::<u64>().cast();
+
+impl Watchers {
+    pub(super) const NONE: Self =
+        Self { claimed: AllClaimed::new(), futures: AllClaimed::new(), more: false };
+
+    #[inline]
+    pub(super) fn wake(self, rt: Option<&InRuntime>) {
+        self.claimed.wake_last_first(|watcher| watcher.wake(Ended::Done, rt));
+        let ended = if self.more { Ended::Changed } else { Ended::Done };
+        self.futures.wake_in_order(|future| future.wake(ended, rt));
+    }
+
+    /// Adds those of another channel.
+    pub(super) fn add(&mut self, other: Self) {
+        other.claimed.wake_in_order(|watcher| self.claimed.push(watcher));
+        other.futures.wake_in_order(|future| self.futures.push(future));
+        self.more |= other.more;
+    }
+}
+
 #[cold]
-fn wake_all(watchers: &mut WaitQueue, rt: Option<&InRuntime>) {
-    watchers.claim_all().wake_last_first(|watcher| watcher.wake(Ended::Done, rt));
+fn claim_some(watchers: &mut WaitQueue) -> Watchers {
+    let mut woken = Watchers::NONE;
+    while let Some(place) = watchers.first_place() {
+        let Some(Some(claimed)) = watchers.take_first() else { continue };
+        if place == FUTURE {
+            woken.futures.push(claimed);
+            woken.more = !watchers.is_empty();
+            break;
+        }
+        woken.claimed.push(claimed);
+    }
+    woken
 }
 
 impl<T, B: Buffer<T>> Chan<T, B> {
@@ -185,8 +242,9 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         // SAFETY: by the caller's promise.
         let put = unsafe { self.buffer.put(message, spare) };
         // If it was not put in, other senders were faster, so there is a message for the watchers.
-        queues.wake_watchers(Side::Receive, rt);
+        let watchers = queues.claim_watchers(Side::Receive);
         drop(queues);
+        watchers.wake(rt);
         if put == Put::Done { Attempt::Done } else { Attempt::Again }
     }
 
@@ -206,9 +264,28 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         // SAFETY: by the caller's promise.
         let take = unsafe { self.buffer.take(place, spent) };
         // If none was taken, other receivers were faster, so there is room for the watchers.
-        queues.wake_watchers(Side::Send, rt);
+        let watchers = queues.claim_watchers(Side::Send);
         drop(queues);
+        watchers.wake(rt);
         if take == Take::Done { Attempt::Done } else { Attempt::Again }
+    }
+
+    /// Passes on what a future that watches for messages was told, because it has taken one, or
+    /// takes none: see [`Watchers`].
+    #[cold]
+    pub(super) fn pass_on(&self) {
+        let rt = current::enter();
+        let mut queues = self.queues.lock();
+        let can_be_done = !queues.receive_watchers.is_empty()
+            && if B::MEETS {
+                queues.is_met(Side::Receive, Interest::Know)
+            } else {
+                self.buffer.is_closed() || !self.announce(Side::Receive)
+            };
+        let watchers =
+            if can_be_done { queues.claim_watchers(Side::Receive) } else { Watchers::NONE };
+        drop(queues);
+        watchers.wake(rt.as_ref());
     }
 
     /// Queues a wait that does the operation, or watches for it. False if the operation can be done

@@ -2,5 +2,5 @@
 
 pub use super::select::case::{RecvCase, SendCase};
 pub use super::select::macros::{
-    Choice, Inside, choose, choose_now, choose_within, message, try_once, try_recv, try_send,
+    Choice, Inside, choose, choose_now, choose_within, message, place, try_once, try_recv, try_send,
 };

@@ -12,7 +12,7 @@ use super::queues::{Interest, Queues, Side};
 use crate::current::{self, InRuntime};
 use crate::sys::lock::{Guard, Lock};
 use crate::time;
-use crate::wait::{self, Ended, Terms, WaitReason, Wake};
+use crate::wait::{self, Ended, Entry, Terms, Wait, WaitReason, Wake};
 use heist_core::buffer::{Buffer, Put, Take};
 use heist_core::lock_rank::Rank;
 use heist_core::timer_heap::NEVER;
@@ -302,9 +302,12 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             Side::Send => WaitReason::ChanSend,
             Side::Receive => WaitReason::ChanReceive,
         };
-        if B::MEETS {
+        if B::MEETS && queues.is_watched(side) {
+            if rt.is_none() {
+                return self.wait_watched(queues, side, place, deadline_ns);
+            }
             // The watchers check when they get the lock; the entry is queued by then.
-            queues.wake_watchers_of_other(side, rt.as_ref());
+            queues.claim_watchers_of_other(side).wake(rt.as_ref());
         }
         let (rt, ended) = wait::wait_in(
             rt,
@@ -327,6 +330,36 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         (rt, attempt)
     }
 
+    /// As [`Self::wait`], for a plain thread that others watch for. They are woken without the
+    /// lock, because the waker of a future may do anything, and after the entry is queued.
+    #[cold]
+    fn wait_watched(
+        &self,
+        mut queues: Guard<'_, Queues>,
+        side: Side,
+        place: *mut T,
+        deadline_ns: u64,
+    ) -> (Option<InRuntime>, Attempt) {
+        let wait = Wait::new(None);
+        let entry = Entry::new(&raw const wait, place.cast());
+        // SAFETY: the entry stays in this frame until it is taken out, by a waker or below.
+        unsafe { queues.queue(side, Interest::Do).push(&entry) };
+        let watchers = queues.claim_watchers_of_other(side);
+        drop(queues);
+        watchers.wake(None);
+        // SAFETY: a plain thread, as the wait was made; there is no lock to release.
+        let (_, ended) =
+            unsafe { wait.sleep(None, Terms::new(WaitReason::ChanSend).until(deadline_ns), &()) };
+        self.remove(&mut self.queues.lock(), &entry, (side, Interest::Do));
+        let attempt = match ended {
+            Ended::Done => Attempt::Done,
+            Ended::Closed => Attempt::Closed,
+            Ended::TimedOut => Attempt::TimedOut,
+            _ => Attempt::Again,
+        };
+        (None, attempt)
+    }
+
     /// Closes the channel and wakes every waiter with `Closed`. False if it was closed already.
     pub(super) fn close(&self) -> bool {
         let rt = current::enter();
@@ -344,9 +377,12 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         }
         let receivers = queues.receivers.claim_all();
         let senders = queues.senders.claim_all();
-        queues.wake_watchers(Side::Receive, rt.as_ref());
-        queues.wake_watchers(Side::Send, rt.as_ref());
+        let watchers =
+            [Side::Receive, Side::Send].map(|side| queues.queue(side, Interest::Know).claim_all());
         drop(queues);
+        for watchers in watchers {
+            watchers.wake_last_first(|watcher| watcher.wake(Ended::Done, rt.as_ref()));
+        }
         for waits in [receivers, senders] {
             waits.wake_last_first(|wait| wait.wake(Ended::Closed, rt.as_ref()));
         }

@@ -18,12 +18,13 @@ pub(super) struct Func {
     /// The runtime of the goroutine that registered it. A context may outlive the runtime, and must
     /// not keep its memory and its descriptors.
     home: Option<Weak<Sched>>,
-    /// Where it was registered: that is said of its goroutine.
-    site: &'static Location<'static>,
+    /// Where it was registered: that is said of its goroutine. None if it runs on the goroutine or
+    /// thread that cancels: a function of this crate that does not wait, panic or call user code.
+    site: Option<&'static Location<'static>>,
 }
 
 impl Func {
-    fn new(body: Body, site: &'static Location<'static>) -> Self {
+    fn new(body: Body, site: Option<&'static Location<'static>>) -> Self {
         let home = current::with_sched(|sched| Arc::downgrade(&sched.life.share()));
         Self { body: Mutex::new(Some(body)), home, site }
     }
@@ -50,17 +51,18 @@ impl Due {
     /// Runs it on its own goroutine or thread; on the calling thread, if the system refuses one.
     pub(super) fn start(self) {
         let Self { func, body } = self;
+        let Some(site) = func.site else { return body() };
         match &func.home {
             // A runtime that has shut down runs nothing: the body is dropped.
             Some(home) => {
                 if let Some(home) = home.upgrade() {
-                    let (site, anywhere) = (func.site, Beginning::Anywhere);
+                    let anywhere = Beginning::Anywhere;
                     // SAFETY: everything is `'static`.
                     drop(unsafe { goroutine::spawn_on(&home, body, site, anywhere, None) });
                 }
             }
             None if current::goroutine().is_some() => {
-                drop(goroutine::spawn_here(body, func.site, None));
+                drop(goroutine::spawn_here(body, site, None));
             }
             None => {
                 if let Err(body) = thread::spawn_roomy("heist-after-func", body) {
@@ -92,7 +94,7 @@ impl ContextFunc {
     pub(super) fn new(
         node: Option<Arc<Node>>,
         body: Body,
-        site: &'static Location<'static>,
+        site: Option<&'static Location<'static>>,
     ) -> Self {
         let func = Arc::new(Func::new(body, site));
         let place = node.and_then(|node| {

@@ -266,7 +266,20 @@ impl Context {
     #[doc(alias = "AfterFunc")]
     #[track_caller]
     pub fn after_func(&self, f: impl FnOnce() + Send + 'static) -> ContextFunc {
-        ContextFunc::new(self.node.clone(), Box::new(f), Location::caller())
+        ContextFunc::new(self.node.clone(), Box::new(f), Some(Location::caller()))
+    }
+
+    /// Calls `f` when this context is cancelled, or now if it is, on the goroutine or thread that
+    /// cancels. `f` does not wait, panic or call user code.
+    pub(crate) fn when_done(&self, f: impl FnOnce(ContextError) + Send + 'static) -> ContextFunc {
+        // The node owns the function, so the function does not own the node.
+        let node = self.node.as_ref().map(Arc::downgrade).unwrap_or_default();
+        let f = move || {
+            if let Some(error) = node.upgrade().and_then(|node| node.err()) {
+                f(error);
+            }
+        };
+        ContextFunc::new(self.node.clone(), Box::new(f), None)
     }
 
     /// A channel that is closed when this context is cancelled, for a `select` or a plain wait. It
@@ -306,6 +319,31 @@ impl Context {
             } else {
                 let Err(_closed) = self.done().recv();
             }
+        }
+    }
+
+    /// Waits until this context is cancelled, and returns how, as a future. If it cannot be
+    /// cancelled, this waits forever. The deadline of a context ends it only inside a runtime.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has waited for nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let (ctx, canceller) = heist::context::background().with_cancel();
+    /// let task = heist::spawn(async move { ctx.cancelled().await.to_string() });
+    /// canceller.cancel();
+    /// assert_eq!(task.join().unwrap(), "context canceled");
+    /// # });
+    /// ```
+    pub async fn cancelled(&self) -> ContextError {
+        loop {
+            if let Some(error) = self.err() {
+                return error;
+            }
+            let Err(_closed) = self.done().recv_async().await;
         }
     }
 

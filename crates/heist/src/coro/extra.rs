@@ -54,6 +54,19 @@ pub(crate) fn stacks_of(owner: Option<&G>) -> impl Iterator<Item = Bounds> {
     chain.filter(move |extra| std::ptr::eq(extra.owner, owner)).map(|extra| extra.stack.bounds())
 }
 
+/// The addresses of all larger stacks that are in use on the calling thread, by whomever.
+pub(crate) fn addresses() -> impl Iterator<Item = std::ops::Range<usize>> {
+    // SAFETY: as in `stacks_of`. A handler that interrupts `call` finds a chain that is complete.
+    let first = unsafe { current::extra().as_ref() };
+    // SAFETY: as above.
+    let chain = std::iter::successors(first, |extra| unsafe { extra.outer.as_ref() });
+    chain.map(|extra| {
+        let bounds = extra.stack.bounds();
+        let start = bounds.guard().end;
+        start..start + bounds.usable_bytes()
+    })
+}
+
 /// How many bytes the caller, which is `owner`, has left on its current stack. None on a stack that
 /// is not the runtime's.
 pub(crate) fn room(owner: Option<&G>) -> Option<usize> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod extra;
+mod fiber;
 pub(crate) mod guard;
 pub(crate) mod layout;
 pub(crate) mod relocation;

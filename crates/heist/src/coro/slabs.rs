@@ -60,6 +60,11 @@ pub(crate) fn stack_around(address: usize) -> Option<Range<usize>> {
     usable.contains(&address).then_some(usable)
 }
 
+/// Calls `look` with the addresses of each slab.
+pub(crate) fn for_each(mut look: impl FnMut(Range<usize>)) {
+    Slab::iter().for_each(|slab| look(slab.addresses.clone()));
+}
+
 /// Reads words of stacks, remembering the stack it read last.
 pub(crate) struct Reader {
     last: Range<usize>,

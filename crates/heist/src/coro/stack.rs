@@ -10,10 +10,11 @@
 //! those that no goroutine uses.
 
 use super::guard::GUARD_BYTES;
+use crate::gmp::fork::Deque;
 use crate::sys::memory::page_bytes;
 use corosensei::stack::{Stack as CoroStack, StackPointer};
 use heist_core::list::{Link, Linked};
-use heist_core::sync::AtomicUsize;
+use heist_core::sync::{AtomicPtr, AtomicUsize};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -70,6 +71,10 @@ pub(super) struct Head {
     slot: NonNull<Slot>,
     /// The thread pointer of the thread that ran it last; see `coro::relocation`.
     pub(super) thread: AtomicUsize,
+    /// What the goroutine waits for, if it waits: the argument of its commit function.
+    pub(super) waits_on: AtomicUsize,
+    /// The deque of a goroutine that has forked, or null.
+    pub(super) deque: AtomicPtr<Deque>,
 }
 
 const HEAD_BYTES: usize = size_of::<Head>();

@@ -1,7 +1,9 @@
 //! Switching between an M's scheduler and a goroutine: the only user of corosensei.
 
-use super::layout;
+use super::fiber::Fiber;
 use super::stack::{Bounds, Head, Stack};
+use super::{layout, slabs};
+use crate::gmp::fork::Deque;
 use crate::gmp::shown::ShownPointer;
 use crate::gmp::{G, M};
 use crate::sys::memory::{PAGE_MIN_BYTES, prefetch_for_write};
@@ -11,7 +13,7 @@ use heist_core::sync::Ordering;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
 /// The input of every resume: the M that does it. A goroutine learns its thread from the switch
 /// itself, without reading a thread-local.
@@ -24,6 +26,7 @@ pub(crate) struct Coro {
     inner: UnsafeCell<MaybeUninit<Inner>>,
     /// The link to the scheduler's stack, near the top of the goroutine's.
     yielder: ShownPointer<Yielder<Input, ()>>,
+    fiber: Fiber,
 }
 
 /// How far below the head of its stack that link is. corosensei puts it two words below the base
@@ -57,7 +60,11 @@ const PREFETCH_LINES: usize = 8;
 impl Coro {
     /// No context.
     pub(crate) const fn none() -> Self {
-        Self { inner: UnsafeCell::new(MaybeUninit::uninit()), yielder: ShownPointer::null() }
+        Self {
+            inner: UnsafeCell::new(MaybeUninit::uninit()),
+            yielder: ShownPointer::null(),
+            fiber: Fiber::none(),
+        }
     }
 
     /// Prepares the first run on `stack`, by the thread with this thread pointer. It will be a call
@@ -80,9 +87,11 @@ impl Coro {
             unsafe { gp.as_ref() }.coro.yielder.set(yielder);
             main(m, gp);
         };
+        self.fiber.begin();
         // SAFETY: the stack belongs to this goroutine from now on; no other thread uses the fields.
         unsafe {
             (*stack.head()).thread.store(thread, Ordering::Relaxed);
+            (*stack.head()).deque.store(null_mut(), Ordering::Relaxed);
             (*self.inner.get()).write(Inner::with_stack(stack, body));
         }
     }
@@ -106,6 +115,49 @@ impl Coro {
     pub(super) unsafe fn head(&self) -> &Head {
         // SAFETY: stacks are never unmapped.
         unsafe { &*self.yielder.get().wrapping_byte_add(LINK_BYTES).cast::<Head>() }
+    }
+
+    /// Notes what the goroutine is about to wait for. For the goroutine itself.
+    #[inline(always)]
+    pub(crate) fn set_waits_on(&self, what: *const ()) {
+        // SAFETY: the goroutine runs, so it has a stack.
+        unsafe { self.head() }.waits_on.store(what.addr(), Ordering::Relaxed);
+    }
+
+    /// What the goroutine waits for, or waited for last.
+    ///
+    /// # Safety
+    /// The goroutine has run, and has not ended.
+    pub(crate) unsafe fn waits_on(&self) -> usize {
+        // SAFETY: by the caller's promise.
+        unsafe { self.head() }.waits_on.load(Ordering::Relaxed)
+    }
+
+    /// The stack of a goroutine that has run, and the stack pointer with which it suspended itself
+    /// last. None before its first run.
+    pub(crate) fn extent(&self) -> Option<(Range<usize>, usize)> {
+        let stack = slabs::stack_around(self.link())?;
+        Some((stack, self.saved_stack_pointer()))
+    }
+
+    /// The deque of the calling goroutine, if it has forked.
+    ///
+    /// # Safety
+    /// The caller is the goroutine itself.
+    #[inline]
+    pub(crate) unsafe fn deque(&self) -> Option<&'static Deque> {
+        // SAFETY: it runs, so it has a stack; deques are never unmapped.
+        unsafe { self.head().deque.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Sets the deque of the calling goroutine.
+    ///
+    /// # Safety
+    /// The caller is the goroutine itself.
+    pub(crate) unsafe fn set_deque(&self, deque: Option<&'static Deque>) {
+        let deque = deque.map_or(null_mut(), |deque| std::ptr::from_ref(deque).cast_mut());
+        // SAFETY: it runs, so it has a stack.
+        unsafe { self.head() }.deque.store(deque, Ordering::Relaxed);
     }
 
     /// The part of the stack in use of a goroutine that has suspended itself. It includes the
@@ -160,7 +212,10 @@ impl Coro {
     pub(crate) unsafe fn resume(&self, m: NonNull<M>) -> Switched {
         // SAFETY: started, by the caller's promise, and not used by another thread.
         let inner = unsafe { (*self.inner.get()).assume_init_mut() };
-        match inner.resume(m) {
+        let entered = self.fiber.enter();
+        let result = inner.resume(m);
+        entered.leave();
+        match result {
             CoroutineResult::Yield(()) => Switched::Suspended,
             CoroutineResult::Return(()) => Switched::Returned,
         }
@@ -183,6 +238,7 @@ impl Coro {
     /// The last resume returned [`Switched::Returned`], and the stack was not taken yet.
     #[inline]
     pub(crate) unsafe fn take_stack(&self) -> Stack {
+        self.fiber.end();
         // SAFETY: started once and returned, by the caller's promise; not read again.
         unsafe { (*self.inner.get()).assume_init_read() }.into_stack()
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Sets up a [`DebugServer`].
 ///
 /// # Examples
-/// Profiles and traces, which cost the program time, need a token:
+/// Stacks, profiles and traces, which cost the program time, need a token:
 /// ```
 /// let rt = unsafe { heist::Runtime::builder().build() }?;
 /// let server = heist::debug::Options::new()
@@ -50,7 +50,7 @@ impl Options {
         Self::default()
     }
 
-    /// Profiles and traces are served only to clients that know this text: as the header
+    /// Stacks, profiles and traces are served only to clients that know this text: as the header
     /// `Authorization: Bearer TEXT` or the parameter `token=TEXT`. An empty text means no token.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into()).filter(|token| !token.is_empty());
@@ -58,8 +58,8 @@ impl Options {
     }
 
     /// Allows an address that other machines can reach. Every one of them can then read the state
-    /// of the scheduler: metrics, and where goroutines were spawned and wait. Profiles and traces
-    /// are served to them with a [token](Self::token) only.
+    /// of the scheduler: metrics, and where goroutines were spawned and wait. Stacks, profiles and
+    /// traces are served to them with a [token](Self::token) only.
     pub const fn any_address(mut self) -> Self {
         self.any_address = true;
         self

@@ -60,6 +60,11 @@ pub(super) fn goroutines(context: &Context, request: &Request) -> Result<Answer,
     Ok(later(move |_| format.write(&profile::goroutines(), "goroutine")))
 }
 
+pub(super) fn leaks(_: &Context, request: &Request) -> Result<Answer, Response> {
+    let format = Format::of(request)?;
+    Ok(later(move |_| format.write(&profile::leaks()?, "goroutineleak")))
+}
+
 pub(super) fn threads(_: &Context, request: &Request) -> Result<Answer, Response> {
     let format = Format::of(request)?;
     Ok(later(move |_| format.write(&profile::threads(), "threadcreate")))

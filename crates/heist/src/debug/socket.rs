@@ -6,7 +6,7 @@
 
 use super::{DebugServer, Options, listener};
 use crate::runtime::Handle;
-use crate::sys::peer;
+use crate::sys::{env, peer};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 /// ```
 #[must_use]
 pub fn socket_dir() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
+    match env::var("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
         Some(dir) => Path::new(&dir).join("heist"),
         None => std::env::temp_dir().join(format!("heist-{}", peer::own_uid())),
     }

@@ -35,6 +35,12 @@ impl<'a> Described<'a> {
         Self::name_of(gp, gp.status.get())
     }
 
+    /// Whether the last search for leaks found it. A goroutine that was cancelled since may wait
+    /// again, in a destructor.
+    pub(crate) fn is_leaked(gp: &G) -> bool {
+        gp.is_leaked() && !gp.is_cancelled()
+    }
+
     fn name_of(gp: &G, status: Status) -> &'static str {
         match status {
             _ if gp.flags.has(Flag::ABANDONED) => "abandoned: stack overflow",
@@ -50,6 +56,9 @@ impl Described<'_> {
         let gp = self.gp;
         let status = gp.status.get();
         write!(f, "goroutine {} [{}", gp.id.get(), Self::name_of(gp, status))?;
+        if status == Status::Waiting && Self::is_leaked(gp) {
+            f.write_str(" (leaked)")?;
+        }
         let minutes = gp.waited_minutes(self.minute);
         if status == Status::Waiting && minutes >= 1 {
             write!(f, ", {minutes} minutes")?;
@@ -65,7 +74,11 @@ impl Described<'_> {
         match (self.gp.spawn_site(), self.gp.parent_id.get()) {
             (None, _) => Ok(()),
             (Some(site), 0) => writeln!(f, "created outside the runtime\n\t{site}"),
-            (Some(site), parent) => writeln!(f, "created by goroutine {parent}\n\t{site}"),
+            (Some(site), parent) => {
+                let forked = self.gp.is_forked();
+                let how = if forked { "forked" } else { "created" };
+                writeln!(f, "{how} by goroutine {parent}\n\t{site}")
+            }
         }
     }
 }

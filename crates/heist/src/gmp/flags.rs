@@ -41,6 +41,16 @@ impl Flag {
     /// The goroutine is panicking and waits for the network in a destructor. A canceller ends the
     /// wait, which then fails and unwinds nothing.
     pub(crate) const GIVES_UP: Self = Self(1 << 13);
+    /// It polls a future, and has no stack between two polls; see `heist_core::task_word`.
+    pub(crate) const TASK: Self = Self(1 << 14);
+    /// It stays on the thread on which it begins, and so does each poll of a task: nobody has
+    /// promised that what is on its stack may move.
+    pub(crate) const PINNED: Self = Self(1 << 15);
+
+    /// Both, in a constant.
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
 }
 
 impl BitOr for Flag {

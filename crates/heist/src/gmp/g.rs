@@ -11,7 +11,8 @@
 //! - the `Cell` fields: the owner of the goroutine in the sense of `status` (the M that took it
 //!   from a queue, the M that runs it, the claimer). Ownership passes through a queue or the status
 //!   word, which order memory.
-//! - `payload`: the goroutine until `join` says that it has finished, then the handle.
+//! - `payload`: the goroutine until `join` says that it has finished, then the handle. The last
+//!   word of a task's payload is its `TaskWord`: atomic, anyone with a reference.
 
 use super::M;
 use super::extras::ExtrasPointer;
@@ -26,6 +27,7 @@ use heist_core::join::JoinWord;
 use heist_core::list::{Link, Linked};
 use heist_core::status::{StatusWord, Ticket};
 use heist_core::sync::{AtomicU16, Ordering};
+use heist_core::task_word::TaskWord;
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::panic::Location;
@@ -34,6 +36,9 @@ use std::panic::Location;
 pub(crate) const INLINE_BYTES: usize = 56;
 /// The strictest alignment that fits into the record.
 pub(crate) const INLINE_ALIGN: usize = 8;
+
+/// Bytes of future or result that fit into the record of a task. Its word is behind them.
+pub(crate) const TASK_INLINE_BYTES: usize = INLINE_BYTES - size_of::<TaskWord>();
 
 /// Room for a small closure or result.
 #[repr(C, align(8))]
@@ -48,6 +53,8 @@ impl Payload {
 
 /// The code for one closure type, reached through a pointer.
 pub(crate) struct Vtable {
+    /// It is the code of a half of a fork.
+    pub(crate) is_half: bool,
     /// Moves the closure out, runs it, stores the result.
     pub(crate) run: unsafe fn(&G),
     /// Drops the closure of a goroutine that never ran.
@@ -105,13 +112,17 @@ wait_reasons! {
     Cond => "sync.Cond.Wait",
     Semaphore => "semacquire",
     Barrier => "barrier wait",
+    Once => "once wait",
     Scope => "scope wait",
+    Fork => "fork join",
     ChanReceive => "chan receive",
     ChanSend => "chan send",
     ChanReceiveNil => "chan receive (nil chan)",
     ChanSendNil => "chan send (nil chan)",
     Select => "select",
     SelectNoCases => "select (no cases)",
+    Task => "future pending",
+    BlockOn => "block on future",
 }
 
 /// The cause of the end of a wait.
@@ -128,6 +139,9 @@ pub(crate) enum Woken {
 
 /// The bit of `waits_since` that is set while a latency is measured.
 const SAMPLED: u16 = 1 << 15;
+
+/// The bit of `wait_reason` that marks a leaked goroutine.
+const LEAKED: u8 = 1 << 7;
 
 /// The bit of `started` that is set when the goroutine has a stack.
 const STARTED: u8 = 1;
@@ -177,8 +191,8 @@ pub(crate) struct G {
     pub(crate) coro: Coro,
     pub(crate) payload: Payload,
     // Third line, after the larger part of the payload.
-    /// The ticket of the wait that joins this goroutine. Written before the waiter's address goes
-    /// into `join`.
+    /// The ticket of the wait that joins this goroutine, or the waker of a future that does
+    /// (`sched::life::waker::Packed`). Written before the waiter's address goes into `join`.
     pub(crate) joiner: Cell<Ticket>,
     pub(crate) id: ShownNumber,
     pub(crate) parent_id: ShownNumber,
@@ -314,9 +328,15 @@ impl G {
         self.started.set(if started { STARTED } else { 0 });
     }
 
+    /// Whether it is a half of a fork that was taken from the goroutine that forked it.
+    pub(crate) fn is_forked(&self) -> bool {
+        // SAFETY: null, or the address of a table, which is static.
+        unsafe { self.vtable.get().as_ref() }.is_some_and(|vtable| vtable.is_half)
+    }
+
     /// Why it waits, or waited last.
     pub(crate) fn wait_reason(&self) -> WaitReason {
-        let reason = WaitReason::ALL.get(usize::from(self.wait_reason.get()));
+        let reason = WaitReason::ALL.get(usize::from(self.wait_reason.get() & !LEAKED));
         reason.copied().unwrap_or(WaitReason::Join)
     }
 
@@ -324,6 +344,17 @@ impl G {
     #[inline]
     pub(crate) fn set_wait_reason(&self, reason: WaitReason) {
         self.wait_reason.set(reason as u8);
+    }
+
+    /// Whether the last search found that nothing can end its wait: a mark for reports.
+    pub(crate) fn is_leaked(&self) -> bool {
+        self.wait_reason.get() & LEAKED != 0
+    }
+
+    /// Sets the mark, or removes it. The next wait removes it, too.
+    pub(crate) fn set_leaked(&self, leaked: bool) {
+        let reason = self.wait_reason.get() & !LEAKED;
+        self.wait_reason.set(if leaked { reason | LEAKED } else { reason });
     }
 
     /// Notes that its wait begins at this minute of its runtime.
@@ -367,6 +398,23 @@ impl G {
         self.spawn_site.set(site);
     }
 
+    /// The word of a task.
+    ///
+    /// # Safety
+    /// The record is that of a task, or of a `sched::life::parker::Parker`, and the caller keeps it
+    /// from being recycled: it owns it, or has a reference.
+    #[inline]
+    pub(crate) const unsafe fn task_word(&self) -> &TaskWord {
+        // SAFETY: inside the payload and aligned; by the caller's promise the word was written.
+        unsafe { &*self.payload.as_ptr::<u8>().add(TASK_INLINE_BYTES).cast() }
+    }
+
+    /// Whether it is a task between two polls, if it waits or is runnable.
+    #[inline]
+    pub(crate) fn is_idle_task(&self) -> bool {
+        self.flags.has(Flag::TASK) && !self.has_started()
+    }
+
     /// The name its builder gave it.
     pub(crate) fn name(&self) -> Option<&str> {
         // SAFETY: the extras live as long as the goroutine, and the caller uses a live one.
@@ -374,5 +422,5 @@ impl G {
     }
 }
 
-#[cfg(not(heist_asan))]
+#[cfg(not(any(heist_asan, heist_tsan)))]
 const _: () = assert!(size_of::<G>() <= 192, "a goroutine record is three cache lines");

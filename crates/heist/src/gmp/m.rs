@@ -15,12 +15,11 @@
 //! reuses it later, and all records are freed with their runtime.
 
 use super::capture::Captured;
-use super::shown::{ShownFlag, ShownPointer};
+use super::fork::Deque;
+use super::shown::{ShownAddress, ShownFlag, ShownPointer};
 use super::{G, P};
 use crate::sched::Sched;
 use crate::sys::doorbell::Doorbell;
-use crate::sys::membarrier::is_asymmetric;
-use crate::sys::memory::{self, PAGE_MAX_BYTES};
 use crate::sys::signal::Blocked;
 use crate::trace::emit::{self, Traced};
 use crate::trace::recorder::Recorder;
@@ -28,18 +27,20 @@ use heist_core::list::{DoubleLink, DoublyLinked};
 use heist_core::m_word::{MWord, Place, Stamp};
 use heist_core::note::Note;
 use heist_core::rng::Rng;
-use heist_core::sync::{AtomicPtr, AtomicU32, Ordering, fence};
+use heist_core::sync::{AtomicPtr, AtomicU32, Ordering};
 use heist_core::timer_heap::NEVER;
 use heist_trace::record::Take;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The request of a goroutine that switched back to the scheduler.
 #[derive(Clone, Copy)]
 pub(crate) enum Request {
     /// No request: the goroutine returned from its main function.
     Exit,
+    /// No request: the task returned from its main function because its future is pending.
+    Pend,
     /// Run others first.
     Yield,
     /// Run others first, because that was asked for.
@@ -64,111 +65,6 @@ pub(crate) enum Seal {
 /// or publishes the waiter. False: do not wait after all.
 pub(crate) type Commit = unsafe fn(gp: NonNull<G>, arg: *mut ()) -> bool;
 
-/// All records of a runtime, the newest first. None is ever removed.
-#[doc(alias = "allm")]
-pub(crate) struct AllMs {
-    newest: AtomicPtr<M>,
-    n_ids: AtomicU32,
-    /// Only threads without a P take this lock.
-    room: Mutex<Room>,
-}
-
-/// Room for more records, in pages that the runtime maps itself: making a thread must not use the
-/// allocator, whose lock a preempted goroutine may hold.
-struct Room {
-    next: *mut M,
-    n_left: usize,
-}
-
-/// Bytes mapped at once, a multiple of every page size.
-const CHUNK_BYTES: usize = PAGE_MAX_BYTES;
-const _: () = assert!(size_of::<M>() <= CHUNK_BYTES);
-
-// SAFETY: it is memory that no other code uses.
-unsafe impl Send for Room {}
-
-impl Room {
-    fn take(&mut self, m: &M) -> std::io::Result<NonNull<M>> {
-        m.is_first_of_chunk.set(self.n_left == 0);
-        if self.n_left == 0 {
-            self.next = memory::map(CHUNK_BYTES)?.cast().as_ptr();
-            self.n_left = CHUNK_BYTES / size_of::<M>();
-        }
-        let taken = self.next;
-        self.next = taken.wrapping_add(1);
-        self.n_left -= 1;
-        NonNull::new(taken).ok_or_else(|| std::io::ErrorKind::OutOfMemory.into())
-    }
-}
-
-impl AllMs {
-    pub(crate) fn new() -> Self {
-        let room = Mutex::new(Room { next: null_mut(), n_left: 0 });
-        Self { newest: AtomicPtr::new(null_mut()), n_ids: AtomicU32::new(0), room }
-    }
-
-    /// A number for a record.
-    pub(crate) fn next_id(&self) -> u32 {
-        self.n_ids.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Adds a record. An error if there is no memory for it.
-    pub(crate) fn add(&self, m: M) -> std::io::Result<NonNull<M>> {
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = room.take(&m)?;
-        // SAFETY: it is aligned room for a record, used for nothing else from now on.
-        let m = unsafe {
-            place.write(m);
-            &mut *place.as_ptr()
-        };
-        m.made_before.set(self.newest.load(Ordering::Relaxed));
-        // ORDERING: Release pairs with `iter`: a thread that finds the record sees its contents.
-        self.newest.store(m, Ordering::Release);
-        drop(room);
-        // ORDERING: pairs with the fence of `heavy_fence` in `sched::stall::retake`, which notes
-        // that there is no asymmetric fence any more and then walks the list: one of the two sees
-        // the other.
-        fence(Ordering::SeqCst);
-        if !is_asymmetric() {
-            m.word.use_full_fences();
-        }
-        Ok(NonNull::from(m))
-    }
-
-    /// All records.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &M> {
-        self.iter_from(null())
-    }
-
-    /// The records from `m` on; null means all.
-    pub(crate) fn iter_from(&self, m: *const M) -> impl Iterator<Item = &M> {
-        // ORDERING: see `add`.
-        let first = if m.is_null() { self.newest.load(Ordering::Acquire) } else { m.cast_mut() };
-        // SAFETY: records are freed with this list.
-        let first = unsafe { first.as_ref() };
-        // SAFETY: as above.
-        std::iter::successors(first, |m| unsafe { m.made_before.get().as_ref() })
-    }
-}
-
-impl Drop for AllMs {
-    fn drop(&mut self) {
-        let mut next = NonNull::new(self.newest.load(Ordering::Relaxed));
-        while let Some(m) = next {
-            // SAFETY: every thread that used it held a reference to the runtime, which is being
-            // dropped. The first record of a chunk is its oldest, so it comes last here.
-            unsafe {
-                next = NonNull::new(m.as_ref().made_before.get().cast_mut());
-                let is_first = m.as_ref().is_first_of_chunk.get();
-                m.drop_in_place();
-                if is_first {
-                    memory::unmap(m.cast(), CHUNK_BYTES);
-                }
-            }
-        }
-    }
-}
-
 /// The maximum number of addresses of thread-locals that are recorded for one move.
 pub(crate) const MOVED_MAX: usize = 8;
 
@@ -182,8 +78,11 @@ pub(crate) struct M {
     p: AtomicPtr<P>,
     pub(crate) cur: AtomicPtr<G>,
     pub(crate) request: Cell<Request>,
+    /// The deque of the goroutine that runs here, if it has forked since it began to run and may
+    /// push jobs without entering the runtime. Null otherwise.
+    pub(crate) forking: Cell<*const Deque>,
     /// The thread pointer of its thread.
-    pub(crate) thread: Cell<usize>,
+    pub(crate) thread: ShownAddress,
     /// The word and the CPU time when sysmon last asked whether the thread runs without a P.
     pub(crate) ran_without_p: Cell<(Stamp, u64)>,
     /// The end of its thread's stack, below which is the guard. Zero if the thread does not belong
@@ -241,10 +140,10 @@ pub(crate) struct M {
     /// uses it.
     pub(crate) blocked: Cell<Blocked>,
     /// The record made before this one, in the list of all records.
-    made_before: Cell<*const M>,
+    pub(super) made_before: Cell<*const M>,
     /// What a trace needs to know.
     pub(crate) traced: Traced,
-    is_first_of_chunk: Cell<bool>,
+    pub(super) is_first_of_chunk: Cell<bool>,
     tid: AtomicU32,
 }
 
@@ -268,7 +167,8 @@ impl M {
             p: AtomicPtr::new(null_mut()),
             cur: AtomicPtr::new(null_mut()),
             request: Cell::new(Request::Exit),
-            thread: Cell::new(0),
+            forking: Cell::new(null()),
+            thread: ShownAddress::new(0),
             ran_without_p: Cell::new((Stamp::NONE, 0)),
             stack_end: Cell::new(0),
             stack_base: Cell::new(0),
@@ -447,7 +347,8 @@ impl M {
     #[inline]
     pub(crate) fn current(&self) -> Option<&G> {
         // SAFETY: goroutine records are never unmapped.
-        unsafe { self.cur.load(Ordering::Relaxed).as_ref() }
+        // ORDERING: Acquire pairs with the Release of `execute`: the record is initialised.
+        unsafe { self.cur.load(Ordering::Acquire).as_ref() }
     }
 
     /// Whether user code runs here.

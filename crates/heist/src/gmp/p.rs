@@ -3,6 +3,7 @@
 //! The holder of a P uses its queue as the owner and its `local` part freely. All other threads use
 //! the queue as thieves and only read the counters.
 
+use super::fork::Forks;
 use super::g::WaitReason;
 use super::yielded::Yielded;
 use super::{G, M, pool};
@@ -18,7 +19,7 @@ use heist_core::policy::UrgentStreak;
 use heist_core::rng::Rng;
 use heist_core::run_queue::{Owner, RunQueue};
 use heist_core::stalled::Suspect;
-use heist_core::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use heist_core::sync::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null_mut};
 
@@ -87,10 +88,14 @@ pub(crate) struct P {
     pub(crate) timers: CachePadded<Timers>,
     /// Its part of the global queue.
     pub(crate) yielded: CachePadded<Yielded>,
+    /// The deques of goroutines that forked here.
+    pub(crate) forks: CachePadded<Forks>,
     /// The number of goroutines executed with a slice of their own.
     tick: CachePadded<AtomicU32>,
     /// When a goroutine that had been preempted last began a slice here.
     began_ns: AtomicU64,
+    /// The NUMA node on which its M last ran when it searched for work: a hint for thieves.
+    pub(crate) node: AtomicU16,
     /// The M that holds it, for reports.
     m: AtomicPtr<M>,
     /// Counts the changes of its holder while a trace runs. The holder changes it, or the thread
@@ -131,8 +136,10 @@ impl P {
             queue: RunQueue::new(),
             timers: CachePadded::new(Timers::new()),
             yielded: CachePadded::new(Yielded::new()),
+            forks: CachePadded::new(Forks::new()),
             tick: CachePadded::new(AtomicU32::new(0)),
             began_ns: AtomicU64::new(0),
+            node: AtomicU16::new(0),
             m: AtomicPtr::new(null_mut()),
             holder_number: AtomicU32::new(0),
             stopped: Cell::new(Stopped::No),
@@ -199,7 +206,8 @@ impl P {
     pub(super) const fn begin_local_use(&self) {}
 
     /// Empties a P that is being removed. Returns its goroutines in the order in which they would
-    /// have run, and moves its timers to `heir`. [`Local::give_back`] returns its memory later.
+    /// have run, and moves its timers and deques to `heir`. [`Local::give_back`] returns its memory
+    /// later.
     ///
     /// # Safety
     /// The caller has stopped the world.
@@ -208,6 +216,7 @@ impl P {
         if !heir.timers.take_over(&self.timers) {
             heist_core::throw!("P::retire: the system has no memory for the timers");
         }
+        self.forks.move_to(heir);
         // SAFETY: by the caller's promise no M holds this P.
         let mut queued = unsafe { self.owner() }.drain();
         queued.append(&mut self.yielded.take(u32::MAX));
@@ -263,12 +272,15 @@ impl P {
     }
 
     pub(crate) fn set_m(&self, m: *const M) {
-        self.m.store(m.cast_mut(), Ordering::Relaxed);
+        // ORDERING: Release pairs with `m`: a reader that was told of a new M by nobody else sees
+        // its record initialised.
+        self.m.store(m.cast_mut(), Ordering::Release);
     }
 
     /// The M that holds it, or null.
     pub(crate) fn m(&self) -> *const M {
-        self.m.load(Ordering::Relaxed)
+        // ORDERING: Acquire pairs with `set_m`.
+        self.m.load(Ordering::Acquire)
     }
 
     /// Whether an M holds it.

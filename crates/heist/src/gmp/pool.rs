@@ -187,6 +187,16 @@ pub(crate) fn for_each(mut look: impl FnMut(&G)) {
     }
 }
 
+/// Calls `look` with the addresses of each slab.
+pub(crate) fn for_each_slab(mut look: impl FnMut(std::ops::Range<usize>)) {
+    let mut slab = SLABS.load(Ordering::Acquire);
+    // SAFETY: as in `for_each`.
+    while let Some(header) = unsafe { slab.as_ref() } {
+        look(slab.addr()..slab.addr() + SLAB_BYTES);
+        slab = header.next;
+    }
+}
+
 /// A record moves from one runtime to another through the shared pool, so that a holder of the pool
 /// does not see it change: it does not go onto the free list of a P, though its handle is released
 /// there.

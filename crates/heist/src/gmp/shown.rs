@@ -4,7 +4,7 @@
 //! old, or that of the next goroutine in a recycled record, but it is always one that was stored.
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// A number.
 #[derive(Debug)]
@@ -22,6 +22,26 @@ impl ShownNumber {
 
     #[inline]
     pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// An address that is not followed.
+#[derive(Debug)]
+pub(crate) struct ShownAddress(AtomicUsize);
+
+impl ShownAddress {
+    pub(crate) const fn new(value: usize) -> Self {
+        Self(AtomicUsize::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, value: usize) {
         self.0.store(value, Ordering::Relaxed);
     }
 }

@@ -201,7 +201,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let staged = Staged::new(f);
+    let staged = Staged::<F>::new(f);
     let recipe =
         Recipe { vtable: &Code::<F, T>::VTABLE, site, extras: share(&extras), flags: Flag::NONE };
     let Some(rt) = current::enter() else {
@@ -235,7 +235,7 @@ pub(crate) fn spawn_later<F>(
 where
     F: FnOnce() + Send + 'static,
 {
-    let staged = Staged::new(f);
+    let staged = Staged::<F>::new(f);
     let recipe = Recipe { vtable: &Code::<F, ()>::VTABLE, site, extras: null(), flags: Flag::NONE };
     let Some(rt) = current::enter() else {
         staged.discard();
@@ -283,7 +283,7 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    let staged = Staged::new(f);
+    let staged = Staged::<F>::new(f);
     let (m, flags) = match beginning {
         Beginning::Anywhere => (None, Flag::NONE),
         Beginning::Awaited => (None, Flag::AWAITED),
@@ -312,12 +312,12 @@ where
 }
 
 /// The reference to the extras that the record holds.
-fn share(extras: &Option<Arc<Extras>>) -> *const Extras {
+pub(super) fn share(extras: &Option<Arc<Extras>>) -> *const Extras {
     extras.as_ref().map_or(null(), |extras| Arc::into_raw(Arc::clone(extras)))
 }
 
 /// Drops a reference from [`share`] that no record holds.
-fn unshare(extras: *const Extras) {
+pub(super) fn unshare(extras: *const Extras) {
     if !extras.is_null() {
         // SAFETY: the pointer is from `share` and is in no record.
         drop(unsafe { Arc::from_raw(extras) });

@@ -27,3 +27,9 @@ impl Class {
         }
     }
 }
+
+heist_core::named_policy!(Class, "class", [
+    "latency" => Class::Latency,
+    "normal" => Class::Normal,
+    "idle" => Class::Idle,
+]);

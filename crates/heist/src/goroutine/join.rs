@@ -1,15 +1,19 @@
 //! Joining goroutines.
 
 use super::GoroutineId;
+use super::abort::{AbortHandle, Pin};
+use super::builder::SpawnError;
 use super::payload;
 use crate::current;
+use crate::gmp::G;
 use crate::gmp::flags::Flag;
 use crate::gmp::g::{Extras, Outcome, Woken};
-use crate::gmp::{G, pool};
 use crate::sched::life::body;
 use crate::sched::life::cancel;
 use crate::sched::life::park;
-use crate::sched::run;
+use crate::sched::life::spawn;
+use crate::sched::life::waker::recycle;
+use crate::sys::membarrier::heavy_fence;
 use crate::wait::{self, Terms, WaitReason};
 use heist_core::join::Dropped;
 use heist_core::status::Ticket;
@@ -19,7 +23,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The right to wait for a goroutine and to take its result. Dropping it detaches the goroutine,
 /// which continues to run.
@@ -27,6 +31,8 @@ pub struct JoinHandle<T> {
     gp: NonNull<G>,
     id: GoroutineId,
     extras: Option<Arc<Extras>>,
+    /// The handle's side of the record, if abort handles share it.
+    pin: OnceLock<Arc<Pin>>,
     _result: PhantomData<T>,
 }
 
@@ -46,12 +52,17 @@ impl<T> JoinHandle<T> {
     pub(super) unsafe fn new(gp: NonNull<G>, extras: Option<Arc<Extras>>) -> Self {
         // SAFETY: records are never unmapped, and this one is not recycled while its handle lives.
         let id = unsafe { gp.as_ref() }.id.get();
-        Self { gp, id: GoroutineId(id), extras, _result: PhantomData }
+        Self { gp, id: GoroutineId(id), extras, pin: OnceLock::new(), _result: PhantomData }
     }
 
-    const fn g(&self) -> &G {
+    pub(super) const fn g(&self) -> &G {
         // SAFETY: records are never unmapped, and this one is not recycled while its handle lives.
         unsafe { self.gp.as_ref() }
+    }
+
+    /// Its record.
+    pub(super) const fn pointer(&self) -> NonNull<G> {
+        self.gp
     }
 
     /// The address of its record.
@@ -110,30 +121,46 @@ impl<T> JoinHandle<T> {
         true
     }
 
-    /// Takes the outcome of a goroutine that has ended.
-    fn take(self) -> Result<T, JoinError> {
+    /// Moves an unborn goroutine of the calling goroutine's runtime, if it has not begun, into
+    /// another record, which begins at `when_ns`. `ticket` is the one it was made with.
+    pub(crate) fn postpone_unborn(
+        &self,
+        ticket: Ticket,
+        when_ns: u64,
+    ) -> Result<Option<(Self, Ticket)>, SpawnError> {
         let g = self.g();
-        let outcome = g.outcome.get();
-        let kind = match outcome {
-            Outcome::Returned => {
-                // SAFETY: it returned a `T`, which only this handle takes, once.
-                let result = unsafe { payload::take::<T>(g) };
-                self.release();
-                return Ok(result);
-            }
-            Outcome::Panicked => {
-                // SAFETY: the payload holds the box, which only this handle takes, once.
-                Kind::Panicked(Payload(unsafe { g.payload.as_ptr::<Box<dyn Any + Send>>().read() }))
-            }
-            Outcome::Cancelled => Kind::Cancelled,
-            Outcome::Exited => Kind::Exited,
-            Outcome::Overflowed => Kind::StackOverflow,
-            Outcome::NoStack => Kind::NoMemory,
-            Outcome::None => heist_core::throw!("JoinHandle::join: finished without an outcome"),
-        };
-        let id = self.id;
+        let Some(rt) = current::enter() else { return Err(SpawnError::NoRuntime) };
+        if !std::ptr::eq(rt.sched(), g.sched.get()) {
+            drop(rt);
+            return Err(SpawnError::NoRuntime);
+        }
+        if !g.status.claim(ticket) {
+            return Ok(None);
+        }
+        let moved = spawn::move_unborn(&rt, g, when_ns);
+        // Before the guard `rt` leaves the runtime.
+        // SAFETY: the record holds a goroutine that returns the same, and this is its only handle.
+        let moved = moved.map(|(gp, ticket)| (unsafe { Self::new(gp, None) }, ticket));
+        drop(rt);
+        // The old record has no closure any more. If there was no other record, it still has one,
+        // which is dropped: the function never runs.
+        body::end_unborn(g);
+        Ok(Some(moved?))
+    }
+
+    /// Takes the outcome of a goroutine that has ended.
+    pub(super) fn take(self) -> Result<T, JoinError> {
+        let g = self.g();
+        if g.outcome.get() == Outcome::Returned {
+            // SAFETY: it returned a `T`, which only this handle takes, once.
+            let result = unsafe { payload::take::<T>(g) };
+            self.release();
+            return Ok(result);
+        }
+        // SAFETY: it has ended, and only this handle takes the outcome, once.
+        let error = unsafe { take_error(g, self.id) };
         self.release();
-        Err(JoinError { id, kind })
+        Err(error)
     }
 
     /// Waits until the goroutine has an outcome.
@@ -173,6 +200,17 @@ impl<T> JoinHandle<T> {
         cancel::cancel(rt.as_ref(), self.g());
     }
 
+    /// As [`cancel`](Self::cancel), for many.
+    pub(super) fn cancel_all<'a>(handles: impl Iterator<Item = &'a Self> + Clone)
+    where
+        T: 'a,
+    {
+        handles.clone().for_each(|handle| cancel::mark(handle.g()));
+        heavy_fence();
+        let rt = current::enter();
+        handles.for_each(|handle| cancel::wake_marked(rt.as_ref(), handle.g(), None));
+    }
+
     /// The goroutine's number.
     #[must_use]
     pub const fn id(&self) -> GoroutineId {
@@ -185,46 +223,125 @@ impl<T> JoinHandle<T> {
         self.extras.as_ref().and_then(|extras| extras.name.as_deref())
     }
 
+    /// A handle that cancels the goroutine, also after this one is gone.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let abort = heist::go(|| heist::chan::never::<u8>().recv()).abort_handle();
+    /// // The goroutine is detached, and waits.
+    /// abort.cancel();
+    /// while !abort.is_finished() {
+    ///     heist::yield_now();
+    /// }
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn abort_handle(&self) -> AbortHandle
+    where
+        T: Send + 'static,
+    {
+        // SAFETY: this is the only handle, and from now on it leaves the record through the pin.
+        let pin = self.pin.get_or_init(|| unsafe { Pin::new::<T>(self.gp) });
+        AbortHandle::new(Arc::clone(pin), self.id)
+    }
+
     /// Releases the record without dropping a result: it has been taken, or there is none.
     fn release(mut self) {
         drop(self.extras.take());
-        let gp = self.gp;
+        let (gp, pin) = (self.gp, self.pin.take());
         std::mem::forget(self);
-        // SAFETY: records are never unmapped.
-        if unsafe { gp.as_ref() }.join.release_handle() {
-            recycle(gp);
+        match pin {
+            None => leave_record(gp),
+            Some(pin) => pin.take_result(),
         }
     }
 }
 
-/// Frees the record of a goroutine that has ended and has no handle.
-fn recycle(gp: NonNull<G>) {
+/// Leaves a record whose result was taken.
+pub(super) fn leave_record(gp: NonNull<G>) {
     // SAFETY: records are never unmapped.
-    let home = unsafe { gp.as_ref() }.sched.get();
-    match current::enter() {
-        Some(rt) if std::ptr::eq(rt.sched(), home) => run::recycle(rt.holder(), gp),
-        // Records change their runtime in the shared pool only; see `pool::hold`.
-        _rt => pool::give_one(gp),
+    if unsafe { gp.as_ref() }.join.release_handle() {
+        recycle(gp);
     }
+}
+
+/// Leaves a record. If there is a result, it is dropped.
+///
+/// # Safety
+/// The goroutine returns a `T`, and the caller has the handle's side of its record, which it does
+/// not use again.
+#[inline]
+pub(super) unsafe fn leave_with_result<T>(gp: NonNull<G>) {
+    // SAFETY: records are never unmapped, and this one is not recycled before the end.
+    let g = unsafe { gp.as_ref() };
+    if g.join.drop_handle() == Dropped::HasResult {
+        // The record is released even if the destructor of the result panics.
+        let _release = Release(gp);
+        // SAFETY: by the caller's promise; the goroutine has finished.
+        unsafe { drop_result::<T>(g) };
+    }
+}
+
+/// Drops what a goroutine left behind that has finished.
+///
+/// # Safety
+/// It returns a `T`, and nothing has taken or takes the result.
+unsafe fn drop_result<T>(g: &G) {
+    // SAFETY: the outcome says what the payload holds, and by the caller's promise nothing else
+    // takes it.
+    unsafe {
+        match g.outcome.get() {
+            Outcome::Returned => drop(payload::take::<T>(g)),
+            Outcome::Panicked => {
+                g.payload.as_ptr::<Box<dyn Any + Send>>().drop_in_place();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The outcome of a goroutine that has ended and has not returned.
+///
+/// # Safety
+/// Only the caller takes the outcome, once.
+pub(super) unsafe fn take_error(g: &G, id: GoroutineId) -> JoinError {
+    let kind = match g.outcome.get() {
+        Outcome::Panicked => {
+            // SAFETY: the payload holds the box, which only the caller takes, once.
+            Kind::Panicked(Payload(unsafe { g.payload.as_ptr::<Box<dyn Any + Send>>().read() }))
+        }
+        Outcome::Cancelled => Kind::Cancelled,
+        Outcome::Exited => Kind::Exited,
+        Outcome::Overflowed => Kind::StackOverflow,
+        Outcome::NoStack => Kind::NoMemory,
+        Outcome::None | Outcome::Returned => {
+            heist_core::throw!("take_error: there is no error")
+        }
+    };
+    JoinError { id, kind }
 }
 
 impl<T> Drop for JoinHandle<T> {
     #[inline]
     fn drop(&mut self) {
-        if self.g().join.drop_handle() == Dropped::HasResult {
-            let g = self.g();
-            // The record is released even if the destructor of the result panics.
-            let _release = Release(self.gp);
-            // SAFETY: the outcome says what the payload holds, and only this handle takes it.
-            unsafe {
-                match g.outcome.get() {
-                    Outcome::Returned => drop(payload::take::<T>(g)),
-                    Outcome::Panicked => {
-                        g.payload.as_ptr::<Box<dyn Any + Send>>().drop_in_place();
-                    }
-                    _ => {}
-                }
-            }
+        match self.pin.take() {
+            // SAFETY: the goroutine returns a `T`, and this handle has its side of the record.
+            None => unsafe { leave_with_result::<T>(self.gp) },
+            Some(pin) => self.drop_pinned(&pin),
+        }
+    }
+}
+
+impl<T> JoinHandle<T> {
+    /// Leaves the record to the abort handles. A result that is there is dropped now.
+    #[cold]
+    fn drop_pinned(&self, pin: &Pin) {
+        if self.is_finished() {
+            pin.take_result();
+            // SAFETY: only this handle takes the result, which it has not.
+            unsafe { drop_result::<T>(self.g()) };
         }
     }
 }

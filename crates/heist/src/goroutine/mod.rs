@@ -8,22 +8,30 @@
 //! # });
 //! ```
 
+mod abort;
 mod builder;
 mod class;
+mod fork;
 mod join;
+mod join_set;
 mod no_preempt;
 mod os_thread;
 mod payload;
+pub mod task;
 mod with_stack;
 
+pub use abort::AbortHandle;
 pub use builder::{Builder, SpawnError};
 pub use class::Class;
+pub use fork::join;
 pub use join::{JoinError, JoinHandle};
+pub use join_set::JoinSet;
 pub use no_preempt::{NoPreempt, no_preempt};
 pub use os_thread::{OsThreadGuard, lock_os_thread};
 pub use with_stack::with_stack;
 pub(crate) use with_stack::with_stack_if_possible;
 
+pub use crate::leaks::{Leak, find_leaks};
 pub use crate::snapshot::Group;
 
 pub(crate) use crate::gmp::g::Extras;
@@ -211,6 +219,22 @@ pub fn census() -> Vec<Group> {
 #[must_use]
 pub fn current_id() -> Option<GoroutineId> {
     current::goroutine().map(|gp| GoroutineId(gp.id.get()))
+}
+
+/// The class of the calling goroutine; that of most goroutines on a plain thread.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// use heist::goroutine::{self, Builder, Class};
+/// let cleaner = Builder::new().class(Class::Idle).spawn(goroutine::current_class).unwrap();
+/// assert_eq!(cleaner.join().unwrap(), Class::Idle);
+/// # });
+/// ```
+#[must_use]
+pub fn current_class() -> Class {
+    [Class::Latency, Class::Idle].into_iter().find(|class| has(class.flag())).unwrap_or_default()
 }
 
 /// Whether the calling goroutine was cancelled, or its runtime shuts down. False on a plain thread.

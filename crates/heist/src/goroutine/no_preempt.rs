@@ -12,7 +12,8 @@ use std::marker::PhantomData;
 /// does not either. Some code does: code that holds a spinlock which other goroutines wait for,
 /// that measures time, that talks to a device, or that treats `EINTR` as a failure. Take a guard
 /// around such code, and keep it for a short time: until it is dropped, the goroutine gives up its
-/// processor only if it calls heist or blocks.
+/// processor only if it calls heist or blocks. A dump of all goroutines does not interrupt it
+/// either, and shows no stack for it while it runs.
 ///
 /// Guards nest. The goroutine may still park and move to another thread; the guard is about
 /// signals, [`lock_os_thread`](crate::lock_os_thread) is about threads. On a plain thread it does

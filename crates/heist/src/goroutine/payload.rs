@@ -5,22 +5,22 @@ use crate::gmp::g::{INLINE_ALIGN, INLINE_BYTES, Vtable};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
-/// Whether a value of this type fits into the record.
-const fn fits<T>() -> bool {
-    size_of::<T>() <= INLINE_BYTES && align_of::<T>() <= INLINE_ALIGN
+/// Whether a value of this type fits into `ROOM` bytes of the record.
+pub(super) const fn fits<T, const ROOM: usize>() -> bool {
+    size_of::<T>() <= ROOM && align_of::<T>() <= INLINE_ALIGN
 }
 
 /// A value ready to be written into a record: the value itself, or a box that holds it. It is made
 /// in user code, because boxing allocates, and written in the runtime.
-pub(super) enum Staged<T> {
+pub(super) enum Staged<T, const ROOM: usize = INLINE_BYTES> {
     Inline(ManuallyDrop<T>),
     Boxed(*mut T),
 }
 
-impl<T> Staged<T> {
+impl<T, const ROOM: usize> Staged<T, ROOM> {
     #[inline]
     pub(super) fn new(value: T) -> Self {
-        if fits::<T>() {
+        if fits::<T, ROOM>() {
             Self::Inline(ManuallyDrop::new(value))
         } else {
             Self::Boxed(Box::into_raw(Box::new(value)))
@@ -58,9 +58,19 @@ impl<T> Staged<T> {
 /// The record holds a `T`, written by [`Staged::write`], and it is not read again.
 #[inline]
 pub(super) unsafe fn take<T>(gp: &G) -> T {
+    // SAFETY: passed on.
+    unsafe { take_from::<T, INLINE_BYTES>(gp) }
+}
+
+/// As [`take`], where the value had `ROOM` bytes.
+///
+/// # Safety
+/// As for [`take`].
+#[inline]
+pub(super) unsafe fn take_from<T, const ROOM: usize>(gp: &G) -> T {
     // SAFETY: by the caller's promise.
     unsafe {
-        if fits::<T>() {
+        if fits::<T, ROOM>() {
             gp.payload.as_ptr::<T>().read()
         } else {
             *Box::from_raw(gp.payload.as_ptr::<*mut T>().read())
@@ -72,13 +82,17 @@ pub(super) unsafe fn take<T>(gp: &G) -> T {
 pub(super) struct Code<F, T>(PhantomData<(F, T)>);
 
 impl<F: FnOnce() -> T, T> Code<F, T> {
-    pub(super) const VTABLE: Vtable =
-        Vtable { run: Self::run, drop_closure: Self::drop_closure, drop_result: Self::drop_result };
+    pub(super) const VTABLE: Vtable = Vtable {
+        is_half: false,
+        run: Self::run,
+        drop_closure: Self::drop_closure,
+        drop_result: Self::drop_result,
+    };
 
     unsafe fn run(gp: &G) {
         // SAFETY: called once, on a record that holds the closure.
         let f = unsafe { take::<F>(gp) };
-        let result = Staged::new(f());
+        let result = Staged::<T>::new(f());
         // SAFETY: the closure was moved out, so the payload holds nothing.
         unsafe { result.write(gp.payload.as_ptr()) };
     }

@@ -6,7 +6,7 @@ use crate::coro::stack::{self, Class, Stack};
 use crate::coro::stack_pool;
 use crate::current;
 use crate::sched::stacks::overflow;
-use crate::sys::thread::AltStack;
+use crate::sys::alt_stack::AltStack;
 use std::panic::resume_unwind;
 
 /// Runs `f` on a stack of at least `bytes`, up to 1 GiB, and returns its result.

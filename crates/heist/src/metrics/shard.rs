@@ -89,6 +89,8 @@ shard! {
     polls,
     /// Connections that a server closed without serving them.
     refused,
+    /// Reports of stuck goroutines.
+    stuck,
     /// Times a goroutine yielded by itself.
     yields,
     /// Times a parked goroutine was made runnable.
@@ -117,6 +119,10 @@ shard! {
     steals,
     /// Goroutines taken from other Ps.
     stolen,
+    /// Goroutines taken from Ps of another NUMA node.
+    stolen_far,
+    /// Latent halves of forks that became goroutines.
+    forks_taken,
     /// Goroutines taken from the `run_next` of other Ps.
     stolen_run_next,
     /// Times a goroutine continued on another thread than before.

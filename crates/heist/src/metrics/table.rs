@@ -6,6 +6,7 @@
 
 use super::reading::Reading;
 use super::{Description, Kind, parks};
+use crate::leaks;
 use crate::sched::Sched;
 use crate::sys::degraded::Lack;
 use heist_core::lock_rank::Rank;
@@ -128,6 +129,14 @@ const ROWS: &[Row] = &[
     counter("/heist/goroutines/panicked:goroutines", |r| r.totals.panicked,
         "Goroutines ended by a panic."),
 
+    // What the search for leaks and the watchdog found.
+    gauge("/heist/leaks/found:goroutines", |_| leaks::n_found(),
+        "Goroutines of the process that can never run again, as the last search for leaks found."),
+    counter("/heist/leaks/searches:events", |_| leaks::n_searches(),
+        "Searches for leaks."),
+    counter("/heist/stuck:events", |r| r.totals.stuck,
+        "Reports of goroutines that computed or blocked for too long (HEIST_DEBUG=stuck)."),
+
     // Waits for the runtime's own locks.
     counter("/heist/locks/wait/all-gs:nanoseconds", |r| r.lock_waits.of(Rank::AllGs),
         "Time that threads of the process have slept for the internal lock of the list of all \
@@ -135,6 +144,9 @@ const ROWS: &[Row] = &[
     counter("/heist/locks/wait/condvar:nanoseconds", |r| r.lock_waits.of(Rank::Condvar),
         "Time that threads of the process have slept for the internal lock of the queue of a \
          condition variable."),
+    counter("/heist/locks/wait/forks:nanoseconds", |r| r.lock_waits.of(Rank::Forks),
+        "Time that threads of the process have slept for the internal lock of a list of deques of \
+         forks."),
     counter("/heist/locks/wait/free-gs:nanoseconds", |r| r.lock_waits.of(Rank::FreeGs),
         "Time that threads of the process have slept for the internal lock of the free goroutine \
          records of all processors."),
@@ -234,6 +246,10 @@ const ROWS: &[Row] = &[
         "Time that threads spent looking for work."),
     counter("/heist/steal/attempts:events", |r| r.totals.steal_attempts,
         "Looks at the queue of another processor."),
+    counter("/heist/steal/far:goroutines", |r| r.totals.stolen_far,
+        "Goroutines taken from processors of another NUMA node."),
+    counter("/heist/steal/forks:goroutines", |r| r.totals.forks_taken,
+        "Halves of forks that became goroutines because another processor took them."),
     counter("/heist/steal/goroutines:goroutines", |r| r.totals.stolen,
         "Goroutines taken from other processors."),
     counter("/heist/steal/run-next:goroutines", |r| r.totals.stolen_run_next,

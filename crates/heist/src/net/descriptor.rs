@@ -13,6 +13,25 @@ macro_rules! descriptor {
             pub fn close(&self) -> std::io::Result<()> {
                 self.source.close()
             }
+
+            /// Whether operations fail with [`WouldBlock`](std::io::ErrorKind::WouldBlock) where
+            /// they would wait. The goroutine waits by default, and the thread is not blocked in
+            /// either mode.
+            ///
+            /// The mode belongs to this handle, not to those that `try_clone` makes. An operation
+            /// that waits is not affected.
+            ///
+            /// # Errors
+            /// If it is closed.
+            pub fn set_nonblocking(&self, nonblocking: bool) -> std::io::Result<()> {
+                self.source.set_nonblocking(nonblocking)
+            }
+        }
+
+        impl $crate::net::bind::Watched for $type {
+            fn watch(&self) -> std::sync::Arc<$crate::net::watch::Watch> {
+                self.source.watch()
+            }
         }
 
         impl std::fmt::Debug for $type {
@@ -32,6 +51,40 @@ macro_rules! descriptor {
                 // SAFETY: the number belongs to this descriptor until the value is dropped, closed
                 // or not.
                 unsafe { std::os::fd::BorrowedFd::borrow_raw(self.source.fd()) }
+            }
+        }
+    };
+}
+
+/// Conversions from and to owned descriptors, as std's types have them.
+macro_rules! owned_fd {
+    ($type:ident, $std:ty, $ends:expr) => {
+        /// Takes over a descriptor, which is put into non-blocking mode. Timeouts that were set for
+        /// it in the system are not taken over; `from_std` does that.
+        ///
+        /// # Panics
+        /// If there is no memory.
+        impl From<std::os::fd::OwnedFd> for $type {
+            fn from(fd: std::os::fd::OwnedFd) -> Self {
+                match $crate::net::source::Source::new(<$std>::from(fd), $ends) {
+                    Ok(source) => Self { source },
+                    Err(error) => panic!("heist::net: a descriptor cannot be taken over: {error}"),
+                }
+            }
+        }
+
+        /// The descriptor, in blocking mode. That of one that was closed is the descriptor of a
+        /// dead file.
+        impl From<$type> for std::os::fd::OwnedFd {
+            fn from(value: $type) -> Self {
+                value.source.into_inner_anyway().into()
+            }
+        }
+
+        /// The number of the descriptor, which is in blocking mode and which the caller closes.
+        impl std::os::fd::IntoRawFd for $type {
+            fn into_raw_fd(self) -> std::os::fd::RawFd {
+                std::os::fd::IntoRawFd::into_raw_fd(std::os::fd::OwnedFd::from(self))
             }
         }
     };
@@ -303,4 +356,6 @@ macro_rules! writes {
     };
 }
 
-pub(super) use {both_limits, descriptor, read_limits, reads, std_socket, write_limits, writes};
+pub(super) use {
+    both_limits, descriptor, owned_fd, read_limits, reads, std_socket, write_limits, writes,
+};

@@ -57,14 +57,21 @@
 //! has ended. A goroutine of another runtime may use it; its waits block a thread of its runtime,
 //! and cannot be cancelled.
 //!
+//! # Contexts
+//! [`Context::bind`](crate::context::Context::bind) ends the operations of a descriptor when a
+//! context is done, and leaves it as it was before when its guard is dropped. [`context_error`]
+//! tells such an error from a timeout.
+//!
 //! # Cancelling
 //! A goroutine that is cancelled while it waits unwinds. Destructors that run meanwhile, such as
 //! that of a `BufWriter`, may write. Where they would wait, they fail instead: the other end may
 //! never become ready, and the wait could not be cancelled again. The same holds
 //! for the destructors of a goroutine that panics, from the moment at which it is cancelled.
 
+mod bind;
 mod descriptor;
 mod error;
+mod operation;
 mod pipe;
 mod poll_fd;
 mod queue;
@@ -79,7 +86,8 @@ mod unix_listener;
 mod unix_stream;
 mod watch;
 
-pub use error::is_closed;
+pub use bind::{Bindable, Bound};
+pub use error::{context_error, is_closed};
 pub use pipe::{PipeReader, PipeWriter, pipe};
 pub use poll_fd::PollFd;
 pub use server::{Left, Server};
@@ -94,7 +102,9 @@ use crate::current;
 use crate::sched::stall::blocking;
 use crate::time;
 use crate::wait;
-use descriptor::{both_limits, descriptor, read_limits, reads, std_socket, write_limits, writes};
+use descriptor::{
+    both_limits, descriptor, owned_fd, read_limits, reads, std_socket, write_limits, writes,
+};
 use socket2::SockAddr;
 use std::ffi::OsStr;
 use std::io;

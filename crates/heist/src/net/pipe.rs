@@ -36,6 +36,7 @@ pub struct PipeReader {
 }
 
 super::descriptor!(PipeReader);
+super::owned_fd!(PipeReader, io::PipeReader, Ends::Unseen);
 super::read_limits!(PipeReader);
 super::reads!(PipeReader);
 
@@ -102,6 +103,7 @@ pub struct PipeWriter {
 }
 
 super::descriptor!(PipeWriter);
+super::owned_fd!(PipeWriter, io::PipeWriter, Ends::Unseen);
 super::write_limits!(PipeWriter);
 super::writes!(PipeWriter);
 

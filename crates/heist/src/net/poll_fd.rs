@@ -1,10 +1,13 @@
 //! Any descriptor that can be polled.
 
+use super::bind::Watched;
 use super::source::Source;
+use super::watch::Watch;
 use crate::sys::fd;
 use heist_core::fd_lock::Way;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Makes a descriptor of any kind one that goroutines can wait for: a terminal, a device, an
@@ -259,6 +262,12 @@ where
 
     fn flush(&mut self) -> io::Result<()> {
         (&*self).flush()
+    }
+}
+
+impl<T> Watched for PollFd<T> {
+    fn watch(&self) -> Arc<Watch> {
+        self.source.watch()
     }
 }
 

@@ -6,11 +6,12 @@ use super::error;
 use crate::current::{self, InRuntime};
 use crate::sys::lock::Lock;
 use crate::sys::poll::Bell;
-use crate::wait::{self, Ended, GivingUp, Terms, WaitQueue, WaitReason, Wake};
+use crate::wait::{self, Ended, Entry, FutureWait, GivingUp, Terms, WaitQueue, WaitReason, Wake};
 use heist_core::fd_lock::{FdLock, Taken, Unlocked, Way};
 use heist_core::lock_rank::Rank;
 use std::io;
 use std::ptr::null_mut;
+use std::task::{Poll, Waker};
 
 /// The data that the lock of a descriptor's queues protects.
 pub(super) struct Queues {
@@ -96,6 +97,49 @@ pub(super) fn lock(
             heist_core::throw!("net: woken out of a descriptor's queue without a reason")
         }
     }
+}
+
+/// As [`lock`], as a future, which is pinned.
+#[cold]
+pub(super) fn poll_lock(
+    fd_lock: &FdLock,
+    queues: &Lock<Queues>,
+    way: Way,
+    wait: &FutureWait,
+    waker: &Waker,
+) -> Poll<io::Result<()>> {
+    if wait.is_queued() {
+        return match wait.poll(queues, waker) {
+            None => Poll::Pending,
+            Some(Ended::Done) => Poll::Ready(Ok(())),
+            Some(_) => Poll::Ready(Err(error::closed())),
+        };
+    }
+    wait.prepare(waker);
+    let rt = current::enter();
+    let mut guard = queues.lock();
+    let taken = fd_lock.queue(way);
+    if taken == Taken::Busy {
+        let push = |entry: &Entry| {
+            // SAFETY: the future is pinned, and leaves the queue when it is dropped.
+            unsafe { guard.waiting[way as usize].push(entry) };
+            true
+        };
+        // SAFETY: as above.
+        unsafe { wait.queue(null_mut(), push) };
+    }
+    drop(guard);
+    drop(rt);
+    if taken == Taken::Busy { Poll::Pending } else { Poll::Ready(done(taken)) }
+}
+
+/// Ends the wait of a future. True if it was given the direction.
+pub(super) fn leave(queues: &Lock<Queues>, way: Way, wait: &FutureWait) -> bool {
+    let left = wait.leave(queues, |queues, entry| {
+        // SAFETY: it was queued here.
+        unsafe { queues.waiting[way as usize].remove(entry) };
+    });
+    left == Some(Ended::Done)
 }
 
 /// A direction that was taken inside the runtime. Leaving the runtime may unwind, if the stack

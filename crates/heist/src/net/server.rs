@@ -1,5 +1,6 @@
 //! Serving connections until shutdown, and a shutdown that lets connections finish.
 
+use super::bind::Watched;
 use super::watch::Watch;
 use super::{TcpListener, TcpStream, is_closed};
 use crate::context::{self, Canceller, Context};
@@ -204,7 +205,7 @@ impl Server {
 
     fn start<H>(
         &self,
-        mut stream: TcpStream,
+        stream: TcpStream,
         address: SocketAddr,
         handle: Arc<H>,
         site: &'static Location<'static>,

@@ -4,14 +4,16 @@
 //! an operation that found less than it asked for has drained the descriptor, so the next one waits
 //! without trying, and a request costs one read and one write.
 
-use super::state::{State, is_over};
+use super::state::{Closing, State, is_over};
 use super::watch::Watch;
 use crate::sys::fd;
+use crate::wait::FutureWait;
 use heist_core::fd_lock::{Unlocked, Way};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// Whether an operation that found less than it asked for has drained the descriptor.
@@ -22,6 +24,9 @@ pub(super) enum Ends {
     /// It may not have.
     Unseen,
 }
+
+/// A moment that has passed.
+const LONG_AGO: u64 = 1;
 
 /// The maximum number of bytes that the kernel moves in one call.
 const TRANSFER_MAX: usize = 0x7fff_f000;
@@ -35,22 +40,13 @@ pub(super) fn offered(lens: impl Iterator<Item = usize>) -> usize {
 
 /// A descriptor in non-blocking mode.
 pub(super) struct Source<T> {
-    state: State,
+    /// Shared with those that watch it.
+    state: Arc<State>,
     ends: Ends,
-    closing: Closing,
-    /// Lets another goroutine shut it down; None if none may.
-    watch: Option<Arc<Watch>>,
+    /// Lets other goroutines reach it; empty if none does.
+    watch: OnceLock<Arc<Watch>>,
     /// None while it is being dropped or converted.
     inner: Option<T>,
-}
-
-/// How the descriptor is closed before its value is dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Closing {
-    /// The open file behind it is closed.
-    Retires,
-    /// Other code may share it: it is left unchanged.
-    LeavesAlone,
 }
 
 impl<T: AsRawFd> Source<T> {
@@ -62,17 +58,32 @@ impl<T: AsRawFd> Source<T> {
 
     /// Takes over a descriptor that is in non-blocking mode.
     pub(super) fn nonblocking(inner: T, ends: Ends) -> io::Result<Self> {
-        let state = State::new(inner.as_raw_fd())?;
-        Ok(Self { state, ends, closing: Closing::Retires, watch: None, inner: Some(inner) })
+        let state = Arc::new(State::new(inner.as_raw_fd(), Closing::Retires)?);
+        Ok(Self { state, ends, watch: OnceLock::new(), inner: Some(inner) })
     }
 
     /// Takes over a descriptor that other code may share. `number` is the descriptor that the value
     /// lends: if it were asked again, it could name another one.
     pub(super) fn shared(inner: T, number: RawFd) -> io::Result<Self> {
         fd::set_nonblocking(number, true)?;
-        let state = State::new(number)?;
-        let (ends, closing) = (Ends::Unseen, Closing::LeavesAlone);
-        Ok(Self { state, ends, closing, watch: None, inner: Some(inner) })
+        let state = Arc::new(State::new(number, Closing::LeavesAlone)?);
+        Ok(Self { state, ends: Ends::Unseen, watch: OnceLock::new(), inner: Some(inner) })
+    }
+
+    /// Returns the inner value, in blocking mode, even if the descriptor is closed: then that of a
+    /// dead file.
+    pub(super) fn into_inner_anyway(mut self) -> T {
+        self.end_watch();
+        if self.state.close() {
+            let _ = self.state.release();
+            self.state.detach();
+            // It is open, so the call cannot fail; if it did, the descriptor would stay as it is.
+            let _ = fd::set_nonblocking(self.state.fd, false);
+        }
+        match self.inner.take() {
+            Some(inner) => inner,
+            None => heist_core::throw!("net: a descriptor is used after its end"),
+        }
     }
 
     /// Returns the inner value, in blocking mode.
@@ -90,10 +101,9 @@ impl<T: AsRawFd> Source<T> {
 }
 
 impl<T> Source<T> {
-    /// Lets another goroutine shut it down.
-    pub(super) fn watch(&mut self) -> Arc<Watch> {
-        let socket = self.state.fd;
-        Arc::clone(self.watch.get_or_insert_with(|| Arc::new(Watch::new(socket))))
+    /// Lets another goroutine reach it.
+    pub(super) fn watch(&self) -> Arc<Watch> {
+        Arc::clone(self.watch.get_or_init(|| Arc::new(Watch::new(Arc::clone(&self.state)))))
     }
 
     /// Ends the watch: the descriptor is about to be closed or given away.
@@ -140,6 +150,9 @@ impl<T> Source<T> {
         mut op: impl FnMut(&T) -> io::Result<R>,
         saw_the_end: impl Fn(&R) -> bool,
     ) -> io::Result<R> {
+        if self.state.is_nonblocking() {
+            return self.operate_now(way, op);
+        }
         // The time waiting for the direction, which another operation may hold, counts.
         let end = self.state.end_of_operation(way);
         self.state.lock(way, end)?;
@@ -155,6 +168,10 @@ impl<T> Source<T> {
                 return Err(super::error::timeout());
             }
             if !look.is_ready() {
+                if look.is_awaited() {
+                    state.take_over(way);
+                    continue;
+                }
                 state.wait(way, look, deadline.min(end))?;
                 in_vain = false;
                 continue;
@@ -175,6 +192,122 @@ impl<T> Source<T> {
                     _ => return Err(error),
                 },
             }
+        }
+    }
+
+    /// As [`operate`](Self::operate), but fails with `WouldBlock` where that would wait.
+    #[cold]
+    fn operate_now<R>(&self, way: Way, mut op: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
+        self.state.lock(way, LONG_AGO).map_err(|error| match is_busy(&error) {
+            true => io::ErrorKind::WouldBlock.into(),
+            false => error,
+        })?;
+        let used = Used { source: self, way: Some(way) };
+        let half = self.state.half(way);
+        loop {
+            let look = half.look();
+            self.state.check(way, look)?;
+            // The kernel is asked, whatever was remembered of it.
+            match op(used.inner()) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    half.drained(look);
+                    return Err(error);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Reads or writes with `op`, for a caller that holds the direction. If `op` would have to
+    /// wait, the next event calls `waker`. Deadlines are checked and not waited for.
+    pub(super) fn poll<R>(
+        &self,
+        way: Way,
+        waker: &Waker,
+        mut op: impl FnMut(&T) -> io::Result<R>,
+        saw_the_end: impl Fn(&R) -> bool,
+    ) -> Poll<io::Result<R>> {
+        let half = self.state.half(way);
+        loop {
+            let look = half.look();
+            self.state.check(way, look)?;
+            if look.is_awaited() {
+                if self.state.is_left(way, waker) {
+                    return Poll::Pending;
+                }
+                self.state.take_over(way);
+                continue;
+            }
+            if !look.is_ready() {
+                if self.state.leave_waker(way, look, waker)? {
+                    return Poll::Pending;
+                }
+                continue;
+            }
+            match op(self.get_ref()) {
+                Ok(result) => {
+                    if saw_the_end(&result) && !look.is_eager() && self.state.is_attached() {
+                        half.drained(look);
+                    }
+                    return Poll::Ready(Ok(result));
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => {
+                        half.drained(look);
+                    }
+                    io::ErrorKind::Interrupted => {}
+                    _ => return Poll::Ready(Err(error)),
+                },
+            }
+        }
+    }
+
+    /// Reads or writes at most `len` bytes with `op`, once, for a caller that does not hold the
+    /// direction between two calls.
+    pub(super) fn poll_transfer(
+        &self,
+        way: Way,
+        len: usize,
+        waker: &Waker,
+        op: impl FnMut(&T) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        if len == 0 {
+            return Poll::Ready(self.with(|_| Ok(0)));
+        }
+        if !self.state.try_lock(way)? {
+            let text = "another goroutine or task reads or writes in the same direction";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ResourceBusy, text)));
+        }
+        let _used = Used { source: self, way: Some(way) };
+        self.poll(way, waker, op, |&n| self.saw_the_end(n, len))
+    }
+
+    /// Whether an operation that asked for `len` bytes and got `n` has drained the descriptor.
+    pub(super) fn saw_the_end(&self, n: usize, len: usize) -> bool {
+        self.ends == Ends::Seen && 0 < n && n < len.min(TRANSFER_MAX)
+    }
+
+    /// Waits for a direction as a future, which is pinned.
+    pub(super) fn poll_lock(
+        &self,
+        way: Way,
+        wait: &FutureWait,
+        waker: &Waker,
+    ) -> Poll<io::Result<()>> {
+        self.state.poll_lock(way, wait, waker)
+    }
+
+    /// Ends the use of a direction.
+    pub(super) fn unlock(&self, way: Way) {
+        drop(Used { source: self, way: Some(way) });
+    }
+
+    /// Ends the wait of a future for a direction.
+    pub(super) fn leave_queue(&self, way: Way, wait: &FutureWait) {
+        if self.state.leave_queue(way, wait) == Unlocked::Last {
+            self.state.retire();
         }
     }
 
@@ -224,6 +357,13 @@ impl<T> Source<T> {
         Ok(())
     }
 
+    pub(super) fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.state.acquire()?;
+        let _used = Used { source: self, way: None };
+        self.state.set_nonblocking(nonblocking);
+        Ok(())
+    }
+
     pub(super) fn set_timeout(&self, way: Way, timeout: Option<Duration>) -> io::Result<()> {
         self.state.set_timeout(way, timeout)
     }
@@ -242,18 +382,8 @@ impl<T> Source<T> {
     }
 
     /// The number of the descriptor, which is meaningless once it is closed.
-    pub(super) const fn fd(&self) -> std::os::fd::RawFd {
+    pub(super) fn fd(&self) -> std::os::fd::RawFd {
         self.state.fd
-    }
-
-    /// Closes the open file, after the last use of a closed descriptor has ended. The number of the
-    /// descriptor stays in use until this value is dropped, because other code may have borrowed
-    /// it.
-    fn retire(&self) {
-        self.state.detach();
-        if self.closing == Closing::Retires {
-            fd::retire(self.state.fd);
-        }
     }
 
     /// The inner value.
@@ -307,7 +437,7 @@ impl<T> Drop for Used<'_, T> {
             None => state.release(),
         };
         if ended == Unlocked::Last {
-            self.source.retire();
+            state.retire();
         }
     }
 }

@@ -16,22 +16,26 @@
 
 use super::error;
 use super::queue::{self, Queues};
+use crate::context::ContextError;
 use crate::current::{self, InRuntime};
+use crate::goroutine::task;
 use crate::netpoll::desc::{Desc, Half};
 use crate::netpoll::poller::Shared;
 use crate::sched::stall::blocking;
 use crate::sys::clock;
+use crate::sys::fd;
 use crate::sys::lock::Lock;
 use crate::sys::poll::{self, For, Polled};
 use crate::time::deadline_at;
-use crate::wait::{self, Waiter};
+use crate::wait::{self, FutureWait, Waiter};
 use heist_core::fd_lock::{FdLock, Taken, Unlocked, Way};
 use heist_core::readiness::{Edge, Look};
 use std::io;
 use std::os::fd::RawFd;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// No deadline.
@@ -41,7 +45,7 @@ const NEVER: u64 = u64::MAX;
 const ERROR_PAUSE: Duration = Duration::from_millis(1);
 
 /// The state of a descriptor.
-pub(super) struct State {
+pub struct State {
     pub(super) desc: &'static Desc,
     pub(super) fd: RawFd,
     lock: FdLock,
@@ -52,6 +56,34 @@ pub(super) struct State {
     deadlines_ns: [AtomicU64; 2],
     /// How long one operation in each direction may take.
     timeouts_ns: [AtomicU64; 2],
+    /// How many of the contexts that it is bound to are done: the lower half counts those that were
+    /// cancelled, the upper half those whose deadline passed.
+    interrupts: AtomicU64,
+    /// Whether an operation fails where it would wait.
+    nonblocking: AtomicBool,
+    closing: Closing,
+    /// The waker that was left last in each direction: its data and its table, to be compared.
+    left: [[AtomicUsize; 2]; 2],
+}
+
+/// How the descriptor is closed before its value is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// The open file behind it is closed.
+    Retires,
+    /// Other code may share it: it is left unchanged.
+    LeavesAlone,
+}
+
+/// One context whose deadline passed.
+const DEADLINE: u64 = 1 << 32;
+
+/// What a context that is done adds to the interrupts.
+const fn interrupt_of(error: ContextError) -> u64 {
+    match error {
+        ContextError::Canceled => 1,
+        ContextError::DeadlineExceeded => DEADLINE,
+    }
 }
 
 // SAFETY: everything that is not Sync by itself is behind the lock `queues`.
@@ -60,7 +92,7 @@ unsafe impl Sync for State {}
 unsafe impl Send for State {}
 
 impl State {
-    pub(super) fn new(fd: RawFd) -> io::Result<Self> {
+    pub(super) fn new(fd: RawFd, closing: Closing) -> io::Result<Self> {
         // The lock of the pool is a lock of the runtime.
         let rt = current::enter();
         let desc = Desc::take();
@@ -73,6 +105,10 @@ impl State {
             home: AtomicPtr::new(null_mut()),
             deadlines_ns: [const { AtomicU64::new(NEVER) }; 2],
             timeouts_ns: [const { AtomicU64::new(NEVER) }; 2],
+            interrupts: AtomicU64::new(0),
+            nonblocking: AtomicBool::new(false),
+            closing,
+            left: [const { [const { AtomicUsize::new(0) }; 2] }; 2],
         })
     }
 
@@ -92,6 +128,35 @@ impl State {
             Taken::Busy => queue::lock(&self.lock, &self.queues, way, until_ns),
             taken => queue::done(taken),
         }
+    }
+
+    /// Begins a use in one direction, if it is free.
+    pub(super) fn try_lock(&self, way: Way) -> io::Result<bool> {
+        match self.lock.lock(way) {
+            Taken::Busy => Ok(false),
+            taken => queue::done(taken).map(|()| true),
+        }
+    }
+
+    /// As [`lock`](Self::lock), as a future.
+    pub(super) fn poll_lock(
+        &self,
+        way: Way,
+        wait: &FutureWait,
+        waker: &Waker,
+    ) -> Poll<io::Result<()>> {
+        if !wait.is_queued() {
+            match self.lock.lock(way) {
+                Taken::Busy => {}
+                taken => return Poll::Ready(queue::done(taken)),
+            }
+        }
+        queue::poll_lock(&self.lock, &self.queues, way, wait, waker)
+    }
+
+    /// Ends the wait of a future for a direction.
+    pub(super) fn leave_queue(&self, way: Way, wait: &FutureWait) -> Unlocked {
+        if queue::leave(&self.queues, way, wait) { self.unlock(way) } else { Unlocked::Done }
     }
 
     #[inline]
@@ -167,6 +232,13 @@ impl State {
         if look.is_closed() {
             return Err(error::closed());
         }
+        let interrupts = self.interrupts.load(Ordering::Relaxed);
+        if interrupts != 0 {
+            return Err(error::interrupted(match interrupts % DEADLINE {
+                0 => ContextError::DeadlineExceeded,
+                _ => ContextError::Canceled,
+            }));
+        }
         let deadline = self.deadlines_ns[way as usize].load(Ordering::Relaxed);
         if is_over(deadline) {
             return Err(error::timeout());
@@ -174,13 +246,57 @@ impl State {
         Ok(deadline)
     }
 
+    /// Lets operations fail, now and later, because a context is done. Nothing happens to a
+    /// descriptor that is closed.
+    pub(super) fn interrupt(&self, by: ContextError) {
+        self.interrupts.fetch_add(interrupt_of(by), Ordering::Relaxed);
+        if self.acquire().is_err() {
+            return;
+        }
+        self.poke(&[Way::Read, Way::Write]);
+        if self.release() == Unlocked::Last {
+            self.retire();
+        }
+    }
+
+    /// Takes an interrupt back.
+    pub(super) fn end_interrupt(&self, by: ContextError) {
+        self.interrupts.fetch_sub(interrupt_of(by), Ordering::Relaxed);
+    }
+
+    pub(super) fn is_nonblocking(&self) -> bool {
+        self.nonblocking.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_nonblocking(&self, nonblocking: bool) {
+        self.nonblocking.store(nonblocking, Ordering::Relaxed);
+    }
+
+    /// Closes the open file, after the last use of a closed descriptor has ended. The number of the
+    /// descriptor stays in use until its value is dropped, because other code may have borrowed
+    /// it.
+    pub(super) fn retire(&self) {
+        self.detach();
+        if self.closing == Closing::Retires {
+            fd::retire(self.fd);
+        }
+    }
+
     /// Sets the deadline of directions. The caller has begun a use of the descriptor.
     pub(super) fn set_deadline(&self, ways: &[Way], deadline: Option<Instant>) {
         let at = deadline.map_or(NEVER, deadline_at);
         for &way in ways {
             self.deadlines_ns[way as usize].store(at, Ordering::Relaxed);
+        }
+        self.poke(ways);
+    }
+
+    /// Lets the operations of directions check their terms again. The caller has begun a use of the
+    /// descriptor.
+    fn poke(&self, ways: &[Way]) {
+        for &way in ways {
             let rt = current::enter();
-            // The poke orders memory: an operation that looks after it sees the deadline.
+            // The poke orders memory: an operation that looks after it sees the new terms.
             let home = self.wake(rt.as_ref(), self.half(way).poke().map(Waiter::from));
             self.queues.lock().ring(way);
             drop(rt);
@@ -236,6 +352,47 @@ impl State {
         }
     }
 
+    /// Lets the next event in the direction call `waker`. False if something happened since `look`.
+    /// The caller holds the direction.
+    pub(super) fn leave_waker(&self, way: Way, look: Look, waker: &Waker) -> io::Result<bool> {
+        let Some(rt) = current::enter() else {
+            return Err(io::Error::other("heist::net: awaited outside a heist runtime"));
+        };
+        // Freed at the end of this function, outside the runtime.
+        let mut former = None;
+        let home = self.attach(&rt, &mut former);
+        drop(rt);
+        let Some(home) = home? else {
+            return Err(io::Error::other("heist::net: awaited in another runtime than before"));
+        };
+        let left = task::leave_waker(self.half(way), look, home, waker);
+        if let Ok(true) = left {
+            let [data, vtable] = &self.left[way as usize];
+            data.store(waker.data().addr(), Ordering::Relaxed);
+            vtable.store(std::ptr::from_ref(waker.vtable()).addr(), Ordering::Relaxed);
+        }
+        left.map_err(io::Error::other)
+    }
+
+    /// Whether `waker` is the one that was left in the direction, in which something waits. The
+    /// caller holds the direction.
+    pub(super) fn is_left(&self, way: Way, waker: &Waker) -> bool {
+        let [data, vtable] = &self.left[way as usize];
+        // As long as it is left there, it is not freed, so no other has its address.
+        data.load(Ordering::Relaxed) == waker.data().addr()
+            && vtable.load(Ordering::Relaxed) == std::ptr::from_ref(waker.vtable()).addr()
+    }
+
+    /// Calls the waker that was left in the direction. The caller holds the direction, and waits
+    /// there itself.
+    #[cold]
+    pub(super) fn take_over(&self, way: Way) {
+        let rt = current::enter();
+        let home = self.wake(rt.as_ref(), self.half(way).poke().map(Waiter::from));
+        drop(rt);
+        drop(home);
+    }
+
     /// Registers the descriptor, unless it is registered with a poller that lives. None if it
     /// belongs to another runtime. The reference to the poller that it belonged to is moved to
     /// `former`.
@@ -256,6 +413,15 @@ impl State {
             if unsafe { home.as_ref() }.is_none_or(Shared::has_ended) {
                 here.register(self.fd, self.desc)?;
                 if !home.is_null() {
+                    // Tasks of a runtime that has ended may have left their addresses here.
+                    for way in [Way::Read, Way::Write] {
+                        if let Some(left) = self.half(way).poke().map(Waiter::from)
+                            && left.claim()
+                        {
+                            // SAFETY: just taken out and claimed.
+                            unsafe { left.wake_claimed(Some(rt)) };
+                        }
+                    }
                     // SAFETY: as above; it is removed here.
                     let old = unsafe { Arc::from_raw(home.cast_const()) };
                     old.deregister(self.fd);
@@ -312,14 +478,18 @@ impl State {
     /// it waited, to be dropped outside the runtime.
     fn wake(&self, rt: Option<&InRuntime>, waiter: Option<Waiter>) -> Option<Arc<Shared>> {
         let waiter = waiter.filter(Waiter::claim)?;
+        // A task that waited may have ended with its runtime: the lock keeps the reference.
+        let guard = self.queues.lock();
         // ORDERING: Acquire: see `attach`.
         let home = self.home.load(Ordering::Acquire).cast_const();
-        // SAFETY: the goroutine waits there until it is made runnable below, so the poller's
-        // runtime lives, and the descriptor's reference is not removed before that.
+        // SAFETY: something waits there, so it is not null; the descriptor's reference is replaced
+        // under the lock only, and is not given up while the descriptor is in use.
         let home = unsafe {
             Arc::increment_strong_count(home);
             Arc::from_raw(home)
         };
+        drop(guard);
+        waiter.count_born();
         // SAFETY: just claimed.
         unsafe { waiter.wake_claimed(rt) };
         home.waiters_gone(1);

@@ -3,10 +3,10 @@
 use super::TcpStream;
 use super::source::{Ends, Source};
 use crate::sys::fd;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
 use std::net::{self, SocketAddr, ToSocketAddrs};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The maximum number of connections that wait to be accepted. The system may allow fewer.
 const BACKLOG: i32 = 4096;
@@ -32,6 +32,7 @@ pub struct TcpListener {
 }
 
 super::descriptor!(TcpListener);
+super::owned_fd!(TcpListener, net::TcpListener, Ends::Unseen);
 super::read_limits!(TcpListener);
 
 impl TcpListener {
@@ -59,16 +60,18 @@ impl TcpListener {
     /// many open files" may be temporary; a [`Server`](super::Server) waits until it is over.
     #[doc(alias = "Accept")]
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let accept = |inner: &net::TcpListener| match fd::accept(inner.as_raw_fd()) {
-            // The peer ended the connection before it was accepted.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
-                Err(io::ErrorKind::Interrupted.into())
-            }
-            other => other,
-        };
-        let (stream, address) = self.source.read(accept)?;
-        let address = address.as_socket().ok_or(io::ErrorKind::InvalidData)?;
-        Ok((TcpStream::accepted(stream)?, address))
+        accepted(self.source.read(accept)?)
+    }
+
+    /// Waits for a connection, as a future, which is awaited inside a runtime.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, no connection was accepted.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub async fn accept_async(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        accepted(self.source.read_async(accept).await?)
     }
 
     /// The connections, one after the other, until the listener is closed.
@@ -133,6 +136,22 @@ impl TcpListener {
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.source.with(net::TcpListener::take_error)
     }
+}
+
+/// Accepts a connection, if there is one.
+fn accept(inner: &net::TcpListener) -> io::Result<(OwnedFd, SockAddr)> {
+    match fd::accept(inner.as_raw_fd()) {
+        // The peer ended the connection before it was accepted.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
+            Err(io::ErrorKind::Interrupted.into())
+        }
+        other => other,
+    }
+}
+
+fn accepted((stream, address): (OwnedFd, SockAddr)) -> io::Result<(TcpStream, SocketAddr)> {
+    let address = address.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+    Ok((TcpStream::accepted(stream)?, address))
 }
 
 impl TryFrom<net::TcpListener> for TcpListener {

@@ -1,14 +1,15 @@
 //! A TCP connection.
 
 use super::source::{Ends, Source};
-use super::watch::Watch;
+use crate::context::Context;
 use crate::sys::fd;
 use heist_core::fd_lock::Way;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use std::future::Future;
 use std::io;
 use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// The minimum time for which one of several addresses is tried, if that much time is left.
@@ -34,9 +35,11 @@ pub struct TcpStream {
 }
 
 super::descriptor!(TcpStream);
+super::owned_fd!(TcpStream, net::TcpStream, Ends::Seen);
 super::both_limits!(TcpStream);
 super::reads!(TcpStream);
 super::writes!(TcpStream);
+super::operation::async_stream!(TcpStream, net::TcpStream);
 super::std_socket!(TcpStream, net::TcpStream, Ends::Seen);
 
 impl TcpStream {
@@ -46,7 +49,7 @@ impl TcpStream {
     /// The error of the last address, if none answers.
     #[doc(alias = "Dial")]
     pub fn connect(host: impl ToSocketAddrs) -> io::Result<Self> {
-        super::each_address(host, |address, _| Self::connect_to(&address, None))
+        super::each_address(host, |address, _| Self::connect_to(&address, None, None))
     }
 
     /// Connects to an address, within `timeout`.
@@ -69,7 +72,7 @@ impl TcpStream {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         // A moment that cannot be represented means no deadline.
-        Self::connect_to(address, Instant::now().checked_add(timeout))
+        Self::connect_to(address, Instant::now().checked_add(timeout), None)
     }
 
     /// Connects to the first address of `host` that answers before `deadline`. Each address gets an
@@ -78,52 +81,106 @@ impl TcpStream {
     ///
     /// # Errors
     /// If the connection fails, or takes longer ([`io::ErrorKind::TimedOut`]).
-    #[doc(alias = "DialContext")]
     pub fn connect_deadline(host: impl ToSocketAddrs, deadline: Instant) -> io::Result<Self> {
         super::each_address(host, |address, n_left| {
             let left = deadline.saturating_duration_since(Instant::now());
             let part = (left / n_left).max(LEAST_PART).min(left);
-            Self::connect_to(&address, Instant::now().checked_add(part))
+            Self::connect_to(&address, Instant::now().checked_add(part), None)
         })
     }
 
-    /// Lets another goroutine shut it down.
-    pub(super) fn watch(&mut self) -> Arc<Watch> {
-        self.source.watch()
+    /// Connects to the first address of `host` that answers before the context is done. The lookup
+    /// of a name is not ended by the context.
+    ///
+    /// # Errors
+    /// If the connection fails, or the context is done; see
+    /// [`context_error`](super::context_error).
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::context::{self, ContextError};
+    /// use heist::net::{self, TcpStream};
+    ///
+    /// let (ctx, canceller) = context::background().with_cancel();
+    /// canceller.cancel();
+    /// let error = TcpStream::connect_context(&ctx, "127.0.0.1:1").unwrap_err();
+    /// assert_eq!(net::context_error(&error), Some(ContextError::Canceled));
+    /// ```
+    #[doc(alias = "DialContext")]
+    pub fn connect_context(ctx: &Context, host: impl ToSocketAddrs) -> io::Result<Self> {
+        super::each_address(host, |address, _| match ctx.err() {
+            Some(error) => Err(super::error::interrupted(error)),
+            None => Self::connect_to(&address, None, Some(ctx)),
+        })
     }
 
-    fn connect_to(address: &SocketAddr, deadline: Option<Instant>) -> io::Result<Self> {
+    /// Connects to an address, as a future, which is awaited inside a runtime.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the connection is closed.
+    ///
+    /// # Errors
+    /// If the connection fails.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.block_on(async {
+    /// use heist::net::{TcpListener, TcpStream};
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let near = TcpStream::connect_async(listener.local_addr()?).await?;
+    /// let (far, _) = listener.accept_async().await?;
+    /// near.write_all_async(b"hello").await?;
+    /// let mut buf = [0; 5];
+    /// assert_eq!(far.read_async(&mut buf).await?, 5);
+    /// # Ok::<(), std::io::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn connect_async(address: SocketAddr) -> io::Result<Self> {
+        let stream = Self::begin_connect(&address)?;
+        if let Begun::InProgress = stream.1 {
+            stream.0.source.write_async(is_connected).await?;
+        }
+        Ok(stream.0)
+    }
+
+    fn connect_to(
+        address: &SocketAddr,
+        deadline: Option<Instant>,
+        ctx: Option<&Context>,
+    ) -> io::Result<Self> {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Err(super::error::timeout());
         }
-        let kind = Type::STREAM.nonblocking().cloexec();
-        let socket = Socket::new(Domain::for_address(*address), kind, Some(Protocol::TCP))?;
-        let stream = Self { source: Source::nonblocking(socket.into(), Ends::Seen)? };
+        let (stream, begun) = Self::begin_connect(address)?;
         stream.set_write_deadline(deadline)?;
-        let began = stream.source.with(|inner| SockRef::from(inner).connect(&(*address).into()));
-        match began {
-            Ok(()) => {}
-            Err(error) if fd::is_in_progress(&error) => {
-                // No try can succeed before the next event.
-                stream.source.forget_ready(Way::Write);
-                stream.source.write(|inner| match inner.take_error()? {
-                    Some(error) => Err(error),
-                    // Events may come early; the socket is connected when it has a peer.
-                    None => match inner.peer_addr() {
-                        Err(error) if error.kind() == io::ErrorKind::NotConnected => {
-                            Err(io::ErrorKind::WouldBlock.into())
-                        }
-                        other => other.map(drop),
-                    },
-                })?;
-            }
-            // An interrupted connect continues by itself.
-            Err(error) => return Err(error),
+        let bound = ctx.map(|ctx| ctx.bind(&stream));
+        if let Begun::InProgress = begun {
+            stream.source.write(is_connected)?;
         }
+        drop(bound);
         if deadline.is_some() {
             stream.set_write_deadline(None)?;
         }
         Ok(stream)
+    }
+
+    /// Begins to connect.
+    fn begin_connect(address: &SocketAddr) -> io::Result<(Self, Begun)> {
+        let kind = Type::STREAM.nonblocking().cloexec();
+        let socket = Socket::new(Domain::for_address(*address), kind, Some(Protocol::TCP))?;
+        let stream = Self { source: Source::nonblocking(socket.into(), Ends::Seen)? };
+        let began = stream.source.with(|inner| SockRef::from(inner).connect(&(*address).into()));
+        match began {
+            Ok(()) => Ok((stream, Begun::Done)),
+            Err(error) if fd::is_in_progress(&error) => {
+                // No try can succeed before the next event.
+                stream.source.forget_ready(Way::Write);
+                Ok((stream, Begun::InProgress))
+            }
+            // An interrupted connect continues by itself.
+            Err(error) => Err(error),
+        }
     }
 
     /// Takes over a connection that is in non-blocking mode.
@@ -257,6 +314,26 @@ impl TcpStream {
     /// If it is closed.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.source.with(net::TcpStream::take_error)
+    }
+}
+
+/// How far a connection is.
+enum Begun {
+    Done,
+    InProgress,
+}
+
+/// Whether a connection that was begun is there; `WouldBlock` if not yet.
+fn is_connected(inner: &net::TcpStream) -> io::Result<()> {
+    match inner.take_error()? {
+        Some(error) => Err(error),
+        // Events may come early; the socket is connected when it has a peer.
+        None => match inner.peer_addr() {
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+            other => other.map(drop),
+        },
     }
 }
 

@@ -24,6 +24,7 @@ pub struct UdpSocket {
 }
 
 super::descriptor!(UdpSocket);
+super::owned_fd!(UdpSocket, net::UdpSocket, Ends::Unseen);
 super::both_limits!(UdpSocket);
 super::std_socket!(UdpSocket, net::UdpSocket, Ends::Unseen);
 
@@ -44,6 +45,28 @@ impl UdpSocket {
     #[doc(alias = "ReadFrom")]
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.source.read(|inner| inner.recv_from(buf))
+    }
+
+    /// As [`recv_from`](Self::recv_from), as a future, which is awaited inside a runtime.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, no datagram was received.
+    ///
+    /// # Errors
+    /// As [`recv_from`](Self::recv_from).
+    pub async fn recv_from_async(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.source.read_async(|inner: &net::UdpSocket| inner.recv_from(buf)).await
+    }
+
+    /// As [`send_to`](Self::send_to), as a future, to an address.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, nothing was sent.
+    ///
+    /// # Errors
+    /// As [`send_to`](Self::send_to).
+    pub async fn send_to_async(&self, buf: &[u8], address: SocketAddr) -> io::Result<usize> {
+        self.source.write_async(|inner: &net::UdpSocket| inner.send_to(buf, address)).await
     }
 
     /// Waits for a datagram and leaves it in the queue.

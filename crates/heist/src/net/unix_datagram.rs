@@ -24,6 +24,7 @@ pub struct UnixDatagram {
 }
 
 super::descriptor!(UnixDatagram);
+super::owned_fd!(UnixDatagram, net::UnixDatagram, Ends::Unseen);
 super::both_limits!(UnixDatagram);
 super::std_socket!(UnixDatagram, net::UnixDatagram, Ends::Unseen);
 

@@ -16,6 +16,7 @@ pub struct UnixListener {
 }
 
 super::descriptor!(UnixListener);
+super::owned_fd!(UnixListener, net::UnixListener, Ends::Unseen);
 super::read_limits!(UnixListener);
 
 impl UnixListener {
@@ -60,6 +61,20 @@ impl UnixListener {
     pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         let (stream, address) = self.source.read(|inner| fd::accept(inner.as_raw_fd()))?;
         // The connecting socket usually has no address.
+        let address = address.as_unix().map_or_else(|| SocketAddr::from_pathname(""), Ok)?;
+        Ok((UnixStream::accepted(stream)?, address))
+    }
+
+    /// Waits for a connection, as a future, which is awaited inside a runtime.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, no connection was accepted.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub async fn accept_async(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        let accept = |inner: &net::UnixListener| fd::accept(inner.as_raw_fd());
+        let (stream, address) = self.source.read_async(accept).await?;
         let address = address.as_unix().map_or_else(|| SocketAddr::from_pathname(""), Ok)?;
         Ok((UnixStream::accepted(stream)?, address))
     }

@@ -1,12 +1,15 @@
 //! A connection within the machine.
 
 use super::source::{Ends, Source};
+use heist_core::fd_lock::Way;
 use socket2::{Domain, Socket, Type};
+use std::future::Future;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
+use std::task::Poll;
 
 /// A connection within the machine, as [`std::os::unix::net::UnixStream`].
 ///
@@ -29,9 +32,11 @@ pub struct UnixStream {
 }
 
 super::descriptor!(UnixStream);
+super::owned_fd!(UnixStream, net::UnixStream, Ends::Unseen);
 super::both_limits!(UnixStream);
 super::reads!(UnixStream);
 super::writes!(UnixStream);
+super::operation::async_stream!(UnixStream, net::UnixStream);
 super::std_socket!(UnixStream, net::UnixStream, Ends::Unseen);
 
 impl UnixStream {

@@ -1,30 +1,38 @@
-//! `Watch`: a way to shut down a connection that another goroutine owns.
+//! `Watch`: a way to reach a descriptor that another goroutine owns.
 //!
-//! The owner removes the descriptor's number before it closes the descriptor, under the same lock
-//! under which the number is used. So the number never names another descriptor.
+//! The owner removes the state of the descriptor before it closes the descriptor or gives it away,
+//! under the same lock under which it is used. So the state never names another descriptor, and a
+//! watch that is kept for longer, or leaked, does no harm.
 
+use super::state::State;
 use crate::sync::Mutex;
 use crate::sys::fd;
-use std::os::fd::RawFd;
+use std::sync::Arc;
 
-/// The descriptor of a socket, as long as its owner has it.
-pub(super) struct Watch(Mutex<Option<RawFd>>);
+/// A descriptor, as long as its owner has it.
+pub struct Watch(Mutex<Option<Arc<State>>>);
 
 impl Watch {
-    pub(super) const fn new(socket: RawFd) -> Self {
-        Self(Mutex::new(Some(socket)))
+    pub(super) const fn new(state: Arc<State>) -> Self {
+        Self(Mutex::new(Some(state)))
     }
 
-    /// Removes the number. For the owner, before it closes the socket or gives it away.
+    /// Removes the descriptor. For the owner, before it closes it or gives it away.
     pub(super) fn forget(&self) {
-        *self.0.lock_shielded() = None;
+        let state = self.0.lock_shielded().take();
+        drop(state);
+    }
+
+    /// Calls `f` with the descriptor, if it is there.
+    pub(super) fn with(&self, f: impl FnOnce(&State)) {
+        if let Some(state) = &*self.0.lock_shielded() {
+            f(state);
+        }
     }
 
     /// Shuts down both directions, if the socket is there: a goroutine that waits for it continues,
     /// and sees its end.
     pub(super) fn shut_down(&self) {
-        if let Some(socket) = *self.0.lock_shielded() {
-            fd::shut_down(socket);
-        }
+        self.with(|state| fd::shut_down(state.fd));
     }
 }

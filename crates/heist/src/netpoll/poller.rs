@@ -25,7 +25,7 @@
 //! GO: netpoll.go, netpoll_epoll.go.
 
 use super::desc::{Desc, Token};
-use crate::gmp::G;
+use crate::gmp::{G, task};
 use crate::sys::timer_fd::TimerFd;
 use heist_core::list::List;
 use heist_core::readiness::Edge;
@@ -270,6 +270,14 @@ const fn edge(eager: bool) -> Edge {
 
 fn claim(waiter: Option<(NonNull<G>, heist_core::status::Ticket)>, ready: &mut List<G>) -> u32 {
     let Some((gp, ticket)) = waiter else { return 0 };
+    if ticket == task::MARK {
+        // SAFETY: it was left there, and the word was taken by this thread alone, which polls.
+        if unsafe { task::claim_left(gp) } {
+            // SAFETY: just claimed, so it is valid, in no queue and owned by this thread.
+            unsafe { ready.push_back(gp) };
+        }
+        return 1;
+    }
     // SAFETY: records are never unmapped. A goroutine that another waker woke does not wait, or is
     // in another wait: then the ticket does not match.
     if !unsafe { gp.as_ref() }.status.claim(ticket) {

@@ -26,6 +26,7 @@ use crate::time;
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{self, ExitStatus, Output, Stdio};
 use std::time::Duration;
@@ -119,6 +120,76 @@ impl Command {
         self.inner.stderr(stderr);
         self.set.stderr = true;
         self
+    }
+
+    /// The user under whose number it runs. See
+    /// [`CommandExt::uid`].
+    pub fn uid(&mut self, id: u32) -> &mut Self {
+        self.inner.uid(id);
+        self
+    }
+
+    /// The group under whose number it runs. See
+    /// [`CommandExt::gid`].
+    pub fn gid(&mut self, id: u32) -> &mut Self {
+        self.inner.gid(id);
+        self
+    }
+
+    /// Its argument number zero, which is the name of the program unless it is set.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> std::io::Result<()> {
+    /// let mut shell = heist::process::Command::new("sh");
+    /// let output = shell.arg0("renamed").args(["-c", "echo $0"]).output()?;
+    /// assert_eq!(output.stdout, b"renamed\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn arg0(&mut self, arg: impl AsRef<OsStr>) -> &mut Self {
+        self.inner.arg0(arg);
+        self
+    }
+
+    /// The process group it belongs to; 0 for a new one, whose number is its own. A signal to the
+    /// group reaches the program and those that it starts.
+    pub fn process_group(&mut self, group: i32) -> &mut Self {
+        self.inner.process_group(group);
+        self
+    }
+
+    /// Replaces this process by the program. If that works, it does not return, and nothing of this
+    /// process is left: no goroutine is unwound, and no destructor runs.
+    ///
+    /// What is set by `pre_exec`, which is unsafe, is set through [`as_std_mut`](Self::as_std_mut).
+    #[must_use = "it returns only if it failed"]
+    pub fn exec(&mut self) -> io::Error {
+        with_stack_if_possible(SPAWN_STACK_BYTES, || {
+            blocking(|| thread::with_normal_turns(|| self.inner.exec()))
+        })
+    }
+
+    /// The program.
+    #[must_use]
+    pub fn get_program(&self) -> &OsStr {
+        self.inner.get_program()
+    }
+
+    /// The arguments, without that of number zero.
+    pub fn get_args(&self) -> process::CommandArgs<'_> {
+        self.inner.get_args()
+    }
+
+    /// The environment variables that were set, or removed (None).
+    pub fn get_envs(&self) -> process::CommandEnvs<'_> {
+        self.inner.get_envs()
+    }
+
+    /// The folder it starts in, if one was set.
+    #[must_use]
+    pub fn get_current_dir(&self) -> Option<&Path> {
+        self.inner.get_current_dir()
     }
 
     /// Std's command, for everything else. Streams that are set there are not known here:

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`CpuProfile`], [`cpu`] | CPU time of threads that run goroutines | [`CpuProfile::start`] |
 //! | [`goroutines`] | all goroutines that are alive | always |
+//! | [`leaks`] | goroutines that can never run again | always |
 //! | [`block`] | waits for channels, locks and other goroutines | [`set_block_rate`] |
 //! | [`mutex`] | waits for a lock, charged to the one that releases it | [`set_mutex_fraction`] |
 //! | [`threads`] | threads that run goroutines | always |
@@ -35,9 +36,12 @@ mod text;
 pub use cpu::{CpuProfile, cpu};
 
 use crate::current;
+use crate::leaks;
 use crate::sampler::table::{PARTS, Row, Table, Tag};
 use crate::sampler::{self, Current, waits};
 use crate::sched::Sched;
+use crate::sys::walk::Registers;
+use crate::traceback::collect::Entry;
 use crate::traceback::{collect, here, on_large_stack, reports};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -127,12 +131,38 @@ impl Profile {
 #[must_use]
 #[inline(never)]
 pub fn goroutines() -> Profile {
-    let here = here();
-    let mut profile = Profile::new("goroutine", &[("goroutine", "count")]);
-    profile.period = Some((Unit { name: "goroutine", unit: "count" }, 1));
+    of_goroutines("goroutine", here(), |_| true)
+}
+
+/// The goroutines of every runtime that can never run again, by stack; see
+/// [`find_leaks`](crate::goroutine::find_leaks), whose search it makes.
+///
+/// # Errors
+/// Those of the search.
+///
+/// # Examples
+/// ```
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// assert_eq!(rt.run(heist::profile::leaks)?.total(), 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[doc(alias = "goroutineleak")]
+#[inline(never)]
+pub fn leaks() -> io::Result<Profile> {
+    leaks::search()?;
+    Ok(of_goroutines("goroutineleak", here(), |entry| entry.is_leaked))
+}
+
+fn of_goroutines(
+    name: &'static str,
+    here: Registers,
+    is_meant: impl Fn(&Entry) -> bool,
+) -> Profile {
+    let mut profile = Profile::new(name, &[(name, "count")]);
+    profile.period = Some((Unit { name, unit: "count" }, 1));
     let mut counts: HashMap<(Vec<usize>, &str, Option<&Location<'_>>), u64> = HashMap::new();
     for sched in reports::runtimes() {
-        for entry in collect::entries(&sched, here) {
+        for entry in collect::entries(&sched, here).into_iter().filter(&is_meant) {
             let frames = entry.stack.map_or_else(|_| vec![], |frames| frames.addresses().to_vec());
             let key = (frames, entry.state, entry.spawn_site);
             *counts.entry(key).or_default() += 1;

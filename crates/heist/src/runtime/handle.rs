@@ -3,13 +3,19 @@
 //! A [`Runtime`](crate::Runtime) dereferences to its handle: what both can do is written here once.
 
 use crate::current;
+use crate::goroutine::task::{self, Task};
 use crate::goroutine::{self, Beginning, JoinHandle, SpawnError};
 use crate::metrics::{Metrics, ProcStats};
 use crate::procs;
-use crate::sched::Sched;
+use crate::sched::life;
+use crate::sched::stacks::overflow::OverflowPolicy;
+use crate::sched::{PanicPolicy, Phase, Sched};
+use heist_core::policy::StealPolicy;
 use std::fmt;
+use std::future::Future;
 use std::panic::Location;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Spawns on a runtime, watches it and resizes it, from any thread.
 ///
@@ -111,6 +117,47 @@ impl Handle {
         }
     }
 
+    /// Runs a future as a new task; see [`heist::spawn`](crate::spawn).
+    ///
+    /// # Panics
+    /// If the runtime has shut down or memory is exhausted.
+    /// [`try_spawn_async`](Self::try_spawn_async) returns these as errors.
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().build() }?;
+    /// let handle = rt.handle();
+    /// let thread = std::thread::spawn(move || handle.spawn_async(async { 5 }).join().unwrap());
+    /// assert_eq!(thread.join().unwrap(), 5);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_async<F>(&self, future: F) -> Task<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        match self.try_spawn_async(future) {
+            Ok(task) => task,
+            Err(error) => panic!("heist::Handle::spawn_async: {error}"),
+        }
+    }
+
+    /// Runs a future as a new task, or returns why it cannot.
+    ///
+    /// # Errors
+    /// If the runtime has shut down or memory is exhausted.
+    #[track_caller]
+    pub fn try_spawn_async<F>(&self, future: F) -> Result<Task<F::Output>, SpawnError>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let flags = crate::gmp::flags::Flag::NONE;
+        // SAFETY: everything is `'static`.
+        unsafe { task::spawn_on(Some(&self.sched), future, Location::caller(), flags, None) }
+    }
+
     /// The metrics of the scheduler so far.
     ///
     /// # Examples
@@ -176,6 +223,121 @@ impl Handle {
         ProcStats::read(&self.sched)
     }
 
+    /// The name of the runtime, with which the names of its threads begin.
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().name("api").build() }?;
+    /// assert_eq!(rt.name(), "api");
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.sched.config.name
+    }
+
+    /// How many goroutines have been spawned and have not ended.
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().build() }?;
+    /// assert_eq!(rt.num_goroutines(), 0);
+    /// assert_eq!(rt.run(|| heist::Handle::current().unwrap().num_goroutines()), 1);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    #[must_use]
+    #[doc(alias = "NumGoroutine")]
+    pub fn num_goroutines(&self) -> usize {
+        life::n_live(&self.sched) as usize
+    }
+
+    /// Whether the runtime accepts goroutines. False from the moment at which its [`Runtime`] is
+    /// dropped.
+    ///
+    /// [`Runtime`]: crate::Runtime
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().build() }?;
+    /// let handle = rt.handle();
+    /// assert!(handle.is_running());
+    /// drop(rt);
+    /// assert!(!handle.is_running());
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.sched.phase() == Phase::Running
+    }
+
+    /// How many of the processors are reserved; see
+    /// [`Builder::latency_procs`](crate::Builder::latency_procs).
+    #[must_use]
+    pub fn latency_procs(&self) -> usize {
+        self.sched.config.latency_procs as usize
+    }
+
+    /// The address space of a goroutine's stack in bytes; see
+    /// [`Builder::stack_size`](crate::Builder::stack_size).
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().stack_size(100 << 10).build() }?;
+    /// println!("each stack has {} bytes", rt.stack_size());
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn stack_size(&self) -> usize {
+        self.sched.config.stack.bytes()
+    }
+
+    /// The maximum number of threads that run goroutines; see
+    /// [`Builder::max_threads`](crate::Builder::max_threads).
+    #[must_use]
+    pub fn max_threads(&self) -> usize {
+        self.sched.config.max_threads as usize
+    }
+
+    /// How idle processors take work; see [`Builder::steal_policy`](crate::Builder::steal_policy).
+    #[must_use]
+    pub fn steal_policy(&self) -> StealPolicy {
+        self.sched.config.steal
+    }
+
+    /// The effect of an uncaught panic; see
+    /// [`Builder::panic_policy`](crate::Builder::panic_policy).
+    #[must_use]
+    pub fn panic_policy(&self) -> PanicPolicy {
+        self.sched.config.on_panic
+    }
+
+    /// The effect of a stack overflow; see
+    /// [`Builder::overflow_policy`](crate::Builder::overflow_policy).
+    #[must_use]
+    pub fn overflow_policy(&self) -> OverflowPolicy {
+        self.sched.config.on_overflow
+    }
+
+    /// How long a goroutine may run while others wait; see
+    /// [`Builder::quantum`](crate::Builder::quantum).
+    #[must_use]
+    pub fn quantum(&self) -> Duration {
+        Duration::from_nanos(self.sched.config.quantum_ns)
+    }
+
+    /// How long a shutdown waits; see
+    /// [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout).
+    #[must_use]
+    pub fn shutdown_timeout(&self) -> Duration {
+        self.sched.config.shutdown_timeout
+    }
+
+    /// Whether both are handles of the same runtime.
+    #[must_use]
+    pub fn same_runtime(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.sched, &other.sched)
+    }
+
     /// How many goroutines can run at the same time.
     #[must_use]
     #[doc(alias = "GOMAXPROCS")]
@@ -227,7 +389,11 @@ impl Handle {
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("name", &self.sched.config.name).finish_non_exhaustive()
+        f.debug_struct("Handle")
+            .field("name", &self.name())
+            .field("procs", &self.procs())
+            .field("goroutines", &self.num_goroutines())
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,9 @@
 //! A runtime: starting it, running on it, ending it.
 
+mod async_runtime;
 mod handle;
 
+pub use async_runtime::{AsyncHandle, AsyncRuntime};
 pub use handle::Handle;
 
 use crate::builder::{Builder, RunningTraces};
@@ -9,7 +11,7 @@ use crate::coro::{layout, stack_pool};
 use crate::current;
 use crate::debug;
 use crate::debug::DebugServer;
-use crate::goroutine::{self, Beginning, JoinError, JoinHandle};
+use crate::goroutine::{self, Beginning, JoinError, JoinHandle, task};
 use crate::sched::life;
 use crate::sched::life::Closed;
 use crate::sched::stacks::overflow;
@@ -22,8 +24,10 @@ use crate::scope;
 use crate::sys::thread_state::ThreadStates;
 use crate::sys::{limits, membarrier, signal, stderr, stopwatch, thread};
 use crate::throw;
+use crate::watchdog::{Orders, Watchdog};
 use crate::{panic_report, schedtrace, tls_report, traceback};
 use std::fmt;
+use std::future::Future;
 use std::ops::Deref;
 use std::panic::Location;
 use std::sync::Arc;
@@ -48,6 +52,8 @@ pub struct Runtime {
     sysmon: Option<std::thread::JoinHandle<()>>,
     /// The servers that the environment asks for. They stop last.
     debug_servers: Vec<DebugServer>,
+    /// Looks at the runtime, if the environment asked for that.
+    watchdog: Option<Watchdog>,
     /// The traces that the environment asked for.
     traces: RunningTraces,
 }
@@ -98,7 +104,8 @@ impl Runtime {
         let sysmon = thread::spawn_patiently(&name, watch);
         let (handle, traces) = (Handle::new(sched), RunningTraces::default());
         let helper = Some(helper);
-        let mut rt = Self { handle, helper, sysmon: None, debug_servers: Vec::new(), traces };
+        let (debug_servers, watchdog) = (Vec::new(), None);
+        let mut rt = Self { handle, helper, sysmon: None, debug_servers, watchdog, traces };
         // If sysmon cannot be started, dropping the runtime stops the helper.
         rt.sysmon = Some(sysmon.map_err(no_thread)?);
         let name = format!("{}-probe", rt.sched().config.name);
@@ -110,6 +117,12 @@ impl Runtime {
     /// Keeps the traces that the environment asked for, until the runtime ends.
     pub(crate) fn set_traces(&mut self, traces: RunningTraces) {
         self.traces = traces;
+    }
+
+    /// Starts the watchdog, if the environment asked for one.
+    pub(crate) fn watch(&mut self, orders: Orders) -> std::io::Result<()> {
+        self.watchdog = Watchdog::start(self.sched(), orders, self.traces.flight())?;
+        Ok(())
     }
 
     /// A handle by which any thread can use this runtime.
@@ -187,6 +200,40 @@ impl Runtime {
             }
             Err(error) => panic!("heist::Runtime::run_here: {error}"),
         }
+    }
+
+    /// Polls `future` until it is ready, on the calling thread, as a goroutine that is locked to
+    /// it: [`run_here`](Self::run_here) with [`block_on`](crate::block_on). The future may borrow,
+    /// and need not be `Send`.
+    ///
+    /// # Panics
+    /// As [`run_here`](Self::run_here).
+    ///
+    /// # Examples
+    /// ```
+    /// let rt = unsafe { heist::Runtime::builder().build() }?;
+    /// let name = std::rc::Rc::new("heist");
+    /// let length = rt.block_on(async {
+    ///     heist::time::sleep_async(std::time::Duration::from_millis(1)).await;
+    ///     heist::spawn(async { 1 }).await.unwrap() + name.len()
+    /// });
+    /// assert_eq!(length, 6);
+    /// # Ok::<(), heist::BuildError>(())
+    /// ```
+    #[track_caller]
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        /// A value that does not leave its thread.
+        struct Stays<T>(T);
+        // SAFETY: `run_here` runs the closure on the calling thread from beginning to end, and
+        // returns its result there.
+        unsafe impl<T> Send for Stays<T> {}
+        impl<T> Stays<T> {
+            fn into_inner(self) -> T {
+                self.0
+            }
+        }
+        let future = Stays(future);
+        self.run_here(move || Stays(task::block_on(future.into_inner()))).into_inner()
     }
 
     /// Runs `f` as a goroutine and waits for its end.
@@ -268,6 +315,7 @@ impl System {
 
 impl Runtime {
     fn close(&mut self) {
+        drop(self.watchdog.take());
         let system = System { sysmon: self.sysmon.take(), helper: self.helper.take() };
         match life::end_goroutines(self.sched()) {
             Closed::Leaked => {

@@ -4,7 +4,10 @@ use super::stacks::overflow::OverflowPolicy;
 use super::world::{ProcsChoice, ProcsDefault};
 use crate::coro::stack::Class;
 use crate::gmp::P;
+use crate::gmp::flags::Flag;
+use crate::sys::numa::Nodes;
 use heist_core::policy::StealPolicy;
+use heist_core::sync::Ordering;
 use std::time::Duration;
 
 /// What to do when a goroutine panics.
@@ -17,6 +20,11 @@ pub enum PanicPolicy {
     /// Go's behaviour: a panic that is not caught ends the process with exit code 2.
     Abort,
 }
+
+heist_core::named_policy!(PanicPolicy, "panic policy", [
+    "isolate" => PanicPolicy::Isolate,
+    "abort" => PanicPolicy::Abort,
+]);
 
 /// How much a trace of the scheduler says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +49,8 @@ pub(crate) struct Config {
     pub(crate) stack: Class,
     pub(crate) max_threads: u32,
     pub(crate) steal: StealPolicy,
+    /// The NUMA nodes that the Ps are on, as far as they matter to thieves.
+    pub(crate) nodes: Nodes,
     pub(crate) on_panic: PanicPolicy,
     pub(crate) on_overflow: OverflowPolicy,
     pub(crate) shutdown_timeout: Duration,
@@ -60,6 +70,8 @@ pub(crate) struct Config {
     pub(crate) short_turns: bool,
     /// Whether to record where a goroutine that changes threads has addresses of thread-locals.
     pub(crate) tls_report: bool,
+    /// Flags with which every goroutine begins: none, or [`Flag::PINNED`].
+    pub(crate) born_with: Flag,
     /// How often sysmon prints a trace of the scheduler, in ns, and in which detail; never if None.
     pub(crate) trace: Option<(u64, Detail)>,
 }
@@ -67,6 +79,8 @@ pub(crate) struct Config {
 impl Config {
     /// A new P for this runtime.
     pub(super) fn new_p(&self, id: u32) -> P {
-        P::new(id, self.stack, self.seed, self.chaos, id < self.latency_procs)
+        let pp = P::new(id, self.stack, self.seed, self.chaos, id < self.latency_procs);
+        pp.node.store(self.nodes.at_first(id, self.procs), Ordering::Relaxed);
+        pp
     }
 }

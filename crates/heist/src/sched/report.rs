@@ -2,7 +2,9 @@
 
 use super::Sched;
 use crate::metrics::shard::Totals;
-use crate::sys::stderr;
+use crate::sys::symbols::{Symbols, own_code};
+use crate::sys::unwind::Frames;
+use crate::sys::{stderr, unwind};
 
 /// Adds all counters up.
 ///
@@ -38,4 +40,33 @@ pub(crate) fn state(sched: &Sched) {
             sched.rest.idle().idle.contains(pp.id),
         ));
     }
+}
+
+/// Writes the frames of a stack to standard error, without allocating.
+pub(crate) fn write_frames(frames: &Frames) {
+    let symbols = Symbols::open();
+    let show = |address| {
+        let Some(code) = own_code().filter(|code| code.contains(address)) else {
+            return stderr::report(format_args!("\t{address:#x} in another library\n"));
+        };
+        let in_file = code.address_in_file(address);
+        match symbols.as_ref().and_then(|symbols| symbols.name_of(address)) {
+            Some(name) => stderr::report(format_args!("\t{in_file:#x} {name}\n")),
+            None => stderr::report(format_args!("\t{in_file:#x}\n")),
+        }
+    };
+    stderr::report(format_args!("frames, the innermost first:\n"));
+    frames.innermost().for_each(show);
+    if frames.n_between() > 0 {
+        stderr::report(format_args!("\t... {} more ...\n", frames.n_between()));
+    }
+    frames.outermost().for_each(show);
+    if !frames.is_complete {
+        stderr::report(format_args!("\t(the rest of the stack cannot be walked)\n"));
+    }
+}
+
+/// Writes the frames of the calling thread to standard error.
+pub(crate) fn write_own_frames() {
+    write_frames(&unwind::walk_here());
 }

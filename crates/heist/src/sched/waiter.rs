@@ -4,8 +4,8 @@
 //! note; the waker need not know which of them it wakes.
 
 use crate::current::InRuntime;
-use crate::gmp::G;
-use crate::sched::life::park;
+use crate::gmp::{G, task};
+use crate::sched::life::{self, park};
 use crate::sys::clock;
 use crate::sys::futex::Kernel;
 use heist_core::note::{Note, Woken};
@@ -57,11 +57,13 @@ const THREAD: usize = 8;
 pub(crate) enum Waiter {
     Goroutine(NonNull<G>, Ticket),
     Thread(*const ThreadWaiter),
+    /// A task that left its address; see `gmp::task`.
+    Task(NonNull<G>),
 }
 
 impl From<(NonNull<G>, Ticket)> for Waiter {
     fn from((gp, ticket): (NonNull<G>, Ticket)) -> Self {
-        Self::Goroutine(gp, ticket)
+        if ticket == task::MARK { Self::Task(gp) } else { Self::Goroutine(gp, ticket) }
     }
 }
 
@@ -103,7 +105,15 @@ impl Waiter {
             // SAFETY: records are never unmapped. A goroutine that was cancelled meanwhile is awake
             // or in another wait; then the ticket does not fit.
             Self::Goroutine(gp, ticket) => unsafe { gp.as_ref() }.status.claim(ticket),
-            Self::Thread(_) => true,
+            Self::Thread(_) | Self::Task(_) => true,
+        }
+    }
+
+    /// If it is an unborn goroutine, it is born by the wake-up that follows.
+    pub(crate) fn count_born(&self) {
+        if let Self::Goroutine(gp, _) = *self {
+            // SAFETY: records are never unmapped; the caller has claimed it, so its runtime lives.
+            unsafe { life::count_one_born(&*gp.as_ref().sched.get(), gp.as_ref()) };
         }
     }
 
@@ -117,6 +127,13 @@ impl Waiter {
             Self::Goroutine(gp, _) => unsafe { park::ready_anywhere(rt, gp) },
             // SAFETY: by the caller's promise the thread still waits, so the note is alive.
             Self::Thread(thread) => unsafe { (*thread).note.wake(&Kernel) },
+            Self::Task(gp) => {
+                // SAFETY: by the caller's promise it took the address, once.
+                if unsafe { task::claim_left(gp) } {
+                    // SAFETY: just claimed.
+                    unsafe { park::ready_anywhere(rt, gp) };
+                }
+            }
         }
     }
 }

@@ -21,14 +21,19 @@
 //! it released the mutex, and a notifier searches the list for the number.
 
 use super::mutex::MutexGuard;
+use super::raw_mutex::RawMutex;
 use crate::current;
 use crate::sys::lock::Lock;
 use crate::time::{deadline_after, deadline_at};
-use crate::wait::{self, AllClaimed, Ended, Terms, WaitQueue, WaitReason, Wake};
+use crate::wait::{self, AllClaimed, Ended, Entry, FutureWait, Terms, WaitQueue, WaitReason, Wake};
 use heist_core::lock_rank::Rank;
 use std::fmt;
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::pin::Pin;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// Lets the holder of a [`Mutex`](super::Mutex) wait until it is notified that a condition may have
@@ -77,7 +82,12 @@ impl Condvar {
 
     /// Releases the mutex, waits to be notified, and takes the mutex again.
     ///
-    /// A goroutine that is cancelled meanwhile unwinds without the mutex.
+    /// The guard is passed by value, as std does it, and returned; or as `&mut guard`, as
+    /// parking_lot does it, and stays where it is. All methods here take it in both ways. A
+    /// reference that is to be used again afterwards is passed as `&mut *guard`.
+    ///
+    /// A goroutine that is cancelled meanwhile unwinds without the mutex. If the guard was passed
+    /// as a reference, it takes the mutex first, because the guard is dropped by the unwinding.
     ///
     /// # Examples
     /// ```
@@ -86,29 +96,44 @@ impl Condvar {
     /// std::thread::scope(|s| {
     ///     s.spawn(|| {
     ///         *ready.lock() = true;
-    ///         changed.notify_one();
+    ///         changed.notify_all();
     ///     });
     ///     let mut guard = ready.lock();
     ///     while !*guard {
     ///         guard = changed.wait(guard);
     ///     }
+    ///     drop(guard);
+    ///     // The same with a reference.
+    ///     let mut guard = ready.lock();
+    ///     while !*guard {
+    ///         changed.wait(&mut guard);
+    ///     }
     /// });
     /// ```
     #[doc(alias = "Wait")]
-    pub fn wait<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.wait_for(guard, Terms::new(WaitReason::Cond)).0
+    pub fn wait<G: CondvarGuard>(&self, guard: G) -> G::Waited {
+        self.wait_on(guard, Terms::new(WaitReason::Cond)).0.waited()
     }
 
     /// Waits while `condition` holds. It is called with the mutex held.
-    pub fn wait_while<'a, T: ?Sized>(
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::sync::{Condvar, Mutex};
+    /// let (queue, filled) = (Mutex::new(vec![7]), Condvar::new());
+    /// let mut queue = queue.lock();
+    /// filled.wait_while(&mut queue, |queue| queue.is_empty());
+    /// assert_eq!(queue.pop(), Some(7));
+    /// ```
+    pub fn wait_while<G: CondvarGuard>(
         &self,
-        mut guard: MutexGuard<'a, T>,
-        mut condition: impl FnMut(&mut T) -> bool,
-    ) -> MutexGuard<'a, T> {
-        while condition(&mut guard) {
-            guard = self.wait(guard);
+        mut guard: G,
+        mut condition: impl FnMut(&mut G::Value) -> bool,
+    ) -> G::Waited {
+        while condition(guard.value()) {
+            guard = self.wait_on(guard, Terms::new(WaitReason::Cond)).0;
         }
-        guard
+        guard.waited()
     }
 
     /// As [`wait`](Self::wait), for at most `timeout`.
@@ -121,22 +146,44 @@ impl Condvar {
     /// let (_guard, timed_out) = condvar.wait_timeout(mutex.lock(), Duration::from_millis(1));
     /// assert!(timed_out.timed_out());
     /// ```
-    pub fn wait_timeout<'a, T: ?Sized>(
-        &self,
-        guard: MutexGuard<'a, T>,
-        timeout: Duration,
-    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
-        self.wait_for(guard, Terms::new(WaitReason::Cond).until(deadline_after(timeout)))
+    pub fn wait_timeout<G: CondvarGuard>(&self, guard: G, timeout: Duration) -> G::TimedWaited {
+        let terms = Terms::new(WaitReason::Cond).until(deadline_after(timeout));
+        let (guard, result) = self.wait_on(guard, terms);
+        guard.timed_waited(result)
+    }
+
+    /// The same as [`wait_timeout`](Self::wait_timeout), under the name that it has in parking_lot.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::sync::{Condvar, Mutex};
+    /// use std::time::Duration;
+    /// let (mutex, condvar) = (Mutex::new(()), Condvar::new());
+    /// assert!(condvar.wait_for(&mut mutex.lock(), Duration::from_millis(1)).timed_out());
+    /// ```
+    pub fn wait_for<G: CondvarGuard>(&self, guard: G, timeout: Duration) -> G::TimedWaited {
+        self.wait_timeout(guard, timeout)
     }
 
     /// As [`wait_while`](Self::wait_while), for at most `timeout`. If it timed out, the condition
     /// may still hold.
-    pub fn wait_timeout_while<'a, T: ?Sized>(
+    pub fn wait_timeout_while<G: CondvarGuard>(
         &self,
-        guard: MutexGuard<'a, T>,
+        guard: G,
         timeout: Duration,
-        condition: impl FnMut(&mut T) -> bool,
-    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
+        condition: impl FnMut(&mut G::Value) -> bool,
+    ) -> G::TimedWaited {
+        self.wait_while_until_ns(guard, deadline_after(timeout), condition)
+    }
+
+    /// The same as [`wait_timeout_while`](Self::wait_timeout_while), under the name and with the
+    /// order of arguments that it has in parking_lot.
+    pub fn wait_while_for<G: CondvarGuard>(
+        &self,
+        guard: G,
+        condition: impl FnMut(&mut G::Value) -> bool,
+        timeout: Duration,
+    ) -> G::TimedWaited {
         self.wait_while_until_ns(guard, deadline_after(timeout), condition)
     }
 
@@ -151,12 +198,10 @@ impl Condvar {
     /// let (_guard, timed_out) = condvar.wait_until(mutex.lock(), soon);
     /// assert!(timed_out.timed_out() && Instant::now() >= soon);
     /// ```
-    pub fn wait_until<'a, T: ?Sized>(
-        &self,
-        guard: MutexGuard<'a, T>,
-        deadline: Instant,
-    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
-        self.wait_for(guard, Terms::new(WaitReason::Cond).until(deadline_at(deadline)))
+    pub fn wait_until<G: CondvarGuard>(&self, guard: G, deadline: Instant) -> G::TimedWaited {
+        let terms = Terms::new(WaitReason::Cond).until(deadline_at(deadline));
+        let (guard, result) = self.wait_on(guard, terms);
+        guard.timed_waited(result)
     }
 
     /// As [`wait_while`](Self::wait_while), at most until `deadline`. If it timed out, the
@@ -173,51 +218,47 @@ impl Condvar {
     /// let (_, result) = changed.wait_while_until(count, |count| *count > 3, soon);
     /// assert!(!result.timed_out());
     /// ```
-    pub fn wait_while_until<'a, T: ?Sized>(
+    pub fn wait_while_until<G: CondvarGuard>(
         &self,
-        guard: MutexGuard<'a, T>,
-        condition: impl FnMut(&mut T) -> bool,
+        guard: G,
+        condition: impl FnMut(&mut G::Value) -> bool,
         deadline: Instant,
-    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
+    ) -> G::TimedWaited {
         self.wait_while_until_ns(guard, deadline_at(deadline), condition)
     }
 
-    fn wait_while_until_ns<'a, T: ?Sized>(
+    fn wait_while_until_ns<G: CondvarGuard>(
         &self,
-        mut guard: MutexGuard<'a, T>,
+        mut guard: G,
         deadline_ns: u64,
-        mut condition: impl FnMut(&mut T) -> bool,
-    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
+        mut condition: impl FnMut(&mut G::Value) -> bool,
+    ) -> G::TimedWaited {
         let terms = Terms::new(WaitReason::Cond).until(deadline_ns);
-        while condition(&mut guard) {
-            let (again, result) = self.wait_for(guard, terms);
-            guard = again;
+        let mut result = WaitTimeoutResult(false);
+        while condition(guard.value()) {
             if result.timed_out() {
-                let result = WaitTimeoutResult(condition(&mut guard));
-                return (guard, result);
+                return guard.timed_waited(result);
             }
+            (guard, result) = self.wait_on(guard, terms);
         }
-        (guard, WaitTimeoutResult(false))
+        guard.timed_waited(WaitTimeoutResult(false))
     }
 
-    fn wait_for<'a, T: ?Sized>(
-        &self,
-        guard: MutexGuard<'a, T>,
-        terms: Terms,
-    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
+    fn wait_on<G: CondvarGuard>(&self, guard: G, terms: Terms) -> (G, WaitTimeoutResult) {
         let rt = terms.enter();
-        let mutex = guard.into_mutex();
+        // While the mutex is free, nothing may drop the guard.
+        let guard = ManuallyDrop::new(guard);
         let waiters = self.waiters.lock();
         // Before the mutex is released: a thread that then changes the condition under the mutex
         // sees the count.
         self.count(1);
-        mutex.raw.unlock_within(rt.as_ref());
-        let (rt, ended) = wait::wait_in(
+        guard.raw().unlock_within(rt.as_ref());
+        let (rt, ended) = wait::sleep_in(
             rt,
             waiters,
             terms,
             null_mut(),
-            // SAFETY: the entry stays on the stack of `wait_in` until it is removed.
+            // SAFETY: the entry stays on the stack of `sleep_in` until it is removed.
             |waiters, entry| unsafe { waiters.push(entry) },
             |waiters, entry| {
                 // SAFETY: it was queued here.
@@ -225,11 +266,29 @@ impl Condvar {
                 self.count(-1);
             },
         );
-        let pass_on = PassOn { condvar: (ended == Ended::Done).then_some(self) };
         drop(rt);
-        let guard = mutex.lock();
-        std::mem::forget(pass_on);
-        (guard, WaitTimeoutResult(ended == Ended::TimedOut))
+        if G::STAYS {
+            // The caller's guard is dropped even if the caller is unwound, so the mutex must be
+            // held by then.
+            guard.raw().lock_shielded(WaitReason::Mutex);
+        }
+        if ended == Ended::Cancelled {
+            wait::unwind(None);
+        }
+        if !G::STAYS {
+            let pass_on = PassOn { condvar: (ended == Ended::Done).then_some(self) };
+            guard.raw().lock(WaitReason::Mutex);
+            std::mem::forget(pass_on);
+        }
+        (ManuallyDrop::into_inner(guard), WaitTimeoutResult(ended == Ended::TimedOut))
+    }
+
+    /// Releases the mutex and waits until notified.
+    pub(super) const fn notified<'a, 'b, T: ?Sized>(
+        &'b self,
+        guard: MutexGuard<'a, T>,
+    ) -> Notified<'a, 'b, T> {
+        Notified { condvar: self, guard: Some(guard), wait: FutureWait::new() }
     }
 
     /// Changes the number of waiters by `more`. The caller holds the lock.
@@ -238,16 +297,19 @@ impl Condvar {
         self.n_waiting.store(n, Ordering::Relaxed);
     }
 
-    /// Wakes the waiter that has waited longest, if there is one.
+    /// Wakes the waiter that has waited longest, if there is one. True if there was one.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(!heist::sync::Condvar::new().notify_one());
+    /// ```
     #[inline]
     #[doc(alias = "Signal")]
-    pub fn notify_one(&self) {
-        if self.n_waiting.load(Ordering::Relaxed) != 0 {
-            self.notify_slow(1);
-        }
+    pub fn notify_one(&self) -> bool {
+        self.n_waiting.load(Ordering::Relaxed) != 0 && self.notify_slow(1) != 0
     }
 
-    /// Wakes every waiter.
+    /// Wakes every waiter. Returns how many there were.
     ///
     /// # Examples
     /// ```
@@ -263,14 +325,15 @@ impl Condvar {
     /// ```
     #[inline]
     #[doc(alias = "Broadcast")]
-    pub fn notify_all(&self) {
-        if self.n_waiting.load(Ordering::Relaxed) != 0 {
-            self.notify_slow(u32::MAX);
+    pub fn notify_all(&self) -> usize {
+        match self.n_waiting.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.notify_slow(u32::MAX) as usize,
         }
     }
 
     #[cold]
-    fn notify_slow(&self, n: u32) {
+    fn notify_slow(&self, n: u32) -> u32 {
         let rt = current::enter();
         let mut waiters = self.waiters.lock();
         let mut served = AllClaimed::new();
@@ -284,13 +347,157 @@ impl Condvar {
             }
         }
         drop(waiters);
+        let n_served = served.len();
         served.wake_in_order(|waiter| waiter.wake(Ended::Done, rt.as_ref()));
+        n_served
+    }
+}
+
+/// A guard of a [`Mutex`](super::Mutex) with which its owner waits at a [`Condvar`]: a
+/// [`MutexGuard`], or a mutable reference to one.
+#[diagnostic::on_unimplemented(
+    message = "a `Condvar` waits with a `MutexGuard` or a `&mut MutexGuard`, not with `{Self}`",
+    note = "a guard of a part of the value (`MutexGuard::map`) cannot be used to wait"
+)]
+pub trait CondvarGuard: Guard {
+    /// What a wait returns: the guard, if it was passed by value.
+    type Waited;
+    /// What a wait with a time limit returns: with the guard, if it was passed by value.
+    type TimedWaited;
+    /// The value that the mutex protects.
+    type Value: ?Sized;
+
+    #[doc(hidden)]
+    fn value(&mut self) -> &mut Self::Value;
+
+    #[doc(hidden)]
+    fn waited(self) -> Self::Waited;
+
+    #[doc(hidden)]
+    fn timed_waited(self, result: WaitTimeoutResult) -> Self::TimedWaited;
+}
+
+/// The part of [`CondvarGuard`] that only this module uses. Nothing else implements it.
+pub trait Guard: Sized {
+    /// Whether the guard stays with its owner while it waits.
+    const STAYS: bool;
+
+    /// The mutex that it holds.
+    fn raw(&self) -> &RawMutex;
+}
+
+impl<T: ?Sized> Guard for MutexGuard<'_, T> {
+    const STAYS: bool = false;
+
+    fn raw(&self) -> &RawMutex {
+        &MutexGuard::mutex(self).raw
+    }
+}
+
+impl<T: ?Sized> CondvarGuard for MutexGuard<'_, T> {
+    type Waited = Self;
+    type TimedWaited = (Self, WaitTimeoutResult);
+    type Value = T;
+
+    fn value(&mut self) -> &mut T {
+        self
+    }
+
+    fn waited(self) -> Self {
+        self
+    }
+
+    fn timed_waited(self, result: WaitTimeoutResult) -> (Self, WaitTimeoutResult) {
+        (self, result)
+    }
+}
+
+impl<T: ?Sized> Guard for &mut MutexGuard<'_, T> {
+    const STAYS: bool = true;
+
+    fn raw(&self) -> &RawMutex {
+        &MutexGuard::mutex(self).raw
+    }
+}
+
+impl<T: ?Sized> CondvarGuard for &mut MutexGuard<'_, T> {
+    type Waited = ();
+    type TimedWaited = WaitTimeoutResult;
+    type Value = T;
+
+    fn value(&mut self) -> &mut T {
+        self
+    }
+
+    fn waited(self) {}
+
+    fn timed_waited(self, result: WaitTimeoutResult) -> WaitTimeoutResult {
+        result
+    }
+}
+
+/// A future that waits for a notification. Its first poll releases the mutex.
+pub(super) struct Notified<'a, 'b, T: ?Sized> {
+    condvar: &'b Condvar,
+    guard: Option<MutexGuard<'a, T>>,
+    wait: FutureWait,
+}
+
+impl<'b, T: ?Sized> Future for Notified<'_, 'b, T> {
+    type Output = PassOn<'b>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<PassOn<'b>> {
+        // SAFETY: nothing that is pinned is moved out of it.
+        let this = unsafe { self.get_unchecked_mut() };
+        let Some(guard) = this.guard.take() else {
+            return match this.wait.poll(&this.condvar.waiters, cx.waker()) {
+                Some(_) => Poll::Ready(PassOn { condvar: Some(this.condvar) }),
+                None => Poll::Pending,
+            };
+        };
+        this.wait.prepare(cx.waker());
+        let mutex = MutexGuard::into_mutex(guard);
+        let rt = current::enter();
+        let mut waiters = this.condvar.waiters.lock();
+        // As in `wait_for`.
+        this.condvar.count(1);
+        let push = |entry: &Entry| {
+            // SAFETY: the future is pinned, and leaves the queue when it is dropped.
+            unsafe { waiters.push(entry) };
+            true
+        };
+        // SAFETY: as above.
+        unsafe { this.wait.queue(null_mut(), push) };
+        drop(waiters);
+        mutex.raw.unlock_within(rt.as_ref());
+        drop(rt);
+        Poll::Pending
+    }
+}
+
+impl<T: ?Sized> Drop for Notified<'_, '_, T> {
+    fn drop(&mut self) {
+        let left = self.wait.leave(&self.condvar.waiters, |waiters, entry| {
+            // SAFETY: it was queued here.
+            unsafe { waiters.remove(entry) };
+            self.condvar.count(-1);
+        });
+        if left.is_some() {
+            self.condvar.notify_one();
+        }
     }
 }
 
 /// Notifies the next waiter if the one that was notified unwinds before it has the mutex.
-struct PassOn<'a> {
+pub(super) struct PassOn<'a> {
     condvar: Option<&'a Condvar>,
+}
+
+impl PassOn<'_> {
+    /// The waiter that was notified has the mutex.
+    pub(super) fn disarm(mut self) {
+        self.condvar = None;
+    }
 }
 
 impl Drop for PassOn<'_> {

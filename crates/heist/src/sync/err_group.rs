@@ -1,7 +1,7 @@
 //! Goroutines that work on parts of one task.
 
 use super::{Mutex, OwnedSemaphorePermit, Semaphore, WaitGroup};
-use crate::context::{Canceller, Cause, Context};
+use crate::context::{Canceller, Cause, Context, ContextError};
 use crate::goroutine;
 use std::error::Error;
 use std::fmt;
@@ -167,6 +167,52 @@ impl<E: Send + 'static> ErrGroup<E> {
     pub fn go(&self, f: impl FnOnce() -> Result<(), E> + Send + 'static) {
         let slot = self.slots().map(|slots| slots.acquire_owned(1));
         self.spawn(slot, f);
+    }
+
+    /// As [`go`](Self::go), but fails when the context is done before the limit allows another
+    /// goroutine, or before the call: then `f` is dropped.
+    ///
+    /// With the context of the group itself, no more goroutines are started after the first error.
+    ///
+    /// # Errors
+    /// How the context was cancelled.
+    ///
+    /// # Panics
+    /// As [`go`](crate::go).
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let background = heist::context::background();
+    /// let (group, ctx) = heist::sync::ErrGroup::with_context(&background);
+    /// let group = group.limit(2);
+    /// for n in 1.. {
+    ///     let work = move || if n == 5 { Err("broken") } else { Ok(()) };
+    ///     if group.go_context(&ctx, work).is_err() {
+    ///         break;
+    ///     }
+    /// }
+    /// assert_eq!(group.wait(), Err("broken"));
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn go_context(
+        &self,
+        ctx: &Context,
+        f: impl FnOnce() -> Result<(), E> + Send + 'static,
+    ) -> Result<(), ContextError> {
+        let slot = match self.slots() {
+            Some(slots) => Some(slots.acquire_owned_context(ctx, 1)?),
+            None => None,
+        };
+        match ctx.err() {
+            Some(error) => Err(error),
+            None => {
+                self.spawn(slot, f);
+                Ok(())
+            }
+        }
     }
 
     /// Runs `f` on a new goroutine, unless the limit does not allow it now: then it returns false

@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 /// ```
 pub struct Mutex<T: ?Sized> {
     pub(super) raw: RawMutex,
-    data: UnsafeCell<T>,
+    pub(super) data: UnsafeCell<T>,
 }
 
 // SAFETY: the mutex gives the data to one holder at a time.
@@ -212,10 +212,15 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
     }
 
     /// The mutex of this guard, which stays locked.
-    pub(super) const fn into_mutex(self) -> &'a Mutex<T> {
-        let mutex = self.mutex;
-        std::mem::forget(self);
+    pub(super) const fn into_mutex(guard: Self) -> &'a Mutex<T> {
+        let mutex = guard.mutex;
+        std::mem::forget(guard);
         mutex
+    }
+
+    /// The mutex of this guard.
+    pub(super) const fn mutex(guard: &Self) -> &'a Mutex<T> {
+        guard.mutex
     }
 }
 

@@ -2,10 +2,11 @@
 //!
 //! # Ordering
 //! `done` is set with Release after the body has run, and read with Acquire: a thread that sees it
-//! set sees everything that the body did.
+//! set sees everything that the body did. The lock of the latch orders it for those that wait.
 //!
 //! GO: sync/once.go.
 
+use super::latch::Latch;
 use super::raw_mutex::RawMutex;
 use crate::wait::WaitReason;
 use std::fmt;
@@ -32,13 +33,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Once {
     done: AtomicBool,
     mutex: RawMutex,
+    /// Those that wait without a body of their own.
+    waiters: Latch,
 }
 
 impl Once {
     /// A `Once` for which no body has run.
     #[must_use]
     pub const fn new() -> Self {
-        Self { done: AtomicBool::new(false), mutex: RawMutex::new() }
+        Self { done: AtomicBool::new(false), mutex: RawMutex::new(), waiters: Latch::new() }
     }
 
     /// Runs `body` if none has been run with this `Once`, and returns when one has.
@@ -59,6 +62,27 @@ impl Once {
         }
     }
 
+    /// Waits until a body has been run, by some caller of [`call_once`](Self::call_once). Does not
+    /// run one.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::sync::Once;
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// static READY: Once = Once::new();
+    /// let waiter = heist::go(|| READY.wait());
+    /// READY.call_once(|| println!("ready"));
+    /// waiter.join().unwrap();
+    /// # });
+    /// ```
+    #[inline]
+    pub fn wait(&self) {
+        if !self.is_completed() {
+            self.waiters.wait(|| self.is_completed());
+        }
+    }
+
     /// Whether a body has been run.
     #[inline]
     #[must_use]
@@ -72,8 +96,11 @@ struct Done<'a>(&'a Once);
 
 impl Drop for Done<'_> {
     fn drop(&mut self) {
-        self.0.done.store(true, Ordering::Release);
+        let is_first = !self.0.done.swap(true, Ordering::Release);
         self.0.mutex.unlock();
+        if is_first {
+            self.0.waiters.open();
+        }
     }
 }
 

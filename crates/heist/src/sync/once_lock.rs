@@ -3,12 +3,17 @@
 //! # Ordering
 //! `full` is set with Release after the value is written, and read with Acquire: a thread that sees
 //! it set sees the value.
+//!
+//! # Dropping
+//! The value is dropped as a field, without an implementation of `Drop`. So a lock may hold
+//! references to values that are dropped before it, as std's may.
 
+use super::latch::Latch;
 use super::raw_mutex::RawMutex;
 use crate::wait::WaitReason;
 use std::cell::{Cell, UnsafeCell};
+use std::convert::Infallible;
 use std::fmt;
-use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,11 +33,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// assert_eq!(CONFIG.get_or_init(|| "second".into()), "first");
 /// assert_eq!(CONFIG.set("third".into()), Err("third".into()));
 /// ```
+///
+/// As std's, it may hold a reference to a value that is dropped before it:
+/// ```
+/// let cell = heist::sync::OnceLock::new();
+/// let text = String::from("dropped first");
+/// cell.set(&text).unwrap();
+/// ```
 #[doc(alias = "OnceValue")]
 pub struct OnceLock<T> {
     full: AtomicBool,
     mutex: RawMutex,
-    value: UnsafeCell<MaybeUninit<T>>,
+    /// Those that wait for the value without a way to make it.
+    waiters: Latch,
+    /// Not None if `full` is set.
+    value: UnsafeCell<Option<T>>,
 }
 
 // SAFETY: the value is written once, under the mutex, and only shared afterwards. It may be dropped
@@ -53,7 +68,8 @@ impl<T> OnceLock<T> {
         Self {
             full: AtomicBool::new(false),
             mutex: RawMutex::new(),
-            value: UnsafeCell::new(MaybeUninit::uninit()),
+            waiters: Latch::new(),
+            value: UnsafeCell::new(None),
         }
     }
 
@@ -61,15 +77,50 @@ impl<T> OnceLock<T> {
     #[inline]
     #[must_use]
     pub fn get(&self) -> Option<&T> {
+        if !self.full.load(Ordering::Acquire) {
+            return None;
+        }
         // SAFETY: `full` is set, so the value is there and does not change.
-        self.full.load(Ordering::Acquire).then(|| unsafe { (*self.value.get()).assume_init_ref() })
+        Some(unsafe { self.value_unchecked() })
+    }
+
+    /// The value.
+    ///
+    /// # Safety
+    /// `full` is set, and the caller comes after that.
+    #[inline]
+    unsafe fn value_unchecked(&self) -> &T {
+        // SAFETY: by the caller's promise the value is there and does not change.
+        unsafe { (*self.value.get()).as_ref().unwrap_unchecked() }
     }
 
     /// The value, if there is one.
     #[must_use]
-    pub fn get_mut(&mut self) -> Option<&mut T> {
-        // SAFETY: `full` is set, so the value is there, and it is borrowed mutably.
-        (*self.full.get_mut()).then(|| unsafe { self.value.get_mut().assume_init_mut() })
+    pub const fn get_mut(&mut self) -> Option<&mut T> {
+        self.value.get_mut().as_mut()
+    }
+
+    /// Waits until there is a value, which another goroutine or thread makes or stores.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::sync::OnceLock;
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// static ADDRESS: OnceLock<String> = OnceLock::new();
+    /// let client = heist::go(|| ADDRESS.wait().len());
+    /// ADDRESS.set("localhost".into()).unwrap();
+    /// assert_eq!(client.join().unwrap(), 9);
+    /// # });
+    /// ```
+    #[inline]
+    pub fn wait(&self) -> &T {
+        if let Some(value) = self.get() {
+            return value;
+        }
+        self.waiters.wait(|| self.full.load(Ordering::Acquire));
+        // SAFETY: `full` is set.
+        unsafe { self.value_unchecked() }
     }
 
     /// The value. If there is none yet, `make` makes it.
@@ -77,23 +128,50 @@ impl<T> OnceLock<T> {
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         match self.get() {
             Some(value) => value,
+            None => {
+                let Ok(value) = self.init_slow(|| Ok::<T, Infallible>(make()));
+                value
+            }
+        }
+    }
+
+    /// The value. If there is none yet, `make` makes it, or fails: then there still is none, and
+    /// the next caller tries.
+    ///
+    /// # Errors
+    /// That of `make`.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::sync::OnceLock;
+    /// let port = OnceLock::new();
+    /// assert!(port.get_or_try_init(|| "x".parse::<u16>()).is_err());
+    /// assert_eq!(port.get_or_try_init(|| "80".parse::<u16>()), Ok(&80));
+    /// assert_eq!(port.get_or_try_init(|| "443".parse::<u16>()), Ok(&80));
+    /// ```
+    #[inline]
+    pub fn get_or_try_init<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
+        match self.get() {
+            Some(value) => Ok(value),
             None => self.init_slow(make),
         }
     }
 
     #[cold]
-    fn init_slow(&self, make: impl FnOnce() -> T) -> &T {
+    fn init_slow<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
         self.mutex.lock(WaitReason::Mutex);
-        let _unlock = Unlock(&self.mutex);
+        let unlock = Unlock(&self.mutex);
         if !self.full.load(Ordering::Relaxed) {
-            let value = make();
+            let value = make()?;
             // SAFETY: the value is not read before `full` is set, and only the holder of the mutex
-            // writes.
-            unsafe { (*self.value.get()).write(value) };
+            // writes. There was none, so nothing is dropped.
+            unsafe { self.value.get().write(Some(value)) };
             self.full.store(true, Ordering::Release);
+            drop(unlock);
+            self.waiters.open();
         }
-        // SAFETY: `full` is set.
-        unsafe { (*self.value.get()).assume_init_ref() }
+        // SAFETY: `full` is set; a caller that did not set it has seen that under the mutex.
+        Ok(unsafe { self.value_unchecked() })
     }
 
     /// Stores a value.
@@ -119,15 +197,14 @@ impl<T> OnceLock<T> {
     /// ```
     #[must_use]
     pub fn take(&mut self) -> Option<T> {
-        // SAFETY: `full` was set, so the value is there; it is now cleared.
-        std::mem::take(self.full.get_mut())
-            .then(|| unsafe { self.value.get_mut().assume_init_read() })
+        *self.full.get_mut() = false;
+        self.value.get_mut().take()
     }
 
     /// The value, if there is one.
     #[must_use]
-    pub fn into_inner(mut self) -> Option<T> {
-        self.take()
+    pub fn into_inner(self) -> Option<T> {
+        self.value.into_inner()
     }
 }
 
@@ -139,12 +216,6 @@ impl Drop for Unlock<'_> {
     }
 }
 
-impl<T> Drop for OnceLock<T> {
-    fn drop(&mut self) {
-        drop(self.take());
-    }
-}
-
 impl<T> Default for OnceLock<T> {
     fn default() -> Self {
         Self::new()
@@ -153,10 +224,8 @@ impl<T> Default for OnceLock<T> {
 
 impl<T> From<T> for OnceLock<T> {
     fn from(value: T) -> Self {
-        let mut lock = Self::new();
-        lock.value.get_mut().write(value);
-        *lock.full.get_mut() = true;
-        lock
+        let (full, value) = (AtomicBool::new(true), UnsafeCell::new(Some(value)));
+        Self { full, value, ..Self::new() }
     }
 }
 

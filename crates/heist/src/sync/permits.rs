@@ -17,17 +17,31 @@ use crate::chan::{Closing, Receiver};
 use crate::current::{self, InRuntime};
 use crate::sys::lock::Lock;
 use crate::wait::{
-    self, AllClaimed, Both, Ended, Entry, HeldLocks, Terms, Wait, WaitQueue, WaitReason, Wake,
+    self, AllClaimed, Both, Ended, Entry, FutureWait, HeldLocks, Terms, Wait, WaitQueue,
+    WaitReason, Wake,
 };
 use heist_core::lock_rank::Rank;
 use std::convert::Infallible;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
 
 /// There are waiters.
 const QUEUED: u64 = 1;
 /// One permit: the count begins at this bit.
 const PERMIT: u64 = 2;
+
+/// The wait of a future for permits.
+pub(super) struct PermitWait {
+    pub(super) n: u64,
+    wait: FutureWait,
+}
+
+impl PermitWait {
+    pub(super) const fn new(n: usize) -> Self {
+        Self { n: n as u64, wait: FutureWait::new() }
+    }
+}
 
 /// A number of permits that are free or taken.
 pub(super) struct Permits {
@@ -189,6 +203,56 @@ impl Permits {
             wait::unwind(rt);
         }
         false
+    }
+
+    /// Takes permits, or waits as a future. True: they are taken.
+    ///
+    /// # Safety
+    /// `waits` is pinned, and [`leave`](Self::leave) is called before it is dropped.
+    pub(super) unsafe fn poll(&self, waits: &PermitWait, waker: &Waker) -> bool {
+        let n = waits.n as usize;
+        if waits.wait.is_queued() {
+            return waits.wait.poll(&self.waiters, waker).is_some();
+        }
+        if self.take_free(n) {
+            return true;
+        }
+        if n > self.size {
+            return false;
+        }
+        waits.wait.prepare(waker);
+        let rt = current::enter();
+        let mut waiters = self.waiters.lock();
+        let taken = self.take_as_first(&waiters, n, None);
+        if !taken {
+            let push = |entry: &Entry| {
+                // SAFETY: by the caller's promise.
+                unsafe { waiters.push(entry) };
+                true
+            };
+            let place = (&raw const waits.n).cast_mut().cast();
+            // SAFETY: by the caller's promise; the number is only read.
+            unsafe { waits.wait.queue(place, push) };
+        }
+        drop(waiters);
+        drop(rt);
+        taken
+    }
+
+    /// Ends the wait of a future. Permits that it was given are released.
+    pub(super) fn leave(&self, waits: &PermitWait) {
+        if !waits.wait.is_queued() {
+            return;
+        }
+        // SAFETY: it was queued here.
+        let left =
+            waits.wait.leave(&self.waiters, |waiters, entry| unsafe { waiters.remove(entry) });
+        if left.is_some() {
+            self.release(waits.n as usize);
+        } else {
+            // The waiters behind it may need less.
+            self.grant_from_outside();
+        }
     }
 
     /// Sets `QUEUED`, after which permits are taken only under the lock, which the caller holds. If

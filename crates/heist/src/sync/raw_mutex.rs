@@ -18,10 +18,12 @@ use crate::sched::life::park;
 use crate::sys::clock::now_ns;
 use crate::sys::cpu;
 use crate::sys::lock::Lock;
-use crate::wait::{self, Ended, Terms, WaitQueue, WaitReason, Wake};
+use crate::wait::{self, Ended, Entry, FutureWait, Terms, WaitQueue, WaitReason, Wake};
 use heist_core::lock_rank::Rank;
 use heist_core::mutex_word::{Attempt, Contender, Enqueued, MutexWord, Released};
 use heist_core::policy::{LOCK_SPIN_PAUSES, LOCK_SPINS, STARVATION_NS, may_spin_for_lock};
+use std::cell::UnsafeCell;
+use std::task::Waker;
 
 /// Whether the lock was taken, or the deadline came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub(super) enum Locked {
 }
 
 /// A mutex without data.
-pub(super) struct RawMutex {
+pub struct RawMutex {
     word: MutexWord,
     /// The place of each entry is the [`Came`] of its waiter.
     waiters: Lock<WaitQueue>,
@@ -44,6 +46,29 @@ struct Came {
     since_ns: u64,
     /// Up to when the mutex profile has charged its wait to a holder.
     charged_ns: u64,
+}
+
+/// The wait of a future for a mutex.
+pub(super) struct LockWait {
+    wait: FutureWait,
+    me: Contender,
+    came: UnsafeCell<Came>,
+}
+
+// SAFETY: a holder of the queue's lock uses `came` while the wait is queued, the owner otherwise.
+unsafe impl Sync for LockWait {}
+
+impl LockWait {
+    pub(super) const fn new() -> Self {
+        let came = UnsafeCell::new(Came { since_ns: 0, charged_ns: 0 });
+        Self { wait: FutureWait::new(), me: Contender::new(), came }
+    }
+
+    /// It was chosen to compete for the mutex.
+    fn woken(&mut self) {
+        let waited_ns = now_ns() - self.came.get_mut().since_ns;
+        self.me.woken(waited_ns > STARVATION_NS);
+    }
 }
 
 impl RawMutex {
@@ -154,6 +179,76 @@ impl RawMutex {
         }
         wait::leave_holding(rt, || self.unlock());
         Locked::Yes
+    }
+
+    /// Takes it, or waits as a future. True: it is taken.
+    ///
+    /// # Safety
+    /// `waits` is pinned, and [`leave`](Self::leave) is called before it is dropped.
+    pub(super) unsafe fn poll_lock(&self, waits: &mut LockWait, waker: &Waker) -> bool {
+        if waits.wait.is_queued() {
+            match waits.wait.poll(&self.waiters, waker) {
+                None => return false,
+                // The mutex was handed over.
+                Some(Ended::Done) => return true,
+                // It was released, and this caller may compete for it.
+                Some(_) => waits.woken(),
+            }
+        }
+        if self.word.attempt(&mut waits.me) == Attempt::Acquired {
+            return true;
+        }
+        waits.wait.prepare(waker);
+        // SAFETY: in no queue, so nothing else uses it.
+        let came = unsafe { &mut *waits.came.get() };
+        let again = came.since_ns != 0;
+        if !again {
+            let now = now_ns();
+            *came = Came { since_ns: now, charged_ns: now };
+        }
+        let rt = current::enter();
+        let mut waiters = self.waiters.lock();
+        let acquired = self.word.enqueue(&mut waits.me) == Enqueued::Acquired;
+        if !acquired {
+            let push = |entry: &Entry| {
+                // SAFETY: by the caller's promise.
+                unsafe { if again { waiters.push_front(entry) } else { waiters.push(entry) } };
+                true
+            };
+            // SAFETY: by the caller's promise.
+            unsafe { waits.wait.queue(waits.came.get().cast(), push) };
+        }
+        drop(waiters);
+        drop(rt);
+        acquired
+    }
+
+    /// Ends the wait of a future. What it was given goes to the next waiter.
+    pub(super) fn leave(&self, waits: &mut LockWait) {
+        let left = waits.wait.leave(&self.waiters, |waiters, entry| {
+            // SAFETY: it was queued here.
+            unsafe { waiters.remove(entry) };
+            self.word.dequeued();
+        });
+        match left {
+            None => {}
+            Some(Ended::Done) => self.unlock(),
+            Some(_) => {
+                // It returns its token as a waiter that comes and gives up. If the mutex is free,
+                // nobody else would wake the next.
+                waits.woken();
+                let rt = current::enter();
+                let waiters = self.waiters.lock();
+                let acquired = self.word.enqueue(&mut waits.me) == Enqueued::Acquired;
+                if !acquired {
+                    self.word.dequeued();
+                }
+                drop(waiters);
+                if acquired {
+                    self.unlock_within(rt.as_ref());
+                }
+            }
+        }
     }
 
     /// Releases it.

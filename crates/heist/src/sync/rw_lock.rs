@@ -8,6 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 /// Gives the use of a value to any number of readers, or to one writer.
@@ -32,8 +33,8 @@ use std::time::{Duration, Instant};
 /// ```
 #[doc(alias = "RWMutex")]
 pub struct RwLock<T: ?Sized> {
-    raw: RawRwLock,
-    data: UnsafeCell<T>,
+    pub(super) raw: RawRwLock,
+    pub(super) data: UnsafeCell<T>,
 }
 
 // SAFETY: the lock gives the data to one writer, or to readers that share it.
@@ -74,7 +75,7 @@ impl<T: ?Sized> RwLock<T> {
     #[doc(alias = "RLock")]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let _ = self.raw.read(None);
-        RwLockReadGuard { lock: self, _data: PhantomData }
+        RwLockReadGuard::new(self)
     }
 
     /// Takes the lock to read, if no writer holds it or waits for it.
@@ -82,7 +83,7 @@ impl<T: ?Sized> RwLock<T> {
     #[must_use = "if the guard is not kept, the lock is released at once"]
     #[doc(alias = "TryRLock")]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        self.raw.try_read().then(|| RwLockReadGuard { lock: self, _data: PhantomData })
+        self.raw.try_read().then(|| RwLockReadGuard::new(self))
     }
 
     /// Waits to read, for at most `timeout`.
@@ -120,7 +121,7 @@ impl<T: ?Sized> RwLock<T> {
 
     fn read_until_ns(&self, deadline_ns: u64) -> Option<RwLockReadGuard<'_, T>> {
         let locked = self.raw.read(Some(deadline_ns));
-        (locked == Locked::Yes).then(|| RwLockReadGuard { lock: self, _data: PhantomData })
+        (locked == Locked::Yes).then(|| RwLockReadGuard::new(self))
     }
 
     /// Waits until the lock is free, and takes it to write.
@@ -135,7 +136,7 @@ impl<T: ?Sized> RwLock<T> {
     #[doc(alias = "Lock")]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let _ = self.raw.write(None);
-        RwLockWriteGuard { lock: self, _data: PhantomData }
+        RwLockWriteGuard::new(self)
     }
 
     /// Takes the lock to write, if it is free.
@@ -151,7 +152,7 @@ impl<T: ?Sized> RwLock<T> {
     #[must_use = "if the guard is not kept, the lock is released at once"]
     #[doc(alias = "TryLock")]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        self.raw.try_write().then(|| RwLockWriteGuard { lock: self, _data: PhantomData })
+        self.raw.try_write().then(|| RwLockWriteGuard::new(self))
     }
 
     /// Waits to write, for at most `timeout`. A writer that gives up admits the readers that waited
@@ -187,7 +188,7 @@ impl<T: ?Sized> RwLock<T> {
 
     fn write_until_ns(&self, deadline_ns: u64) -> Option<RwLockWriteGuard<'_, T>> {
         let locked = self.raw.write(Some(deadline_ns));
-        (locked == Locked::Yes).then(|| RwLockWriteGuard { lock: self, _data: PhantomData })
+        (locked == Locked::Yes).then(|| RwLockWriteGuard::new(self))
     }
 
     /// The value, without locking: `&mut self` excludes every other holder.
@@ -196,10 +197,16 @@ impl<T: ?Sized> RwLock<T> {
         self.data.get_mut()
     }
 
-    /// Whether the lock is held at this moment, or a writer waits.
+    /// Whether the lock is held at this moment, in any way, or a writer waits.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.raw.is_busy()
+    }
+
+    /// Whether a writer holds the lock at this moment, or waits until the readers have left.
+    #[must_use]
+    pub fn is_locked_exclusive(&self) -> bool {
+        self.raw.is_exclusive()
     }
 }
 
@@ -228,12 +235,51 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
 
 /// The right to read the value of an [`RwLock`]. Dropping it releases the lock.
 ///
-/// It may be held while its goroutine waits for something, and may be sent to another thread.
+/// It may be held while its goroutine waits for something, and may be sent to another thread. As
+/// std's, it is covariant: it can stand for the right to read a value with a shorter lifetime.
+///
+/// ```
+/// use heist::sync::{RwLock, RwLockReadGuard};
+/// fn longer<'a>(one: RwLockReadGuard<'_, &'a str>, other: &'a str) -> &'a str {
+///     if one.len() > other.len() { *one } else { other }
+/// }
+/// let lock = RwLock::new("static");
+/// let short = String::from("short");
+/// assert_eq!(longer(lock.read(), &short), "static");
+/// ```
 #[must_use = "if the guard is not kept, the lock is released at once"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
-    lock: &'a RwLock<T>,
-    /// The guard has the variance and the auto traits of the reference that it hands out.
+    raw: &'a RawRwLock,
+    /// The value, which is borrowed for `'a`. Not a reference: the guard may be an argument of a
+    /// function whose last act is to drop it, and a reference would have to be valid longer.
+    data: NonNull<T>,
     _data: PhantomData<&'a T>,
+}
+
+// SAFETY: it is a shared reference to the value, and the lock may be released on any thread.
+unsafe impl<T: ?Sized + Sync> Send for RwLockReadGuard<'_, T> {}
+// SAFETY: a shared reference to it gives shared references to the value.
+unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
+
+// As for `RwLock`.
+impl<T: ?Sized> UnwindSafe for RwLockReadGuard<'_, T> {}
+impl<T: ?Sized> RefUnwindSafe for RwLockReadGuard<'_, T> {}
+
+impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
+    /// The guard of a lock that the caller holds to read.
+    #[inline]
+    pub(super) const fn new(lock: &'a RwLock<T>) -> Self {
+        // SAFETY: the address of a cell's content is not null.
+        let data = unsafe { NonNull::new_unchecked(lock.data.get()) };
+        Self { raw: &lock.raw, data, _data: PhantomData }
+    }
+
+    /// The parts of this guard, whose lock stays held.
+    pub(super) const fn into_parts(guard: Self) -> (&'a RawRwLock, NonNull<T>) {
+        let parts = (guard.raw, guard.data);
+        std::mem::forget(guard);
+        parts
+    }
 }
 
 impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
@@ -242,14 +288,14 @@ impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: the guard is the right to read the data.
-        unsafe { &*self.lock.data.get() }
+        unsafe { self.data.as_ref() }
     }
 }
 
 impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.raw.read_done();
+        self.raw.read_done();
     }
 }
 
@@ -276,6 +322,19 @@ pub struct RwLockWriteGuard<'a, T: ?Sized> {
 }
 
 impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
+    /// The guard of a lock that the caller holds to write.
+    #[inline]
+    pub(super) const fn new(lock: &'a RwLock<T>) -> Self {
+        Self { lock, _data: PhantomData }
+    }
+
+    /// The lock of this guard, which stays held.
+    pub(super) const fn into_lock(guard: Self) -> &'a RwLock<T> {
+        let lock = guard.lock;
+        std::mem::forget(guard);
+        lock
+    }
+
     /// Admits other readers and continues as a reader. No writer can enter in between.
     ///
     /// # Examples
@@ -288,9 +347,8 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     /// assert_eq!((*reader, *lock.read()), (2, 2));
     /// ```
     pub fn downgrade(guard: Self) -> RwLockReadGuard<'a, T> {
-        let lock = guard.lock;
-        std::mem::forget(guard);
-        let reader = RwLockReadGuard { lock, _data: PhantomData };
+        let lock = Self::into_lock(guard);
+        let reader = RwLockReadGuard::new(lock);
         lock.raw.downgrade();
         reader
     }

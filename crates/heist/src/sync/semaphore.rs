@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 /// ```
 #[doc(alias = "Weighted")]
 pub struct Semaphore {
-    permits: Permits,
+    pub(super) permits: Permits,
 }
 
 impl Semaphore {
@@ -172,6 +172,34 @@ impl Semaphore {
             (_, Some(error)) => Err(error),
             (None, None) => Err(ctx.wait()),
         }
+    }
+
+    /// As [`acquire_context`](Self::acquire_context), with a permit that can be moved into a
+    /// goroutine.
+    ///
+    /// # Errors
+    /// How the context was cancelled.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let (ctx, canceller) = heist::context::background().with_cancel();
+    /// let semaphore = std::sync::Arc::new(heist::sync::Semaphore::new(1));
+    /// let permit = semaphore.acquire_owned_context(&ctx, 1)?;
+    /// heist::go(move || drop(permit)).join().unwrap();
+    /// canceller.cancel();
+    /// assert!(semaphore.acquire_owned_context(&ctx, 1).is_err());
+    /// # Ok::<(), heist::context::ContextError>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn acquire_owned_context(
+        self: &Arc<Self>,
+        ctx: &Context,
+        n: usize,
+    ) -> Result<OwnedSemaphorePermit, ContextError> {
+        self.acquire_context(ctx, n)?.forget();
+        Ok(OwnedSemaphorePermit { semaphore: Arc::clone(self), n })
     }
 
     /// As [`acquire`](Self::acquire), with a permit that can be moved into a goroutine.

@@ -2,12 +2,15 @@
 
 use crate::current;
 use crate::sys::lock::Lock;
-use crate::wait::{self, Ended, Terms, WaitQueue, WaitReason, Wake};
+use crate::wait::{self, Ended, Entry, FutureWait, Terms, WaitQueue, WaitReason, Wake};
 use heist_core::lock_rank::Rank;
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 
 /// The upper half of the word counts how often the count rose from zero; the lower half is the
 /// count.
@@ -188,10 +191,90 @@ impl WaitGroup {
         }
     }
 
+    /// Waits until every announced task is done, as a future.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has waited for nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// let group = heist::sync::WaitGroup::new();
+    /// (0..3).for_each(|_| group.go(|| ()));
+    /// heist::spawn(async move { group.wait_async().await }).join().unwrap();
+    /// # });
+    /// ```
+    pub fn wait_async(&self) -> WaitFuture<'_> {
+        // ORDERING: Acquire: see `done`.
+        let came = self.inner.word.load(Ordering::Acquire);
+        WaitFuture { group: self, came, wait: FutureWait::new() }
+    }
+
     fn wake_all(&self) {
         let rt = current::enter();
         let waiters = self.inner.waiters.lock().claim_all();
         waiters.wake_in_order(|waiter| waiter.wake(Ended::Changed, rt.as_ref()));
+    }
+}
+
+/// The future of [`WaitGroup::wait_async`].
+#[must_use = "futures do nothing unless polled"]
+pub struct WaitFuture<'a> {
+    group: &'a WaitGroup,
+    /// The word when it was made, which has the round.
+    came: u64,
+    wait: FutureWait,
+}
+
+impl Future for WaitFuture<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.into_ref().get_ref();
+        let inner = &this.group.inner;
+        let done = || {
+            // ORDERING: Acquire: see `done`.
+            let now = inner.word.load(Ordering::Acquire);
+            this.came & COUNT == 0 || now & COUNT == 0 || now & !COUNT != this.came & !COUNT
+        };
+        if this.wait.is_queued() && this.wait.poll(&inner.waiters, cx.waker()).is_none() {
+            return Poll::Pending;
+        }
+        if done() {
+            return Poll::Ready(());
+        }
+        this.wait.prepare(cx.waker());
+        let rt = current::enter();
+        let mut waiters = inner.waiters.lock();
+        let done = done();
+        if !done {
+            let push = |entry: &Entry| {
+                // SAFETY: the future is pinned, and leaves the queue when it is dropped.
+                unsafe { waiters.push(entry) };
+                true
+            };
+            // SAFETY: as above.
+            unsafe { this.wait.queue(null_mut(), push) };
+        }
+        drop(waiters);
+        drop(rt);
+        if done { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for WaitFuture<'_> {
+    fn drop(&mut self) {
+        let _ = self.wait.leave(&self.group.inner.waiters, |waiters, entry| {
+            // SAFETY: it was queued here.
+            unsafe { waiters.remove(entry) };
+        });
+    }
+}
+
+impl fmt::Debug for WaitFuture<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WaitFuture { .. }")
     }
 }
 

@@ -165,33 +165,4 @@ fn quota_in(folder: &Path, version: Version) -> Option<Quota> {
 const DEFAULT_PERIOD_US: u64 = 100_000;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn escapes_are_undone() {
-        assert_eq!(unescape(r"/a\040b\134c"), r"/a b\c");
-        assert_eq!(unescape(r"/a\04"), r"/a\04");
-        assert_eq!(unescape(r"\999"), r"\999");
-    }
-
-    #[test]
-    fn the_group_with_the_cpu_controller_counts() {
-        assert_eq!(cpu_group("0::/a/b\n"), Some((Version::Two, "/a/b")));
-        let hybrid = "4:memory:/m\n3:cpu,cpuacct:/c:with:colons\n0::/u\n";
-        assert_eq!(cpu_group(hybrid), Some((Version::One, "/c:with:colons")));
-        assert_eq!(cpu_group("3:cpuset:/s\n2:cpuacct:/x\n"), None);
-        assert_eq!(cpu_group("garbage\n"), None);
-    }
-
-    #[test]
-    fn a_mount_of_another_part_is_ignored() {
-        let mounts = "1 0 0:1 /other /elsewhere rw - cgroup2 cgroup2 rw\n\
-                      2 0 0:1 /a /sys/fs/cgroup rw shared:1 - cgroup2 cgroup2 rw\n";
-        let found = mounted_at(mounts, Version::Two, "/a/b");
-        assert_eq!(found, Some(("/sys/fs/cgroup".into(), "/b".into())));
-        assert_eq!(mounted_at(mounts, Version::Two, "/ab"), None);
-        assert_eq!(mounted_at(mounts, Version::Two, "/a/../x"), None);
-        assert_eq!(mounted_at(mounts, Version::One, "/a"), None);
-    }
-}
+mod tests;

@@ -346,6 +346,12 @@ impl<T: Copy> Pages<T> {
         pages
     }
 
+    /// The addresses of its pages.
+    pub(crate) fn mapped(&self) -> std::ops::Range<usize> {
+        let start = self.base.addr().get();
+        start..start + self.bytes
+    }
+
     /// Whether there is room for one more. The array grows when it is half full: if the system
     /// refuses that, there are many more attempts.
     fn has_room(&mut self) -> bool {

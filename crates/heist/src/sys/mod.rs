@@ -3,22 +3,28 @@
 //! Nothing here allocates or takes a lock that user code can hold, except for functions that say
 //! so, such as those that start threads.
 
+pub(crate) mod alt_stack;
 pub(crate) mod bystanders;
 pub(crate) mod cgroup;
 pub(crate) mod clock;
 pub(crate) mod cpu;
 pub(crate) mod degraded;
 pub(crate) mod doorbell;
+pub(crate) mod env;
 pub(crate) mod fd;
 pub(crate) mod frames;
 pub(crate) mod futex;
+pub(crate) mod halt;
+pub(crate) mod heap;
 pub(crate) mod last_words;
 pub(crate) mod limits;
 pub(crate) mod lock;
+pub(crate) mod maps;
 pub(crate) mod membarrier;
 pub(crate) mod memory;
 pub(crate) mod modules;
 pub(crate) mod notify;
+pub(crate) mod numa;
 pub(crate) mod peer;
 pub(crate) mod place;
 pub(crate) mod placed_thread;

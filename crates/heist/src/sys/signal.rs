@@ -326,6 +326,13 @@ extern "C" fn on_fault(
     pass_on(signal, info, context);
 }
 
+/// The calling thread, which is the library's, handles no signals of the program. It answers the
+/// preemption signal: see `sys::halt`.
+pub(crate) fn block_all_but_ours() {
+    block_all();
+    Blocked::change(libc::SIG_UNBLOCK, &own_set());
+}
+
 /// The calling thread, which never continues, handles no signals any more except faults.
 pub(crate) fn block_all() {
     let mut all = empty_set();
@@ -371,5 +378,39 @@ fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     } else if let Some(before) = before {
         call(&before, signal, info, context);
+    }
+    // std's handler restores the default action, and then the same fault ends the process.
+    if current_action(signal).sa_sigaction == libc::SIG_DFL {
+        super::last_words::speak();
+    }
+}
+
+/// Signals that end a process because of an error, besides memory faults.
+const ERRORS: [libc::c_int; 4] = [libc::SIGABRT, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+
+/// Before one of the signals ends the process by its default action, last words are spoken. A
+/// program that has its own handler keeps it.
+pub(crate) fn speak_before_errors() {
+    extern "C" fn on_error(signal: libc::c_int) {
+        super::last_words::speak();
+        // SAFETY: with the default action the signal ends the process when it is unblocked, as it
+        // is when this handler returns.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+    }
+    for signal in ERRORS {
+        if current_action(signal).sa_sigaction != libc::SIG_DFL {
+            continue;
+        }
+        // SAFETY: all zero is a valid sigaction, and every field that matters is set. The handler
+        // is async-signal-safe.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_error as *const () as usize;
+            action.sa_flags = libc::SA_ONSTACK;
+            libc::sigaction(signal, &raw const action, null_mut());
+        }
     }
 }

@@ -159,68 +159,16 @@ impl Symbols {
     }
 }
 
-/// The name of a function as the linker knows it. Names in rustc's legacy mangling are shown
-/// demangled.
+/// The name of a function as the linker knows it. Names that rustc has mangled are shown demangled,
+/// without allocating.
 #[derive(Debug)]
 pub(crate) struct Name<'a>(&'a str);
 
 impl fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(mut rest) = self.0.strip_prefix("_ZN") else { return f.write_str(self.0) };
-        let mut is_first = true;
-        while let Some((part, after)) = next_part(rest) {
-            rest = after;
-            let is_hash = rest == "E" && part.len() == 17 && part.starts_with('h');
-            if is_hash {
-                break;
-            }
-            f.write_str(if is_first { "" } else { "::" })?;
-            is_first = false;
-            show_part(part.strip_prefix("_$").map_or(part, |_| &part[1..]), f)?;
-        }
-        Ok(())
+        // The other form has the hash that makes names differ.
+        write!(f, "{:#}", rustc_demangle::demangle(self.0))
     }
-}
-
-/// The first part of a name. Each part is preceded by its length.
-fn next_part(text: &str) -> Option<(&str, &str)> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    text.get(digits..)?.split_at_checked(text[..digits].parse().ok()?)
-}
-
-/// A part with the characters that the linker does not allow.
-fn show_part(mut part: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    const ESCAPES: [(&str, &str); 9] = [
-        ("$LT$", "<"),
-        ("$GT$", ">"),
-        ("$RF$", "&"),
-        ("$BP$", "*"),
-        ("$LP$", "("),
-        ("$RP$", ")"),
-        ("$C$", ","),
-        ("$SP$", "@"),
-        ("..", "::"),
-    ];
-    'next: while let Some(first) = part.chars().next() {
-        for (escape, plain) in ESCAPES {
-            if let Some(rest) = part.strip_prefix(escape) {
-                f.write_str(plain)?;
-                part = rest;
-                continue 'next;
-            }
-        }
-        let hexadecimal = part.strip_prefix("$u").and_then(|rest| rest.split_once('$'));
-        if let Some((digits, rest)) = hexadecimal
-            && let Some(c) = u32::from_str_radix(digits, 16).ok().and_then(char::from_u32)
-        {
-            fmt::Write::write_char(f, c)?;
-            part = rest;
-            continue;
-        }
-        fmt::Write::write_char(f, first)?;
-        part = &part[first.len_utf8()..];
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -249,9 +197,9 @@ mod tests {
         assert_eq!(shown(method), "<a::B as core::ops::drop::Drop>::drop");
         let closure = "_ZN4main4deep28_$u7b$$u7b$closure$u7d$$u7d$17h0123456789abcdefE";
         assert_eq!(shown(closure), "main::deep::{{closure}}");
-        for other in ["main", "_RNvCs1234_7mycrate3foo", "_ZN", "_ZN99x", ""] {
-            let _ = shown(other);
+        assert_eq!(shown("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
+        for other in ["main", "_ZN", "_ZN99x", "_R", ""] {
+            assert_eq!(shown(other), other);
         }
-        assert_eq!(shown("main"), "main");
     }
 }

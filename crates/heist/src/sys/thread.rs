@@ -1,8 +1,9 @@
 //! OS threads.
 
+use super::alt_stack::AltStack;
 use super::memory;
 use super::{fd, limits, placed_thread};
-use std::ptr::{NonNull, from_ref, null_mut};
+use std::ptr::{from_ref, null_mut};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ pub(crate) fn spawn_roomy_joinable(
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
     let start = || {
         std::thread::Builder::new().name(name.to_owned()).spawn(|| {
-            super::signal::block_all();
+            super::signal::block_all_but_ours();
             main();
         })
     };
@@ -387,6 +388,21 @@ pub(crate) fn interrupt(tid: u32) {
     }
 }
 
+/// The addresses of the stack of the calling thread, which is std's. It allocates.
+pub(crate) fn own_stack() -> Option<std::ops::Range<usize>> {
+    let mut attr = std::mem::MaybeUninit::uninit();
+    let (mut base, mut bytes) = (null_mut(), 0);
+    // SAFETY: the first call initialises the attributes, the last one frees what they hold.
+    unsafe {
+        if libc::pthread_getattr_np(libc::pthread_self(), attr.as_mut_ptr()) != 0 {
+            return None;
+        }
+        let found = libc::pthread_attr_getstack(attr.as_ptr(), &raw mut base, &raw mut bytes);
+        libc::pthread_attr_destroy(attr.as_mut_ptr());
+        (found == 0).then(|| base.addr()..base.addr() + bytes)
+    }
+}
+
 /// Puts the calling thread to sleep forever.
 pub(crate) fn sleep_for_ever() -> ! {
     loop {
@@ -402,54 +418,4 @@ pub(crate) fn nap(pause: Duration) {
     };
     // SAFETY: `time` is valid, and the remaining time is not requested.
     unsafe { libc::nanosleep(&raw const time, null_mut()) };
-}
-
-/// The stack on which signal handlers of this thread run. A goroutine's stack may be exhausted
-/// when they are needed. Below it is a guard.
-#[derive(Debug)]
-pub(crate) struct AltStack {
-    base: NonNull<u8>,
-    /// The previous stack of the thread, which is restored.
-    before: libc::stack_t,
-}
-
-/// Room for a handler, for the unwinder and for a report: walking a stack needs more than 64 KiB in
-/// a debug build. Only what is touched costs memory.
-const ALT_STACK_BYTES: usize = 256 << 10;
-/// The guard below it.
-const ALT_GUARD_BYTES: usize = memory::PAGE_MAX_BYTES;
-const ALT_MAPPED_BYTES: usize = ALT_GUARD_BYTES + ALT_STACK_BYTES;
-
-impl AltStack {
-    /// Maps a stack and installs it for the calling thread.
-    pub(crate) fn install() -> std::io::Result<Self> {
-        let base = memory::map(ALT_MAPPED_BYTES)?;
-        // SAFETY: just mapped, not used yet.
-        let guarded = unsafe { memory::guard(base, ALT_GUARD_BYTES) };
-        let stack = libc::stack_t {
-            ss_sp: base.as_ptr().wrapping_add(ALT_GUARD_BYTES).cast(),
-            ss_flags: 0,
-            ss_size: ALT_STACK_BYTES,
-        };
-        let mut before = stack;
-        // SAFETY: `stack` describes memory that stays mapped until this value is dropped.
-        if guarded && unsafe { libc::sigaltstack(&raw const stack, &raw mut before) } == 0 {
-            return Ok(Self { base, before });
-        }
-        let error = std::io::Error::last_os_error();
-        // SAFETY: mapped above, and not used.
-        unsafe { memory::unmap(base, ALT_MAPPED_BYTES) };
-        Err(error)
-    }
-}
-
-impl Drop for AltStack {
-    fn drop(&mut self) {
-        // SAFETY: the thread drops its own alternate stack outside any handler, then nothing uses
-        // the memory; its previous stack is still its own.
-        unsafe {
-            libc::sigaltstack(&raw const self.before, std::ptr::null_mut());
-            memory::unmap(self.base, ALT_MAPPED_BYTES);
-        }
-    }
 }

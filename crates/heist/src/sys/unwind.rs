@@ -86,13 +86,19 @@ struct Walk<'a> {
 /// The frames from a fault at `fault_ip` outwards, as long as their stack pointers are on the stack
 /// that faulted. Called in the fault's handler.
 pub(crate) fn walk(fault_ip: usize, is_on_stack: &dyn Fn(usize) -> bool) -> Frames {
-    let mut walk = Walk {
-        fault_ip,
-        past_fault: false,
-        is_on_stack,
-        own_code: own_code(),
-        frames: Frames::NONE,
-    };
+    walk_from(fault_ip, false, is_on_stack)
+}
+
+/// The frames of the calling thread, from the caller outwards.
+pub(crate) fn walk_here() -> Frames {
+    let mut frames = walk_from(0, true, &|_| true);
+    frames.is_complete = true;
+    frames
+}
+
+fn walk_from(fault_ip: usize, past_fault: bool, is_on_stack: &dyn Fn(usize) -> bool) -> Frames {
+    let own_code = own_code();
+    let mut walk = Walk { fault_ip, past_fault, is_on_stack, own_code, frames: Frames::NONE };
     // SAFETY: `visit` gets a `Walk` that outlives the call, and only reads.
     unsafe { _Unwind_Backtrace(visit, (&raw mut walk).cast()) };
     walk.frames

@@ -75,6 +75,42 @@ impl AfterFunc {
         self.handle.cancel_unborn(self.ticket)
     }
 
+    /// Makes the function run when `duration` is over, counted from now, and not at the time that
+    /// was set before. True if that was in time. False, without an effect, if it runs, has run, or
+    /// was stopped: a function that can be called once cannot be set again.
+    ///
+    /// # Panics
+    /// If the caller is not a goroutine of the runtime on which it was made, or there is no memory:
+    /// then the function never runs.
+    ///
+    /// # Examples
+    /// An idle connection is closed after a minute without a message:
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.run(|| {
+    /// use std::time::Duration;
+    /// const IDLE: Duration = Duration::from_secs(60);
+    /// let mut close = heist::time::after_func(IDLE, || println!("idle for too long"));
+    /// for _message in 0..3 {
+    ///     assert!(close.reset(IDLE));
+    /// }
+    /// assert!(close.stop() && !close.reset(IDLE));
+    /// # });
+    /// ```
+    #[doc(alias = "Reset")]
+    #[track_caller]
+    pub fn reset(&mut self, duration: Duration) -> bool {
+        match self.handle.postpone_unborn(self.ticket, deadline_after(duration)) {
+            Ok(Some((handle, ticket))) => {
+                self.handle = handle;
+                self.ticket = ticket;
+                true
+            }
+            Ok(None) => false,
+            Err(error) => goroutine::cannot_spawn("AfterFunc::reset", error),
+        }
+    }
+
     /// Whether the function has run to its end or was stopped.
     #[must_use]
     pub fn is_finished(&self) -> bool {

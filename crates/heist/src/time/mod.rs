@@ -33,7 +33,9 @@
 
 mod after_func;
 mod sleep;
+mod sleeping;
 mod ticker;
+mod timeout;
 mod timer;
 pub(crate) mod timers;
 
@@ -41,7 +43,9 @@ pub(crate) use after_func::try_at;
 
 pub use after_func::{AfterFunc, after_func};
 pub use sleep::{sleep, sleep_until};
+pub use sleeping::{Sleep, sleep_async, sleep_until_async};
 pub use ticker::Ticker;
+pub use timeout::{Elapsed, timeout, timeout_at};
 pub use timer::Timer;
 
 use crate::sys::clock;

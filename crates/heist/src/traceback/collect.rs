@@ -25,6 +25,8 @@ pub(crate) struct Entry {
     pub(crate) header: String,
     /// Its state, as the header names it.
     pub(crate) state: &'static str,
+    /// Whether the last search for leaks found it.
+    pub(crate) is_leaked: bool,
     /// Where it was spawned.
     pub(crate) spawn_site: Option<&'static Location<'static>>,
     /// Goroutines with the same frames share them.
@@ -48,6 +50,25 @@ fn entries_here(sched: &Sched, here: Registers) -> Vec<Entry> {
         }
     });
     entries
+}
+
+/// The goroutine of `sched` with this number.
+pub(crate) fn entry_of(sched: &Sched, id: u64, here: Registers) -> Option<Entry> {
+    on_large_stack(|| {
+        let mut found = None;
+        pool::for_each(|gp| {
+            if sched.is_mine(gp) && gp.id.get() == id {
+                // SAFETY: records are never unmapped.
+                found = Some(unsafe { &*std::ptr::from_ref(gp) });
+            }
+        });
+        found.map(|gp| Looker::new(sched, here).entry(gp))
+    })
+}
+
+/// Whether a goroutine computes for long without a call into the runtime.
+pub(crate) fn computes(gp: &G) -> bool {
+    gp.flags.has(Flag::HOG)
 }
 
 /// The stack of one goroutine of `sched`.
@@ -80,7 +101,8 @@ impl<'a> Looker<'a> {
         // Writing to a String does not fail.
         let _ = Described::at(gp, self.minute).write_header(&mut header);
         let (state, spawn_site) = (Described::state_of(gp), gp.spawn_site());
-        Entry { id: gp.id.get(), gp, header, state, spawn_site, stack }
+        let is_leaked = Described::is_leaked(gp);
+        Entry { id: gp.id.get(), gp, is_leaked, header, state, spawn_site, stack }
     }
 
     fn share(&mut self, frames: Frames) -> Arc<Frames> {

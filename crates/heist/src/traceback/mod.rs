@@ -34,6 +34,8 @@ pub(crate) enum Absent {
     Abandoned,
     /// Its thread did not answer: it blocks the signal, or gets no CPU.
     NoAnswer,
+    /// It runs, and must not be interrupted.
+    NoPreempt,
     /// It began or ended to run each time it was looked at.
     Moving,
 }
@@ -45,6 +47,7 @@ impl fmt::Display for Absent {
             Self::ForeignStack => "stack not available: it is not one of heist",
             Self::Abandoned => "stack not available: it overflowed",
             Self::NoAnswer => "stack not available: the thread does not answer the signal",
+            Self::NoPreempt => "stack not available: it runs and must not be interrupted",
             Self::Moving => "stack not available: it ran each time it was looked at",
         })
     }

@@ -50,8 +50,12 @@ pub(crate) fn runtimes() -> Vec<Arc<Sched>> {
 
 /// Writes the stack of one goroutine of a live runtime.
 fn write_stack(sched: &Sched, gp: &G, f: &mut dyn fmt::Write) -> fmt::Result {
-    let stack = collect::stack_of(sched, gp, here());
-    text::write_stack(stack.as_ref().map_err(|&absent| absent), f)
+    let here = here();
+    // A runtime that leaves goroutines behind may be dropped on a small stack.
+    text::on_large_stack(|| {
+        let stack = collect::stack_of(sched, gp, here);
+        text::write_stack(stack.as_ref().map_err(|&absent| absent), f)
+    })
 }
 
 /// Writes all goroutines of all runtimes to standard error.

@@ -35,7 +35,12 @@ pub(super) fn stacks(sched: &Sched, walker: &mut Walker, modules: &Modules) -> H
         if let Some((id, stack)) = asleep(m, walker, modules) {
             found.insert(id, stack);
         } else if let Some(gp) = m.current() {
-            asked.extend(Asked::new(m, gp.id.get()));
+            // The signal would end a blocking call early, which is what the guard is for.
+            if gp.may_be_forced() {
+                asked.extend(Asked::new(m, gp.id.get()));
+            } else {
+                found.insert(gp.id.get(), Err(Absent::NoPreempt));
+            }
         }
         if asked.len() == ASKED_AT_ONCE {
             collect(&mut asked, walker, modules, &mut found);

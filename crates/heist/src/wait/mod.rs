@@ -35,6 +35,9 @@
 //! The wait is sealed until the word is written: before that, only a reader of the word can wake
 //! the goroutine.
 //!
+//! # Futures
+//! A future waits in the same queues, with an entry inside the future (`future.rs`).
+//!
 //! # What must not be touched from outside
 //! Goroutine records, tickets, commit functions and seals. A module above this one names none of
 //! them; `goroutine` is the exception, because a join handle owns a record.
@@ -42,14 +45,17 @@
 //! GO: proc.go gopark; sema.go; runtime2.go sudog.
 
 mod both;
+mod future;
 mod published;
 mod record;
 
 pub(crate) use crate::gmp::g::WaitReason;
 pub(crate) use crate::sched::life::cancel::GivingUp;
+pub(crate) use crate::sched::life::parker::Parker;
 pub(crate) use crate::sched::waiter::Waiter;
 pub(crate) use both::Both;
-pub(crate) use published::{wait_for_end, wait_for_event};
+pub(crate) use future::FutureWait;
+pub(crate) use published::{wait_for_end, wait_for_event, wait_for_fork, wait_for_wake};
 pub(crate) use record::{AllClaimed, Claimed, Entry, HeldLocks, Wait, WaitQueue, Wake, idle_entry};
 
 use crate::current::InRuntime;

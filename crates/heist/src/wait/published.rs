@@ -10,6 +10,7 @@
 use super::{Ended, Terms, WaitReason, unwind};
 use crate::current::InRuntime;
 use crate::gmp::G;
+use crate::gmp::fork::{Job, Taken};
 use crate::gmp::g::Woken;
 use crate::gmp::m::{Commit, Seal};
 use crate::netpoll::desc::Half;
@@ -17,6 +18,7 @@ use crate::netpoll::poller::Shared;
 use crate::sampler::waits;
 use crate::sched::life::cancel::GivingUp;
 use crate::sched::life::park;
+use crate::sched::life::parker::Parker;
 use crate::sched::waiter::{ThreadWaiter, Waiter};
 use crate::sys::registers::here;
 use heist_core::readiness::Look;
@@ -49,12 +51,56 @@ pub(crate) fn wait_for_end(rt: Option<InRuntime>, target: &G, terms: Terms) {
     }
 }
 
+/// Waits until the half of a fork that `taken` names has ended, or returns at once because it has.
+/// Returns how the wait ended, and unwinds nothing: the half uses the caller's frame. The caller
+/// checks whether the half has ended.
+pub(crate) fn wait_for_fork(rt: InRuntime, taken: &Taken, terms: Terms) -> (InRuntime, Ended) {
+    /// Stores the forker's address in the word of the job.
+    unsafe fn register(me: NonNull<G>, job: *mut ()) -> bool {
+        // SAFETY: the job is in the frame of the goroutine that parks, and records are never
+        // unmapped. After this the frame may be gone.
+        let (me, job) = unsafe { (me.as_ref(), &*job.cast::<Job>()) };
+        job.word.register(Waiter::address_of(me))
+    }
+    let me = rt.goroutine();
+    taken.deque.set_ticket(me.status.next_ticket());
+    let giving_up = GivingUp::if_panicking(&rt);
+    // SAFETY: the job is in the frame of the caller, which waits.
+    let (rt, ended) = unsafe { park_sealed(rt, terms, register, taken.job.as_ptr().cast()) };
+    drop(giving_up);
+    // The forker was woken by a canceller, or by the end of an earlier half that comes late. If the
+    // half has ended meanwhile, the wake-up carries the ticket of a wait that is over.
+    // SAFETY: as above.
+    let _ = unsafe { taken.job.as_ref() }.word.unregister(Waiter::address_of(me));
+    (rt, ended)
+}
+
 #[cold]
 #[inline(never)]
 fn wait_as_thread(target: &G) {
     let thread = ThreadWaiter::new();
     if target.join.register(thread.address()) {
         thread.sleep();
+    }
+}
+
+/// Waits until a waker of `parker` is called, or returns at once because one was. A cancelled
+/// caller unwinds.
+pub(crate) fn wait_for_wake(rt: Option<InRuntime>, parker: &Parker) {
+    /// Lets wakers find the goroutine.
+    unsafe fn publish(me: NonNull<G>, publishing: *mut ()) -> bool {
+        // SAFETY: the goroutine that parks made it and waits.
+        let (parker, ticket) = unsafe { *publishing.cast::<(&Parker, Ticket)>() };
+        parker.publish(Waiter::Goroutine(me, ticket))
+    }
+    let Some(rt) = rt else { return parker.block_thread() };
+    let mut publishing = (parker, rt.goroutine().status.next_ticket());
+    let arg = (&raw mut publishing).cast();
+    // SAFETY: `publishing` lives until the goroutine continues.
+    let (rt, ended) = unsafe { park_sealed(rt, Terms::new(WaitReason::BlockOn), publish, arg) };
+    parker.resume();
+    if ended == Ended::Cancelled {
+        unwind(Some(rt));
     }
 }
 

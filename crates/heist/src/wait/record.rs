@@ -11,16 +11,18 @@ use crate::gmp::G;
 use crate::gmp::g::Woken;
 use crate::gmp::m::Seal;
 use crate::sampler::waits;
-use crate::sched::life::park;
+use crate::sched::life::{park, waker};
 use crate::sched::waiter::{ThreadWaiter, Waiter};
 use crate::sys::lock::Lock;
 use crate::sys::registers::here;
 use heist_core::status::Ticket;
 use heist_core::timer_heap::NEVER;
 use heist_core::wait_queue::{self, Claim};
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::task::Waker;
 
 /// The place of a wait in a queue.
 pub(crate) type Entry = wait_queue::Entry<Wait>;
@@ -38,7 +40,102 @@ pub(crate) const fn idle_entry() -> Entry {
 
 enum Who {
     Goroutine(NonNull<G>, Ticket),
+    Other(Other),
+}
+
+/// A level of its own: so the test for a goroutine, the usual waiter, is one comparison.
+enum Other {
     Thread(ThreadWaiter, AtomicBool),
+    Future(FutureState),
+}
+
+/// The state of a future's wait, and its waker; see `future.rs`.
+pub(crate) struct FutureState {
+    state: AtomicU8,
+    waker: UnsafeCell<Option<Waker>>,
+}
+
+const OPEN: u8 = 0;
+const CLAIMED: u8 = 1;
+const WOKEN: u8 = 2;
+
+impl FutureState {
+    /// Begins a wait. It is in no queue.
+    pub(super) fn open(&self) {
+        self.state.store(OPEN, Ordering::Relaxed);
+    }
+
+    /// Whether a waker has ended the wait, and does not use it any more.
+    pub(super) fn is_woken(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `wake`, for the report of the waker.
+        self.state.load(Ordering::Acquire) == WOKEN
+    }
+
+    /// # Safety
+    /// No other thread uses the waker.
+    pub(super) unsafe fn replace_waker(&self, waker: Option<Waker>) -> Option<Waker> {
+        // SAFETY: by the caller's promise.
+        std::mem::replace(unsafe { &mut *self.waker.get() }, waker)
+    }
+
+    /// Ends a wait that was claimed. The report is written. The future may be gone after this.
+    #[cold]
+    fn wake(&self, rt: Option<&InRuntime>) {
+        // SAFETY: the caller has claimed the wait.
+        let waker = unsafe { self.replace_waker(None) };
+        // ORDERING: Release pairs with the Acquire in `is_woken`.
+        self.state.store(WOKEN, Ordering::Release);
+        match (waker, rt) {
+            (Some(waker), Some(rt)) => waker::wake_any_within(rt, waker),
+            (Some(waker), None) => {
+                // What the caller does is done, and it may have others to wake. The panic hook has
+                // reported it; the payload is leaked, because dropping it could panic again.
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+                    std::mem::forget(payload);
+                }
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+impl Other {
+    #[cold]
+    #[inline(never)]
+    fn claim(&self) -> bool {
+        match self {
+            // ORDERING: AcqRel pairs with itself, among all that claim: the claimer comes after
+            // everything the waiter wrote before it was queued, and a waiter that fails to claim
+            // comes after the claimer.
+            Self::Thread(_, claimed) => !claimed.swap(true, Ordering::AcqRel),
+            // ORDERING: as above.
+            Self::Future(future) => future
+                .state
+                .compare_exchange(OPEN, CLAIMED, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok(),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        match self {
+            // ORDERING: Acquire pairs with the swap in `claim`, for everything the claimer did
+            // before it.
+            Self::Thread(_, claimed) => !claimed.load(Ordering::Acquire),
+            // ORDERING: as above.
+            Self::Future(future) => future.state.load(Ordering::Acquire) == OPEN,
+        }
+    }
+
+    /// Wakes it. It was claimed.
+    #[cold]
+    #[inline(never)]
+    fn wake(&self, rt: Option<&InRuntime>) {
+        match self {
+            // SAFETY: it sleeps, or is about to, and only the claimer wakes it.
+            Self::Thread(thread, _) => unsafe { Waiter::Thread(thread).wake_claimed(rt) },
+            Self::Future(future) => future.wake(rt),
+        }
+    }
 }
 
 /// One wait of a goroutine or a thread.
@@ -59,10 +156,7 @@ impl Claim for Wait {
         match &self.who {
             // SAFETY: records are never unmapped.
             Who::Goroutine(gp, ticket) => unsafe { gp.as_ref() }.status.claim(*ticket),
-            // ORDERING: AcqRel pairs with itself, among all that claim: the claimer comes after
-            // everything the waiter wrote before it was queued, and a waiter that fails to claim
-            // comes after the claimer.
-            Who::Thread(_, claimed) => !claimed.swap(true, Ordering::AcqRel),
+            Who::Other(other) => other.claim(),
         }
     }
 
@@ -70,9 +164,7 @@ impl Claim for Wait {
         match &self.who {
             // SAFETY: records are never unmapped.
             Who::Goroutine(gp, ticket) => unsafe { gp.as_ref() }.status.is_waiting(*ticket),
-            // ORDERING: Acquire pairs with the swap in `claim`, for everything the claimer did
-            // before it.
-            Who::Thread(_, claimed) => !claimed.load(Ordering::Acquire),
+            Who::Other(other) => other.is_open(),
         }
     }
 }
@@ -83,9 +175,27 @@ impl Wait {
     pub(crate) fn new(rt: Option<&InRuntime>) -> Self {
         let who = match rt.map(InRuntime::goroutine) {
             Some(gp) => Who::Goroutine(NonNull::from(gp), gp.status.next_ticket()),
-            None => Who::Thread(ThreadWaiter::new(), AtomicBool::new(false)),
+            None => Who::Other(Other::Thread(ThreadWaiter::new(), AtomicBool::new(false))),
         };
         Self { who, fired: Cell::new(null()), ended: Cell::new(Ended::Done) }
+    }
+
+    /// The waits of a future.
+    pub(super) const fn for_future() -> Self {
+        let future = FutureState { state: AtomicU8::new(OPEN), waker: UnsafeCell::new(None) };
+        Self {
+            who: Who::Other(Other::Future(future)),
+            fired: Cell::new(null()),
+            ended: Cell::new(Ended::Done),
+        }
+    }
+
+    /// The state of a future's wait.
+    pub(super) fn future(&self) -> &FutureState {
+        match &self.who {
+            Who::Other(Other::Future(future)) => future,
+            _ => heist_core::throw!("Wait::future: it is no future's"),
+        }
     }
 
     /// The entry at which a waker ended the wait; null if no waker did.
@@ -152,7 +262,7 @@ impl Wait {
                 };
                 (Some(rt), gave_up)
             }
-            (Who::Thread(thread, _), None) => {
+            (Who::Other(Other::Thread(thread, _)), None) => {
                 // SAFETY: by the caller's promise.
                 unsafe { L::release(locks) };
                 (None, self.sleep_as_thread(thread, terms.deadline_ns))
@@ -234,8 +344,7 @@ impl Wake for Claimed {
         match &wait.who {
             // SAFETY: it was claimed, and has not been queued since.
             Who::Goroutine(gp, _) => unsafe { park::ready_anywhere(rt, *gp) },
-            // SAFETY: it sleeps, or is about to, and only the claimer wakes it.
-            Who::Thread(thread, _) => unsafe { Waiter::Thread(thread).wake_claimed(rt) },
+            Who::Other(other) => other.wake(rt),
         }
     }
 

@@ -37,17 +37,17 @@ fn sets_of_operations_change_at_run_time() {
 
         let (tx, rx) = chan::bounded(2);
         let mut select = Select::new_biased();
-        let (first, second) = (select.send(&tx, "a"), select.send(&tx, "b"));
+        let (first, second) = (select.send_message(&tx, "a"), select.send_message(&tx, "b"));
         let chosen = select.select();
-        assert_eq!((chosen.index(), chosen.send(&tx)), (first, Ok(())));
+        assert_eq!((chosen.index(), chosen.sent(&tx)), (first, Ok(())));
         let chosen = select.select();
-        assert_eq!((chosen.index(), chosen.send(&tx)), (second, Ok(())));
+        assert_eq!((chosen.index(), chosen.sent(&tx)), (second, Ok(())));
         assert!(select.try_select().is_err(), "both are sent");
         assert!(rx.try_iter().eq(["a", "b"]));
         rx.close();
-        let third = select.send(&tx, "c");
+        let third = select.send_message(&tx, "c");
         let chosen = select.try_select().unwrap();
-        assert_eq!((chosen.index(), chosen.send(&tx)), (third, Err(SendError("c"))));
+        assert_eq!((chosen.index(), chosen.sent(&tx)), (third, Err(SendError("c"))));
     });
 }
 
@@ -74,7 +74,7 @@ fn readiness_takes_nothing() {
             let watched = tx.clone();
             let watches = go(move || {
                 let mut select = Select::new();
-                select.send(&watched, 2);
+                select.send_message(&watched, 2);
                 select.ready()
             });
             matrix::until_parked(1, "select");
@@ -88,7 +88,7 @@ fn readiness_takes_nothing() {
             // Two watchers do not match each other.
             let (mut give, mut get) = (Select::new(), Select::new());
             if capacity == 0 {
-                give.send(&tx, 1);
+                give.send_message(&tx, 1);
                 assert!(give.ready_timeout(Duration::from_micros(100)).is_err());
             }
             get.recv(&rx);
@@ -135,11 +135,11 @@ fn a_result_that_is_not_taken_is_dropped() {
         drop(select);
 
         let mut select = Select::new();
-        select.send(&tx, Arc::clone(&token));
+        select.send_message(&tx, Arc::clone(&token));
         rx.close();
         drop(select.select());
         assert_eq!(Arc::strong_count(&token), 2);
-        assert!(Arc::ptr_eq(&select.select().send(&tx).unwrap_err().into_inner(), &token));
+        assert!(Arc::ptr_eq(&select.select().sent(&tx).unwrap_err().into_inner(), &token));
         drop(select);
         assert_eq!(Arc::strong_count(&token), 1);
     });
@@ -189,7 +189,7 @@ fn readiness_comes_after_the_room() {
             });
             for i in 0..ROUNDS {
                 let mut select = Select::new();
-                select.send(&tx, u32::MAX);
+                select.send_message(&tx, u32::MAX);
                 assert_eq!(select.ready(), 0);
                 assert_eq!(tx.try_send(i), Ok(()));
                 ack.send(()).unwrap();
@@ -213,7 +213,7 @@ fn failed_attempts_signal_no_readiness() {
     heist::yield_now();
     assert!(tx.try_send(1).unwrap_err().is_full());
     let mut select = Select::new();
-    select.send(&tx, 2);
+    select.send_message(&tx, 2);
     assert!(select.try_ready().is_err());
     assert!(select.ready_timeout(Duration::from_millis(1)).is_err());
     drop(select);
@@ -258,4 +258,161 @@ fn two_cases_of_one_channel_are_equally_likely() {
         }
         assert!(chosen.iter().all(|&n| n > ROUNDS / 6), "{chosen:?}");
     }
+}
+
+/// Of an even number of goroutines that each send or receive once, all are matched: a receiver is
+/// reserved for the send that was chosen.
+#[test]
+fn sends_with_later_messages_are_matched() {
+    matrix::run(|| {
+        let (tx, rx) = chan::bounded::<usize>(0);
+        let n = 20;
+        let matched: Vec<_> = (0..n)
+            .map(|i| {
+                let (tx, rx) = (tx.clone(), rx.clone());
+                heist::go(move || {
+                    let mut select = Select::new();
+                    let send = select.send(&tx);
+                    select.recv(&rx);
+                    let chosen = select.select();
+                    if chosen.index() == send {
+                        chosen.send(&tx, i).unwrap();
+                        None
+                    } else {
+                        Some(chosen.recv(&rx).unwrap())
+                    }
+                })
+            })
+            .collect();
+        let received: Vec<_> = matched.into_iter().filter_map(|one| one.join().unwrap()).collect();
+        assert_eq!(received.len(), n / 2);
+        assert!(rx.try_recv().is_err());
+    });
+}
+
+/// The same between threads, which all wait before the first is matched: a select does not wake
+/// itself.
+#[test]
+fn threads_with_later_messages_are_matched() {
+    let (tx, rx) = chan::bounded::<usize>(0);
+    for _round in 0..20 {
+        std::thread::scope(|s| {
+            for i in 0..10 {
+                let (tx, rx) = (&tx, &rx);
+                s.spawn(move || {
+                    let mut select = Select::new();
+                    let send = select.send(tx);
+                    select.recv(rx);
+                    let chosen = select.select();
+                    if chosen.index() == send {
+                        chosen.send(tx, i).unwrap();
+                    } else {
+                        assert_ne!(chosen.recv(rx).unwrap(), i);
+                    }
+                });
+            }
+        });
+    }
+    assert!(rx.try_recv().is_err());
+}
+
+/// A chosen send that is dropped is not done: the receiver that was reserved waits on, and gets the
+/// next message.
+#[test]
+fn a_dropped_send_releases_its_receiver() {
+    matrix::run(|| {
+        let (tx, rx) = chan::bounded::<u8>(0);
+        let receives = heist::go(move || rx.recv());
+        matrix::until_parked(1, "chan receive");
+        let mut select = Select::new();
+        select.send(&tx);
+        drop(select.select());
+        let chosen = select.select();
+        // A receiver that is reserved cannot be cancelled or taken by another sender.
+        assert!(tx.try_send(1).is_err());
+        receives.cancel();
+        heist::yield_now();
+        assert!(!receives.is_finished());
+        chosen.send(&tx, 2).unwrap();
+        // The message is there, so the goroutine may or may not see that it was cancelled.
+        assert!(receives.join().is_ok_and(|got| got == Ok(2)));
+        let chosen = select.select();
+        assert_eq!(chosen.send(&tx, 3), Err(SendError(3)), "the receiver is gone");
+    });
+}
+
+/// A send with a later message waits for room in a buffer, and for a receiver.
+#[test]
+fn a_send_with_a_later_message_waits() {
+    matrix::run(|| {
+        for capacity in [0, 1] {
+            let (tx, rx) = chan::bounded::<u32>(capacity);
+            (0..capacity as u32).for_each(|i| tx.send(i).unwrap());
+            let sends = heist::go(move || {
+                let never = chan::never::<u8>();
+                let mut select = Select::new();
+                select.recv(&never);
+                let send = select.send(&tx);
+                assert!(select.try_select().is_err() && select.try_ready().is_err());
+                let chosen = select.select();
+                assert_eq!(chosen.index(), send);
+                chosen.send(&tx, 7)
+            });
+            matrix::until_parked(1, "select");
+            assert!(rx.iter().eq((0..capacity as u32).chain([7])));
+            assert_eq!(sends.join().unwrap(), Ok(()));
+        }
+    });
+}
+
+/// Many senders and receivers, each with a select: every message arrives once.
+#[test]
+fn later_messages_arrive_once() {
+    matrix::run(|| {
+        for capacity in [0, 1, 3] {
+            let (tx, rx) = chan::bounded::<usize>(capacity);
+            let (n, each) = (4, 50);
+            for i in 0..n {
+                let tx = tx.clone();
+                heist::go(move || {
+                    for j in 0..each {
+                        let mut select = Select::new();
+                        select.send(&tx);
+                        select.select().send(&tx, i * each + j).unwrap();
+                    }
+                });
+            }
+            drop(tx);
+            let receivers: Vec<_> = (0..n)
+                .map(|_| {
+                    let rx = rx.clone();
+                    heist::go(move || {
+                        let mut got = Vec::new();
+                        loop {
+                            let mut select = Select::new();
+                            select.recv(&rx);
+                            match select.select().recv(&rx) {
+                                Ok(message) => got.push(message),
+                                Err(_) => return got,
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let mut all: Vec<_> =
+                receivers.into_iter().flat_map(|one| one.join().unwrap()).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..n * each), "capacity {capacity}");
+        }
+    });
+}
+
+/// The two ways to add a send have each their way to complete it.
+#[test]
+#[should_panic = "if it was added with its message, call `sent`"]
+fn a_message_cannot_be_passed_twice() {
+    let (tx, _rx) = chan::bounded(1);
+    let mut select = Select::new();
+    select.send_message(&tx, 1);
+    let _ = select.select().send(&tx, 2);
 }

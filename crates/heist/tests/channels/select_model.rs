@@ -149,7 +149,7 @@ fn select(
     let message = send.and_then(|i| Some((i, ledger.message()?)));
     let sending = message.map(|(i, message)| {
         let id = message.id;
-        (select.send(&channels.tx[i], message), i, id)
+        (select.send_message(&channels.tx[i], message), i, id)
     });
     if recvs.is_empty() && sending.is_none() && limit_us.is_none() {
         return; // It would wait forever.
@@ -162,7 +162,7 @@ fn select(
     if let Some(chosen) = chosen {
         match sending {
             Some((index, i, id)) if chosen_index == Some(index) => {
-                let result = chosen.send(&channels.tx[i]).map_err(|error| error.0);
+                let result = chosen.sent(&channels.tx[i]).map_err(|error| error.0);
                 sent(id, ledger, result);
             }
             _ => {

@@ -67,3 +67,42 @@ fn a_panic_fails_the_test() {
     yield_now();
     panic!("the text of the goroutine");
 }
+
+/// Every option of the builder is one of the attribute, and a handle shows them.
+#[heist::test(
+    unsafe,
+    procs = [2, 4],
+    name = "options",
+    stack_size = 64 << 10,
+    latency_procs = 1,
+    fractional_quota = heist::FractionalQuota::Down,
+    max_threads = 100,
+    steal_policy = heist::StealPolicy::gentle(),
+    panic_policy = "isolate".parse().unwrap(),
+    overflow_policy = heist::OverflowPolicy::Abandon,
+    shutdown_timeout = std::time::Duration::from_secs(7),
+    quantum = std::time::Duration::from_millis(9),
+    wake_up_bound = std::time::Duration::from_millis(2),
+    forced_preemption = true,
+    deadlock_detection = false,
+    seed = 1,
+    chaos = 2
+)]
+fn a_handle_shows_every_option() {
+    let rt = heist::Handle::current().unwrap();
+    assert_eq!((rt.name(), rt.latency_procs(), rt.num_goroutines()), ("options", 1, 1));
+    assert_eq!(rt.panic_policy(), heist::PanicPolicy::Isolate);
+    assert_eq!(rt.overflow_policy(), heist::OverflowPolicy::Abandon);
+    assert_eq!(rt.shutdown_timeout(), std::time::Duration::from_secs(7));
+    assert!(rt.is_running() && rt.same_runtime(&heist::Handle::current().unwrap()));
+    // The environment may set others.
+    for (variable, is_set) in [
+        ("HEIST_STACK_SIZE", rt.stack_size() == 64 << 10),
+        ("HEIST_MAX_THREADS", rt.max_threads() == 100),
+        ("HEIST_STEAL_POLICY", rt.steal_policy() == heist::StealPolicy::gentle()),
+        ("HEIST_DEBUG", rt.quantum() == std::time::Duration::from_millis(9)),
+    ] {
+        assert!(is_set || std::env::var_os(variable).is_some(), "{variable}");
+    }
+    assert!(format!("{rt:?}").starts_with("Handle { name: \"options\", procs: "));
+}

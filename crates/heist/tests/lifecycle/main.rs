@@ -14,6 +14,7 @@ mod deadlock;
 mod endings;
 mod exit;
 mod join;
+mod join_set;
 mod panics;
 mod runtimes;
 mod runtimes_model;

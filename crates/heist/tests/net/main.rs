@@ -7,6 +7,7 @@ mod matrix;
 #[path = "../harness/wire.rs"]
 mod wire;
 
+mod bind;
 mod close;
 mod deadlines;
 mod edges;

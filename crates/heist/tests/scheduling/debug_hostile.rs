@@ -131,6 +131,8 @@ fn costly_answers_need_the_token() {
     let rt = runtime();
     let (_server, addr) = start(&rt, Options::new().token("sesame"));
     assert_eq!(get(addr, "/metrics").0, 200);
+    assert_eq!(get(addr, "/debug/goroutines").0, 401);
+    assert_eq!(get(addr, "/debug/goroutines?token=sesame").0, 200);
     assert_eq!(get(addr, "/debug/rates?seconds=1").0, 401);
     assert_eq!(get(addr, "/debug/rates?seconds=1&token=sesam").0, 401);
     assert_eq!(get(addr, "/debug/rates?seconds=1&token=sesame").0, 200);

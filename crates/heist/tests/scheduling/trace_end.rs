@@ -76,6 +76,26 @@ fn a_program_is_recorded_to_its_end() {
     assert_eq!(count(&trace, Kind::GoEnd), 41);
 }
 
+/// A program inherits `HEIST_TRACE` from the one that starts it, and leaves its trace alone.
+#[test]
+fn a_program_does_not_overwrite_the_trace_of_its_parent() {
+    let parents = TempFile::new("parent");
+    std::fs::write(&parents.0, "of the parent").unwrap();
+    let open = std::fs::File::open(&parents.0).unwrap();
+    open.lock().unwrap();
+    let (ended, file) = traced("parent", "", || {
+        let path = std::env::var("HEIST_TRACE").expect("it is set");
+        runtime().run(work);
+        runtime().run(work);
+        let own = TempFile(format!("{path}.{}", std::process::id()).into());
+        assert_eq!(count(&own.trace(), Kind::GoCreate), 41);
+        let second = TempFile(format!("{}.1", own.0.display()).into());
+        assert_eq!(count(&second.trace(), Kind::GoCreate), 41);
+    });
+    ended.succeeded();
+    assert_eq!(std::fs::read(&file.0).unwrap(), b"of the parent");
+}
+
 /// A goroutine ends the process.
 #[test]
 fn a_process_that_exits_completes_its_trace() {

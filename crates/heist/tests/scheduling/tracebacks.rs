@@ -226,6 +226,55 @@ fn goroutines_with_a_thread_show_their_stack() {
     }
 }
 
+/// A blocking call under `no_preempt` does not end early because of a dump.
+#[test]
+fn a_dump_interrupts_nothing_under_no_preempt() {
+    matrix::start(heist::Runtime::builder().procs(2)).run(|| {
+        let (began, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        heist::scope(|scope| {
+            let guarded = scope.go(|| {
+                let _guard = heist::no_preempt();
+                began.store(true, Ordering::Relaxed);
+                // SAFETY: no descriptors are passed.
+                let waited = unsafe { libc::poll(std::ptr::null_mut(), 0, 200) };
+                over.store(true, Ordering::Relaxed);
+                waited
+            });
+            while !began.load(Ordering::Relaxed) {
+                yield_now();
+            }
+            while !over.load(Ordering::Relaxed) {
+                let _ = dump_goroutines();
+            }
+            assert_eq!(guarded.join().unwrap(), 0, "interrupted");
+        });
+    });
+}
+
+/// The stacks in the report of goroutines that are left behind are read on a stack with room for
+/// that, also if the runtime is dropped on a small one.
+#[test]
+fn goroutines_left_behind_are_reported_from_a_small_stack() {
+    let ended = child::run(|| {
+        let apart = heist::Runtime::builder().shutdown_timeout(Duration::from_millis(1));
+        let apart = matrix::start(apart);
+        let (tx, rx) = bounded(0);
+        drop(apart.handle().spawn(move || {
+            tx.send(()).unwrap();
+            std::thread::sleep(Duration::from_secs(600));
+        }));
+        matrix::start(heist::Runtime::builder()).run(move || {
+            rx.recv().unwrap();
+            let small = heist::goroutine::Builder::new().stack_size(16 << 10);
+            small.spawn(move || drop(apart)).unwrap().join().unwrap();
+        });
+        std::process::exit(0);
+    });
+    ended.succeeded();
+    ended.said("are left behind");
+    ended.said("goroutines_left_behind_are_reported_from_a_small_stack");
+}
+
 fn deep(n: u32, rx: &Receiver<u8>) -> u32 {
     if n == 0 {
         let _ = rx.recv();

@@ -152,6 +152,10 @@ fn a_users_handler_is_chained() {
 /// and give their output.
 #[test]
 fn child_processes_work() {
+    // Seen: the child slept in qemu's own code, for a lock that another thread held at the fork.
+    if matrix::emulator::cannot_show("it may hang in a child of a program with busy threads") {
+        return;
+    }
     for procs in [1, 2] {
         let rt = runtime(procs);
         rt.run(|| {

@@ -254,3 +254,33 @@ fn causes_are_errors() {
         assert_eq!(group.wait(), Err(()));
     });
 }
+
+/// A group at its limit waits for a place until the context is done; then the closure is dropped
+/// and no place is lost.
+#[test]
+fn a_context_ends_the_wait_for_a_place() {
+    matrix::run(|| {
+        let (ctx, canceller) = heist::context::background().with_cancel();
+        let group = ErrGroup::<String>::new().limit(1);
+        let (stop, stopped) = heist::chan::bounded::<()>(0);
+        group.go(move || {
+            let _ = stopped.recv();
+            Ok(())
+        });
+        let waits = {
+            let (group, ctx) = (group.clone(), ctx.clone());
+            heist::go(move || group.go_context(&ctx, || panic!("there is no place")))
+        };
+        matrix::until_parked(1, "semacquire");
+        canceller.cancel();
+        assert_eq!(waits.join().unwrap(), Err(heist::context::ContextError::Canceled));
+        drop(stop);
+        group.wait().unwrap();
+        let background = heist::context::background();
+        assert_eq!(group.go_context(&background, || Ok(())), Ok(()));
+        assert!(group.go_context(&ctx, || Err("it began".into())).is_err());
+        let unlimited = ErrGroup::<String>::new();
+        assert!(unlimited.go_context(&ctx, || Err("it began".into())).is_err());
+        assert_eq!((group.wait(), unlimited.wait()), (Ok(()), Ok(())));
+    });
+}

@@ -7,6 +7,7 @@ mod condvar;
 mod context;
 mod context_races;
 mod err_group;
+mod guards;
 mod mutex;
 mod once;
 mod pool;

@@ -11,6 +11,7 @@ mod bad_input;
 mod default_procs;
 mod limits;
 mod odd_input;
+mod privileges;
 mod process;
 mod refused;
 mod server_limits;

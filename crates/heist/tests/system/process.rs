@@ -215,3 +215,27 @@ fn a_program_has_the_usual_turns() {
         }
     });
 }
+
+/// The extensions that std has for Unix: the name it is called by, its process group, its user.
+#[heist::test(unsafe, procs = [1, 2, 4, 16])]
+fn commands_have_the_extensions_of_unix() {
+    let mut command = Command::new("sh");
+    command.arg0("renamed").args(["-c", "echo $0; ps -o pgid= -p $$; echo $$; id -u"]);
+    command.process_group(0).current_dir("/").env("A", "b");
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    assert_eq!(lines[0], "renamed");
+    // Without `ps` there is one line less.
+    if lines.len() == 4 {
+        assert_eq!(lines[1], lines[2], "it leads a group of its own");
+    }
+    assert_eq!((command.get_program(), command.get_args().count()), ("sh".as_ref(), 2));
+    assert_eq!(command.get_current_dir(), Some("/".as_ref()));
+    assert_eq!(command.get_envs().count(), 1);
+    let me: u32 = lines[lines.len() - 1].parse().unwrap();
+    let same = Command::new("id").arg("-u").uid(me).output().unwrap();
+    assert_eq!(same.stdout, format!("{me}\n").into_bytes());
+    let missing = Command::new("/does/not/exist").exec();
+    assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+}

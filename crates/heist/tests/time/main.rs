@@ -6,4 +6,5 @@ mod child;
 mod matrix;
 
 mod sleep;
+mod timeout;
 mod timer_channels;

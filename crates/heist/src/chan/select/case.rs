@@ -2,7 +2,7 @@
 
 use super::super::error::{RecvError, SendError};
 use super::super::parcel::{Parcel, message_ptr, was_sent};
-use super::super::queues::{Interest, Queues, Side};
+use super::super::queues::{Interest, Queues, Side, Watchers};
 use super::super::receiver::{self, Receiver};
 use super::super::sender::{self, Sender};
 use super::super::state::{Chan, Refused};
@@ -19,6 +19,8 @@ use std::cell::UnsafeCell;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Open,
+    /// There is no message to send: it is never done.
+    Idle,
     /// The message was moved.
     Done,
     /// The channel is closed.
@@ -61,6 +63,17 @@ pub struct SendCase<'a, T> {
     /// Holds the message unless the send is done.
     message: UnsafeCell<Option<T>>,
     progress: Progress,
+    /// Where a message goes that was not sent; None if it is dropped.
+    owner: Option<&'a mut Option<T>>,
+}
+
+impl<T> Drop for SendCase<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner.take() {
+            *owner = self.message.get_mut().take();
+        }
+    }
 }
 
 impl<'a, T> RecvCase<'a, T> {
@@ -104,13 +117,28 @@ impl<'a, T> SendCase<'a, T> {
     #[inline]
     pub const fn new(sender: &'a Sender<T>, message: Option<T>) -> Self {
         let message = UnsafeCell::new(message);
-        Self { sender, entry: idle_entry(), message, progress: Progress::Open }
+        Self { sender, entry: idle_entry(), message, progress: Progress::Open, owner: None }
+    }
+
+    /// Not chosen yet, with a message that is returned to its owner if it is not sent. Without a
+    /// message it is never chosen.
+    #[inline]
+    pub fn lent(sender: &'a Sender<T>, owner: &'a mut Option<T>) -> Self {
+        let message = owner.take();
+        let progress = if message.is_some() { Progress::Open } else { Progress::Idle };
+        let message = UnsafeCell::new(message);
+        Self { sender, entry: idle_entry(), message, progress, owner: Some(owner) }
     }
 
     /// Whether this case was chosen.
     #[inline]
     pub fn is_chosen(&self) -> bool {
-        self.progress != Progress::Open
+        matches!(self.progress, Progress::Done | Progress::Closed)
+    }
+
+    /// Whether there is no message, or none any more.
+    const fn is_spent(&self) -> bool {
+        matches!(self.progress, Progress::Done | Progress::Idle)
     }
 
     /// Ok if the message was sent, otherwise an error with the message. The case cannot be used
@@ -182,9 +210,11 @@ impl<T> Case for RecvCase<'_, T> {
             receiver::Flavor::Never => true)
     }
 
-    fn wake_watchers(&self, queues: &mut Queues, rt: Option<&InRuntime>) {
+    fn claim_watchers(&self, queues: &mut Queues) -> Watchers {
         if matches!(self.receiver.flavor, receiver::Flavor::Meeting(_)) {
-            queues.wake_watchers_of_other(Side::Receive, rt);
+            queues.claim_watchers_of_other(Side::Receive)
+        } else {
+            Watchers::NONE
         }
     }
 
@@ -222,7 +252,7 @@ impl<T> Case for RecvCase<'_, T> {
 
 impl<T> Case for SendCase<'_, T> {
     fn attempt(&mut self, rt: &mut Option<InRuntime>) -> bool {
-        if self.progress == Progress::Done {
+        if self.is_spent() {
             return false;
         }
         // Set first: leaving the runtime may unwind, and the message is gone by then.
@@ -238,7 +268,7 @@ impl<T> Case for SendCase<'_, T> {
     }
 
     fn lock(&self) -> Option<&Lock<Queues>> {
-        if self.progress == Progress::Done {
+        if self.is_spent() {
             // There is nothing left to send.
             return None;
         }
@@ -248,7 +278,7 @@ impl<T> Case for SendCase<'_, T> {
 
     fn is_ready(&self) -> bool {
         with_chan!(sender, &self.sender.flavor,
-            chan => self.progress != Progress::Done && chan.can_send(),
+            chan => !self.is_spent() && chan.can_send(),
             sender::Flavor::Never => false)
     }
 
@@ -268,9 +298,11 @@ impl<T> Case for SendCase<'_, T> {
             sender::Flavor::Never => true)
     }
 
-    fn wake_watchers(&self, queues: &mut Queues, rt: Option<&InRuntime>) {
+    fn claim_watchers(&self, queues: &mut Queues) -> Watchers {
         if matches!(self.sender.flavor, sender::Flavor::Meeting(_)) {
-            queues.wake_watchers_of_other(Side::Send, rt);
+            queues.claim_watchers_of_other(Side::Send)
+        } else {
+            Watchers::NONE
         }
     }
 
@@ -312,6 +344,6 @@ fn receive_stamp<T, B: Buffer<T>>(chan: &Chan<T, B>) -> u64 {
 }
 
 #[inline]
-fn send_stamp<T, B: Buffer<T>>(chan: &Chan<T, B>) -> u64 {
+pub(super) fn send_stamp<T, B: Buffer<T>>(chan: &Chan<T, B>) -> u64 {
     chan.buffer.send_stamp()
 }

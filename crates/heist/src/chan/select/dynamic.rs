@@ -6,6 +6,7 @@ use super::super::receiver::Receiver;
 use super::super::sender::Sender;
 use super::super::state::Patience;
 use super::case::{RecvCase, SendCase};
+use super::later::LaterCase;
 use super::{Case, Handle, Preference, select};
 use std::error::Error;
 use std::fmt;
@@ -14,8 +15,10 @@ use std::time::{Duration, Instant};
 /// A set of operations, one of which is done.
 ///
 /// [`recv`](Self::recv) and [`send`](Self::send) add operations, each with a number. The message of
-/// a send is passed when the operation is added, as in Go's `reflect.Select`. Once its message is
-/// sent, the operation is never ready again; the others can be selected in the next round.
+/// a send is passed when the operation was chosen, as in crossbeam. With
+/// [`send_message`](Self::send_message) it is passed when the operation is added, as in Go's
+/// `reflect.Select`; once it is sent, that operation is never ready again. The set can be used for
+/// another round.
 ///
 /// # Examples
 /// ```
@@ -44,7 +47,15 @@ pub struct Select<'a> {
 /// An operation, with the address of the sender or receiver that it was added with.
 struct Added<'a> {
     case: Box<dyn Case + 'a>,
-    end: *const (),
+    end: (Kind, *const ()),
+}
+
+/// The type of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Recv,
+    Send,
+    SendMessage,
 }
 
 impl<'a> Select<'a> {
@@ -62,19 +73,59 @@ impl<'a> Select<'a> {
 
     /// Adds a receive, and returns its number.
     pub fn recv<T>(&mut self, receiver: &'a Receiver<T>) -> usize {
-        self.add(Box::new(RecvCase::new(receiver)), std::ptr::from_ref(receiver).cast())
+        let end = (Kind::Recv, std::ptr::from_ref(receiver).cast());
+        self.add(Box::new(RecvCase::new(receiver)), end)
     }
 
-    /// Adds a send of `message`, and returns its number.
-    pub fn send<T>(&mut self, sender: &'a Sender<T>, message: T) -> usize
+    /// Adds a send, and returns its number. When it is chosen, [`SelectedOperation::send`] sends
+    /// the message.
+    ///
+    /// If the channel has no buffer, the receiver that gets the message is reserved for it. If the
+    /// channel has a bounded buffer, nothing is reserved: another sender may take the room, and
+    /// then the send waits. A select that waits with such a send has no message yet: `try_recv` and
+    /// [`ready`](Self::ready) of others do not see it; a receive that waits does.
+    /// [`send_message`](Self::send_message) has neither limit.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::chan::{self, Select};
+    /// let (tx, rx) = chan::bounded(1);
+    /// let mut select = Select::new();
+    /// let send = select.send(&tx);
+    /// let chosen = select.select();
+    /// assert_eq!((chosen.index(), chosen.send(&tx, "hello")), (send, Ok(())));
+    /// assert_eq!(rx.recv(), Ok("hello"));
+    /// ```
+    pub fn send<T>(&mut self, sender: &'a Sender<T>) -> usize
     where
         T: 'a,
     {
-        let case = SendCase::new(sender, Some(message));
-        self.add(Box::new(case), std::ptr::from_ref(sender).cast())
+        let end = (Kind::Send, std::ptr::from_ref(sender).cast());
+        self.add(Box::new(LaterCase::new(sender)), end)
     }
 
-    fn add(&mut self, case: Box<dyn Case + 'a>, end: *const ()) -> usize {
+    /// Adds a send of `message`, and returns its number. When it is chosen, the message has been
+    /// sent; [`SelectedOperation::sent`] returns the result.
+    ///
+    /// # Examples
+    /// ```
+    /// use heist::chan::{self, Select};
+    /// let (tx, rx) = chan::bounded(1);
+    /// let mut select = Select::new();
+    /// select.send_message(&tx, "hello");
+    /// assert_eq!(select.select().sent(&tx), Ok(()));
+    /// assert_eq!(rx.recv(), Ok("hello"));
+    /// assert!(select.try_select().is_err());
+    /// ```
+    pub fn send_message<T>(&mut self, sender: &'a Sender<T>, message: T) -> usize
+    where
+        T: 'a,
+    {
+        let end = (Kind::SendMessage, std::ptr::from_ref(sender).cast());
+        self.add(Box::new(SendCase::new(sender, Some(message))), end)
+    }
+
+    fn add(&mut self, case: Box<dyn Case + 'a>, end: (Kind, *const ())) -> usize {
         self.cases.push(Some(Added { case, end }));
         self.cases.len() - 1
     }
@@ -136,7 +187,7 @@ impl<'a> Select<'a> {
     /// use std::time::Duration;
     /// let (tx, rx) = chan::bounded::<u8>(0);
     /// let mut select = Select::new();
-    /// select.send(&tx, 1);
+    /// select.send(&tx);
     /// select.recv(&rx);
     /// assert!(select.select_timeout(Duration::from_millis(1)).is_err());
     /// ```
@@ -251,12 +302,15 @@ impl fmt::Debug for Select<'_> {
     }
 }
 
-/// An operation that was done. To take its result, pass the sender or receiver that it was added
-/// with; a received message that is not taken is dropped.
+/// An operation that was chosen. To complete it, pass the sender or receiver that it was added
+/// with. A received message that is not taken is dropped, and a send that is not completed is not
+/// done.
+///
+/// A receiver that was reserved for a send waits until the operation is completed or dropped.
 #[must_use]
 pub struct SelectedOperation<'s> {
     index: usize,
-    end: *const (),
+    end: (Kind, *const ()),
     /// The case, of the type that belongs to `end`.
     case: &'s mut (dyn Case + 's),
 }
@@ -276,9 +330,8 @@ impl SelectedOperation<'_> {
     /// # Panics
     /// If the operation was not added with this receiver.
     pub fn recv<T>(self, receiver: &Receiver<T>) -> Result<T, RecvError> {
-        let end = std::ptr::from_ref(receiver).cast();
         assert!(
-            self.end == end,
+            self.end == (Kind::Recv, std::ptr::from_ref(receiver).cast()),
             "SelectedOperation::recv: pass the receiver that the operation was added with"
         );
         // SAFETY: it was added with the receiver at this address, which is still borrowed. So it is
@@ -287,18 +340,36 @@ impl SelectedOperation<'_> {
         unsafe { &mut *std::ptr::from_mut(&mut *self.case).cast::<RecvCase<'_, T>>() }.take()
     }
 
-    /// The result of a send.
+    /// Sends `message`: completes an operation that was added by [`Select::send`].
     ///
     /// # Errors
     /// If the channel is closed. The error holds the message.
     ///
     /// # Panics
-    /// If the operation was not added with this sender.
-    pub fn send<T>(self, sender: &Sender<T>) -> Result<(), SendError<T>> {
-        let end = std::ptr::from_ref(sender).cast();
+    /// If the operation was not added with this sender, or was added with its message.
+    pub fn send<T>(self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
         assert!(
-            self.end == end,
-            "SelectedOperation::send: pass the sender that the operation was added with"
+            self.end == (Kind::Send, std::ptr::from_ref(sender).cast()),
+            "SelectedOperation::send: pass the sender that the operation was added with; if it was \
+             added with its message, call `sent`"
+        );
+        // SAFETY: as for a receive.
+        unsafe { &mut *std::ptr::from_mut(&mut *self.case).cast::<LaterCase<'_, T>>() }
+            .send(message)
+    }
+
+    /// The result of a send that was added with its message, by [`Select::send_message`].
+    ///
+    /// # Errors
+    /// If the channel is closed. The error holds the message.
+    ///
+    /// # Panics
+    /// If the operation was not added with this sender, or was added without a message.
+    pub fn sent<T>(self, sender: &Sender<T>) -> Result<(), SendError<T>> {
+        assert!(
+            self.end == (Kind::SendMessage, std::ptr::from_ref(sender).cast()),
+            "SelectedOperation::sent: pass the sender that the operation was added with; if it was \
+             added without a message, call `send`"
         );
         // SAFETY: as for a receive.
         unsafe { &mut *std::ptr::from_mut(&mut *self.case).cast::<SendCase<'_, T>>() }.take()

@@ -79,7 +79,13 @@ pub fn try_recv<T>(
     true
 }
 
-/// Sends, if that is possible now.
+/// The place of a message for that sender.
+#[inline]
+pub const fn place<'a, T>(_: &Sender<T>, place: &'a mut Option<T>) -> &'a mut Option<T> {
+    place
+}
+
+/// Sends, if there is a message and that is possible now.
 #[inline]
 pub fn try_send<T>(
     sender: &Sender<T>,
@@ -87,6 +93,9 @@ pub fn try_send<T>(
     inside: Inside<'_>,
     result: &mut Option<Result<(), SendError<T>>>,
 ) -> bool {
+    if message.is_none() {
+        return false;
+    }
     match attempt::send(sender, inside.0, message) {
         Ok(()) => *result = Some(Ok(())),
         Err(Refused::Disconnected) => {
@@ -119,6 +128,7 @@ pub fn choose_within(choice: Choice, cases: &mut [Handle<'_>], timeout: Duration
 /// select! {
 ///     recv(receiver) -> result => expression,
 ///     send(sender, message) -> result => expression,
+///     send_from(sender, &mut option) -> result => expression,
 ///     default => expression,            // if no case can be done now
 ///     default(timeout) => expression,   // if no case can be done in that time
 /// }
@@ -131,9 +141,13 @@ pub fn choose_within(choice: Choice, cases: &mut [Handle<'_>], timeout: Duration
 ///
 /// Channels and messages are evaluated once, in the order in which they are written, as in Go. The
 /// timeout is evaluated after them, and only if no case is ready at once: the time is counted from
-/// then. A message that is not sent because another case was chosen is dropped. The expression of
-/// the chosen case is the value of the macro; `return`, `break` and `?` in it refer to the
-/// surrounding function.
+/// then. The expression of the chosen case is the value of the macro; `return`, `break` and `?` in
+/// it refer to the surrounding function.
+///
+/// A message of `send` that is not sent because another case was chosen is dropped. `send_from`
+/// takes the message out of an `Option` and puts it back if it is not sent. If there is none, the
+/// case is never chosen, as a send on a nil channel in Go. If the channel is closed, the result has
+/// the message.
 ///
 /// # Examples
 /// ```
@@ -159,6 +173,34 @@ pub fn choose_within(choice: Choice, cases: &mut [Handle<'_>], timeout: Duration
 ///     default(Duration::from_millis(1)) => true,
 /// };
 /// assert!(nothing);
+/// # });
+/// ```
+///
+/// A stage between two channels that keeps a message until the next stage takes it:
+/// ```
+/// use heist::{chan, select};
+///
+/// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+/// # rt.run(|| {
+/// let (input, numbers) = chan::bounded(0);
+/// let (squares, output) = chan::bounded(0);
+/// heist::go(move || (1..=3).for_each(|n| input.send(n).unwrap()));
+/// let stage = heist::go(move || {
+///     let (mut newest, mut n_dropped) = (None, 0);
+///     loop {
+///         select! {
+///             recv(numbers) -> number => match number {
+///                 Ok(n) => n_dropped += usize::from(newest.replace(n * n).is_some()),
+///                 Err(_) => break,
+///             },
+///             send_from(squares, &mut newest) -> sent => sent.unwrap(),
+///         }
+///     }
+///     newest.map(|last| squares.send(last));
+///     n_dropped
+/// });
+/// let received = output.iter().count();
+/// assert_eq!(received + stage.join().unwrap(), 3);
 /// # });
 /// ```
 ///
@@ -222,7 +264,8 @@ macro_rules! __select_parse {
     ($choice:ident $cases:tt $default:tt $($rest:tt)*) => {
         ::core::compile_error!(
             "select!: a case is `recv(receiver) -> result => expression`, \
-             `send(sender, message) -> result => expression`, `default => expression` or \
+             `send(sender, message) -> result => expression`, \
+             `send_from(sender, &mut option) -> result => expression`, `default => expression` or \
              `default(timeout) => expression`, with a comma after every expression but a block")
     };
 }
@@ -240,6 +283,12 @@ macro_rules! __select_add {
         send ($sender:expr, $message:expr $(,)?) ($result:pat) ($body:expr) $($rest:tt)*) => {
         $crate::__select_parse!(
             $choice [$($cases)* {send kept ($sender, $message) ($result) ($body)}] $default
+            $($rest)*)
+    };
+    ($choice:ident [$($cases:tt)*] $default:tt
+        send_from ($sender:expr, $place:expr $(,)?) ($result:pat) ($body:expr) $($rest:tt)*) => {
+        $crate::__select_parse!(
+            $choice [$($cases)* {send_from kept ($sender, $place) ($result) ($body)}] $default
             $($rest)*)
     };
     ($choice:ident $cases:tt [] default () () ($body:expr) $($rest:tt)*) => {
@@ -260,11 +309,16 @@ macro_rules! __select_add {
     ($choice:ident $cases:tt $default:tt send $args:tt () $($rest:tt)*) => {
         ::core::compile_error!("select!: write `send(sender, message) -> result => expression`")
     };
+    ($choice:ident $cases:tt $default:tt send_from $args:tt () $($rest:tt)*) => {
+        ::core::compile_error!(
+            "select!: write `send_from(sender, &mut option) -> result => expression`")
+    };
     ($choice:ident $cases:tt $default:tt $kind:ident $($rest:tt)*) => {
         ::core::compile_error!(::core::concat!(
             "select!: `", ::core::stringify!($kind), "` is not a case, or its arguments are wrong: \
-             `recv(receiver) -> result`, `send(sender, message) -> result`, `default` and \
-             `default(timeout)` are cases"))
+             `recv(receiver) -> result`, `send(sender, message) -> result`, \
+             `send_from(sender, &mut option) -> result`, `default` and `default(timeout)` are \
+             cases"))
     };
 }
 
@@ -311,6 +365,17 @@ macro_rules! __select_choose {
             }
         }
     };
+    ($choice:ident $default:tt [$($made:tt)*]
+        {send_from $kept:ident ($sender:expr, $place:expr)} $($rest:tt)*) => {
+        match $sender {
+            ref sender => {
+                let sender: &$crate::chan::Sender<_> = sender;
+                let place = $crate::chan::select_parts::place(sender, $place);
+                $crate::__select_choose!(
+                    $choice $default [$($made)* {send_from $kept sender (place)}] $($rest)*)
+            }
+        }
+    };
     // No items here: the expression of the timeout could name them, because only names of variables
     // are hygienic.
     ($choice:ident $default:tt [$({$kind:ident $kept:ident $end:ident ($($message:ident)?)})*]) => {{
@@ -351,6 +416,9 @@ macro_rules! __select_try {
     (send $sender:ident ($message:ident) $inside:ident $kept:ident) => {
         $crate::chan::select_parts::try_send($sender, &mut $message, $inside, &mut $kept)
     };
+    (send_from $sender:ident ($place:ident) $inside:ident $kept:ident) => {
+        $crate::chan::select_parts::try_send($sender, $place, $inside, &mut $kept)
+    };
 }
 
 #[doc(hidden)]
@@ -361,6 +429,9 @@ macro_rules! __select_case {
     };
     (send $sender:ident ($message:ident)) => {
         $crate::chan::select_parts::SendCase::new($sender, $message)
+    };
+    (send_from $sender:ident ($place:ident)) => {
+        $crate::chan::select_parts::SendCase::lent($sender, $place)
     };
 }
 

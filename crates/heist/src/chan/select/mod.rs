@@ -31,10 +31,11 @@
 mod attempt;
 pub(super) mod case;
 pub(super) mod dynamic;
+mod later;
 pub(super) mod macros;
 
 use super::never;
-use super::queues::{Interest, Queues};
+use super::queues::{Interest, Queues, Watchers};
 use super::state::Patience;
 use crate::current::{self, InRuntime};
 use crate::sys::clock;
@@ -70,8 +71,8 @@ pub(super) trait Case {
     /// The wait and the case are not moved until the entry is removed.
     unsafe fn enlist(&self, queues: &mut Queues, wait: *const Wait, interest: Interest) -> bool;
 
-    /// Wakes the watchers of the other side: the entry is queued. The caller holds the lock.
-    fn wake_watchers(&self, queues: &mut Queues, rt: Option<&InRuntime>);
+    /// Claims the watchers of the other side: the entry is queued. The caller holds the lock.
+    fn claim_watchers(&self, queues: &mut Queues) -> Watchers;
 
     /// Removes the entry if it is queued. The caller holds the lock.
     fn delist(&self, queues: &mut Queues, interest: Interest);
@@ -280,22 +281,37 @@ fn wait(
     shuffle(order, preference, rt.as_ref());
     let wait = Wait::new(rt.as_ref());
     locks.take();
+    // Before the cases are queued: one of them may be a watcher, which must not be woken by another
+    // case of the same select. The watchers check when they get the lock, and by then the entries
+    // are queued.
+    let mut later = Watchers::NONE;
+    for (case, interest, queues) in queued(order, cases) {
+        if interest == Interest::Do {
+            // SAFETY: the locks are held, and there is one reference at a time.
+            let watchers = case.claim_watchers(unsafe { &mut *queues });
+            // On a plain thread, the waker of a future may do anything: not under the locks.
+            if rt.is_some() { watchers.wake(rt.as_ref()) } else { later.add(watchers) }
+        }
+    }
     // SAFETY: the wait and the cases stay here until every entry is removed.
     let enlisted = unsafe { enlist_all(order, cases, &raw const wait, deadline_ns) };
     let Some(deadline_ns) = enlisted else {
         // SAFETY: this thread has just taken the locks.
         unsafe { HeldLocks::release(&raw const locks) };
+        later.wake(rt.as_ref());
         return None;
     };
-    for (case, interest, queues) in queued(order, cases) {
-        if interest == Interest::Do {
-            // SAFETY: the locks are held, and there is one reference at a time.
-            case.wake_watchers(unsafe { &mut *queues }, rt.as_ref());
-        }
-    }
     let terms = Terms::new(WaitReason::Select).until(deadline_ns);
-    // SAFETY: this thread holds the locks; see "Why the commit function may use the stack".
-    let (rt, ended) = unsafe { wait.sleep(rt, terms, &locks) };
+    let (rt, ended) = if rt.is_none() {
+        // SAFETY: this thread has just taken the locks.
+        unsafe { HeldLocks::release(&raw const locks) };
+        later.wake(None);
+        // SAFETY: the wait is this thread's, and there is no lock to release.
+        unsafe { wait.sleep(rt, terms, &()) }
+    } else {
+        // SAFETY: this thread holds the locks; see "Why the commit function may use the stack".
+        unsafe { wait.sleep(rt, terms, &locks) }
+    };
     // Null if the wait was not claimed at an entry.
     let fired = wait.fired();
     for Handle(case, interest) in cases.iter().filter(|case| case.0.entry() != fired) {
@@ -359,7 +375,9 @@ unsafe fn enlist_all(
     Some(deadline_ns)
 }
 
-/// The locks of all channels of a select, in the order of their addresses, each once.
+/// The locks of all channels of a select, in the order of their addresses, each once. The search
+/// for leaks reads it (`leaks::waits`).
+#[repr(C)]
 struct Locks {
     first: *const *const Lock<Queues>,
     n: usize,

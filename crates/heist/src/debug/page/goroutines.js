@@ -36,7 +36,10 @@ async function openGoroutine(id) {
   goroutineList.stack = id === null ? "" : "…";
   if (id !== null) {
     try {
-      const answer = await fetch(`/debug/goroutines?debug=2&id=${id}`);
+      // A server with a token asks for it here: it is the one with which this page was opened.
+      const token = new URLSearchParams(location.search).get("token");
+      const query = token === null ? "" : `&token=${encodeURIComponent(token)}`;
+      const answer = await fetch(`/debug/goroutines?debug=2&id=${id}${query}`);
       goroutineList.stack = (await answer.text()).trim() || "it has ended";
     } catch {
       goroutineList.stack = "no answer";

@@ -4,7 +4,7 @@
 //! handle. For the M word all of this is user code: the goroutine may allocate, be preempted and be
 //! moved.
 
-use super::shutdown;
+use super::{shutdown, task, waker};
 use crate::current::{self, InRuntime};
 use crate::gmp::flags::Flag;
 use crate::gmp::g::{Extras, Outcome, Vtable};
@@ -12,7 +12,7 @@ use crate::gmp::{G, M};
 use crate::sched::life::cancel::{Ending, Shield, Why};
 use crate::sched::threads::bound;
 use crate::sched::waiter::Waiter;
-use crate::sched::{PanicPolicy, Sched};
+use crate::sched::{PanicPolicy, Sched, run};
 use crate::sys::stderr;
 use crate::trace::emit;
 use heist_core::join::Finished;
@@ -23,12 +23,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Runs a goroutine from beginning to end.
+/// Runs a goroutine from beginning to end, or one poll of a task.
 pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
     // SAFETY: `m` switched here and is in the runtime; leaving it is the drop of this evidence.
     let rt = unsafe { InRuntime::from_switch(m) };
     // SAFETY: records are never unmapped, and this one is this goroutine's.
     let g = unsafe { gp.as_ref() };
+    let rt = if g.flags.began_with(Flag::TASK | Flag::PINNED) {
+        match begin_special(rt, g) {
+            Some(rt) => rt,
+            None => return,
+        }
+    } else {
+        rt
+    };
     // SAFETY: extras live as long as the goroutine.
     if unsafe { g.extras.get().as_ref() }.is_some_and(|extras| extras.os_thread) {
         bound::lock(rt.m(), g);
@@ -40,21 +48,53 @@ pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
     if outcome == Outcome::Panicked {
         on_panic(g);
     }
+    tell_handle(g);
+    // The extras go last: the size of the stack is in them.
+    drop_extras(g);
+    run::forks::end(g);
+    // The return goes back to the scheduler, which expects the M in the runtime.
+    if let Some(rt) = current::enter() {
+        rt.m().request.set(crate::gmp::m::Request::Exit);
+        if g.flags.began_with(Flag::PINNED) {
+            bound::unbind(rt.m(), g);
+        }
+        let _ = rt.into_m();
+    }
+}
+
+/// Runs one poll of a task, and returns None in the runtime; or binds a goroutine that stays on its
+/// thread.
+#[cold]
+#[inline(never)]
+fn begin_special(rt: InRuntime, g: &G) -> Option<InRuntime> {
+    let pinned = g.flags.began_with(Flag::PINNED);
+    if pinned {
+        bound::bind(rt.m(), g);
+    }
+    if !g.flags.began_with(Flag::TASK) {
+        return Some(rt);
+    }
+    task::run(rt, g);
+    if pinned {
+        // SAFETY: the M of the calling thread is alive. It is in the runtime, and is the one from
+        // above, which a bound goroutine cannot leave.
+        bound::unbind(unsafe { &*current::m() }, g);
+    }
+    None
+}
+
+/// Tells the handle that the outcome is there.
+#[inline(always)]
+pub(super) fn tell_handle(g: &G) {
     match g.join.finish() {
         Finished::Published => {}
         Finished::Unwanted => discard(g),
+        Finished::Wake(waker::JOINS) => waker::wake_joiner(g),
         Finished::Wake(waiter) => {
             let rt = current::enter();
             // SAFETY: the address was left by a waiter that waits until it is woken.
             unsafe { Waiter::joiner_of(g, waiter).wake(rt.as_ref()) };
         }
-    }
-    // The extras go last: the size of the stack is in them.
-    drop_extras(g);
-    // The return goes back to the scheduler, which expects the M in the runtime.
-    if let Some(rt) = current::enter() {
-        rt.m().request.set(crate::gmp::m::Request::Exit);
-        let _ = rt.into_m();
     }
 }
 
@@ -82,7 +122,8 @@ pub(crate) fn end_unborn(g: &G) {
     drop(rt);
 }
 
-fn vtable_of(g: &G) -> &'static Vtable {
+#[inline(always)]
+pub(super) fn vtable_of(g: &G) -> &'static Vtable {
     // SAFETY: the pointer is null, or was made from a `&'static Vtable`.
     let Some(vtable) = (unsafe { g.vtable.get().as_ref() }) else {
         heist_core::throw!("goroutine_main: a goroutine without a closure");
@@ -90,7 +131,7 @@ fn vtable_of(g: &G) -> &'static Vtable {
     vtable
 }
 
-fn drop_closure(g: &G, vtable: &Vtable) {
+pub(super) fn drop_closure(g: &G, vtable: &Vtable) {
     // SAFETY: a goroutine runs its closure once, or drops it once.
     let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { (vtable.drop_closure)(g) }));
     if let Err(payload) = dropped {
@@ -147,7 +188,8 @@ fn run_closure(g: &G) -> Outcome {
 }
 
 /// Drops a result that no handle will take.
-fn discard(g: &G) {
+#[inline]
+pub(super) fn discard(g: &G) {
     let _shield = g.flags.has(Flag::CANCELLED | Flag::EXITING).then(|| Shield::raise(g));
     let dropped = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the outcome says what the payload holds, and no thread takes it after this.
@@ -167,10 +209,15 @@ fn discard(g: &G) {
 }
 
 /// Drops the record's share of the extras.
-fn drop_extras(g: &G) {
-    if g.extras.get().is_null() {
-        return;
+#[inline(always)]
+pub(super) fn drop_extras(g: &G) {
+    if !g.extras.get().is_null() {
+        take_extras(g);
     }
+}
+
+#[inline(never)]
+fn take_extras(g: &G) {
     let extras: *const Extras = {
         // A thread must not be preempted while it holds the pool.
         let _rt = current::enter();
@@ -182,7 +229,7 @@ fn drop_extras(g: &G) {
     }
 }
 
-fn on_panic(g: &G) {
+pub(super) fn on_panic(g: &G) {
     sched_of(g).stats.panicked.add_shared(1);
     // SAFETY: the outcome is Panicked, so the payload holds the box.
     abort_if_asked(g, unsafe { &**g.payload.as_ptr::<Box<dyn Any + Send>>() });

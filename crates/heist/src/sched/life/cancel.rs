@@ -229,12 +229,16 @@ pub(crate) fn wake_marked(rt: Option<&InRuntime>, gp: &G, home: Option<&Sched>) 
     let is_meant = || {
         gp.is_cancelled()
             && !gp.flags.has(Flag::UNCANCELLABLE)
-            // An unborn goroutine needs no unwinding.
-            && (CAN_UNWIND || gp.flags.has(Flag::UNBORN))
+            // An unborn goroutine and an idle task need no unwinding.
+            && (CAN_UNWIND || gp.flags.has(Flag::UNBORN) || gp.is_idle_task())
             && home.is_none_or(|home| std::ptr::eq(gp.sched.get(), home))
     };
     if gp.status.claim_if(is_meant) {
         gp.woken.set(Woken::Cancelled);
+        if gp.is_idle_task() {
+            // SAFETY: just claimed, so this is still the record of that task.
+            unsafe { gp.task_word() }.claimed_by_canceller();
+        }
         // SAFETY: a goroutine's runtime outlives it.
         spawn::count_one_born(unsafe { &*gp.sched.get() }, gp);
         // SAFETY: just claimed.

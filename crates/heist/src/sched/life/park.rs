@@ -64,6 +64,7 @@ pub(crate) unsafe fn park_until(
     gp.set_wait_reason(reason);
     gp.set_waits_since(rt.sched().life.minute());
     gp.woken.set(Woken::Ready);
+    gp.coro.set_waits_on(arg);
     rt.m().request.set(Request::Park { commit, arg, seal, deadline_ns });
     let rt = switch_out(rt, gp);
     (rt, gp.woken.get())

@@ -9,7 +9,7 @@
 use super::shutdown;
 use crate::current::{self, InRuntime};
 use crate::gmp::flags::Flag;
-use crate::gmp::g::{Extras, Outcome, Vtable, WaitReason};
+use crate::gmp::g::{Extras, INLINE_BYTES, Outcome, Vtable, WaitReason};
 use crate::gmp::p::Local;
 use crate::gmp::{G, M, pool};
 use crate::sched::life::cancel::is_spared;
@@ -55,10 +55,28 @@ pub(crate) fn spawn(
     recipe: Recipe,
     write: impl FnOnce(*mut u8),
 ) -> Result<NonNull<G>, Refused> {
+    let flags = may_spawn(rt.sched())? | recipe.flags;
+    spawn_with(rt, Recipe { flags, ..recipe }, write)
+}
+
+/// As [`spawn`], for a goroutine that the runtime needs itself: it is spawned also while the
+/// runtime closes, and then is cancelled before it begins.
+pub(super) fn spawn_internal(
+    rt: &InRuntime,
+    recipe: Recipe,
+    write: impl FnOnce(*mut u8),
+) -> Result<NonNull<G>, Refused> {
+    spawn_with(rt, recipe, write)
+}
+
+#[inline(always)]
+fn spawn_with(
+    rt: &InRuntime,
+    recipe: Recipe,
+    write: impl FnOnce(*mut u8),
+) -> Result<NonNull<G>, Refused> {
     let m = rt.holder();
     let sched = rt.sched();
-    let flags = may_spawn(sched)? | recipe.flags;
-    let recipe = Recipe { flags, ..recipe };
     let pp = m.p();
     let (gp, id) = pp.with_local(|local| take_record(sched, local))?;
     let parent = rt.goroutine().id.get();
@@ -76,7 +94,7 @@ pub(crate) fn spawn(
 
 /// Takes a free record and the id of the goroutine that it becomes.
 #[inline]
-fn take_record(sched: &Sched, local: &mut Local) -> Result<(NonNull<G>, u64), Refused> {
+pub(super) fn take_record(sched: &Sched, local: &mut Local) -> Result<(NonNull<G>, u64), Refused> {
     let gp = match local.free_gs.pop_front() {
         Some(gp) => gp,
         None => {
@@ -161,15 +179,41 @@ pub(crate) fn spawn_later(
     Ok((gp, ticket))
 }
 
-const DEAD: Status = Status::Dead;
-const RUNNABLE: Status = Status::Runnable;
+/// Moves the closure of an unborn goroutine, which the caller has claimed, into another record that
+/// begins at `when`. The old record is left with a closure that does nothing; the caller ends it.
+pub(crate) fn move_unborn(
+    rt: &InRuntime,
+    old: &G,
+    when: u64,
+) -> Result<(NonNull<G>, Ticket), Refused> {
+    unsafe fn nothing(_: &G) {}
+    static MOVED: Vtable =
+        Vtable { is_half: false, run: nothing, drop_closure: nothing, drop_result: nothing };
+    // SAFETY: the pointer was made from a `&'static Vtable` when the record was filled.
+    let Some(vtable) = (unsafe { old.vtable.get().as_ref() }) else {
+        heist_core::throw!("move_unborn: a goroutine without a closure");
+    };
+    let Some(site) = old.spawn_site() else {
+        heist_core::throw!("move_unborn: a goroutine that was spawned nowhere");
+    };
+    let recipe = Recipe { vtable, site, extras: null(), flags: Flag::NONE };
+    let from = old.payload.as_ptr::<u8>();
+    // SAFETY: both payloads have this size. The closure is moved: the old record forgets it below.
+    let write = |place: *mut u8| unsafe { place.copy_from_nonoverlapping(from, INLINE_BYTES) };
+    let moved = spawn_later(rt, recipe, write, when)?;
+    old.vtable.set(&MOVED);
+    Ok(moved)
+}
+
+pub(super) const DEAD: Status = Status::Dead;
+pub(super) const RUNNABLE: Status = Status::Runnable;
 
 /// Fills a free record for a new goroutine. The caller sets the status, whose word is returned.
 ///
 /// # Safety
 /// The caller took `gp` from a free list.
 #[inline]
-unsafe fn fill<'a>(
+pub(super) unsafe fn fill<'a>(
     gp: NonNull<G>,
     sched: &Sched,
     recipe: Recipe,
@@ -183,7 +227,7 @@ unsafe fn fill<'a>(
     g.join.reset();
     // SAFETY: null, or a share that the caller hands over.
     let class = unsafe { recipe.extras.as_ref() }.map_or(Flag::NONE, |extras| extras.class);
-    g.flags.begin(class | recipe.flags);
+    g.flags.begin(class | recipe.flags | sched.config.born_with);
     g.outcome.set(Outcome::None);
     g.set_started(false);
     g.id.set(id);
@@ -199,7 +243,7 @@ unsafe fn fill<'a>(
 
 /// Returns the flags with which a goroutine that is spawned now begins, or the reason to refuse it.
 #[inline]
-fn may_spawn(sched: &Sched) -> Result<Flag, Refused> {
+pub(super) fn may_spawn(sched: &Sched) -> Result<Flag, Refused> {
     let flags =
         if sched.phase() == Phase::Running { Flag::NONE } else { may_spawn_to_the_end(sched)? };
     if sched.stacks.n_waiting() != 0 {
@@ -247,7 +291,7 @@ fn take_unborn(
 /// Follows the push of a new goroutine. The runtime may have begun to close between the check and
 /// the push, and its walk over all goroutines may have missed the new one.
 #[inline]
-fn after_spawn(sched: &Sched, gp: NonNull<G>) {
+pub(super) fn after_spawn(sched: &Sched, gp: NonNull<G>) {
     if sched.phase() != Phase::Running {
         cancel_late(sched, gp);
     }

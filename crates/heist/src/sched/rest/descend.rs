@@ -91,7 +91,8 @@ pub(crate) fn sleep(sched: &Sched, holder: Holder<'_>) -> Found {
     // ORDERING: the number of idle Ps was raised and that of spinning Ms lowered by SeqCst
     // read-modify-writes. What follows reads what submitters wrote before they read these counts.
     heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
-    if was_spinning || sched.rest.spinning.requested() {
+    let forks = run::forks::await_pushes(sched);
+    if was_spinning || forks || sched.rest.spinning.requested() {
         loop {
             match look_once_more(sched, m) {
                 LastLook::Awake(found) => return found,

@@ -5,6 +5,7 @@
 use crate::gmp::{M, P};
 use crate::sched::{Locked, Sched};
 use crate::sched::{run, stall, threads, world};
+use crate::trace::emit;
 use heist_core::sync::{Ordering, fence};
 use std::ptr::NonNull;
 
@@ -149,6 +150,7 @@ pub(crate) unsafe fn hand_over(sched: &Sched, m: NonNull<M>, pp: &P, start: Star
     m.next_p.set(pp);
     m.wake_spinning.set(start == Start::Spinning);
     sched.stats.m_unparks.add_shared(1);
+    emit::proc_hand(&sched.recorder, pp);
     m.note.wake(&m.doorbell);
 }
 
@@ -162,6 +164,7 @@ pub(crate) fn wake_p_if_work(sched: &Sched) {
     // ORDERING: the submitter's fence of `heist_core::spinning`.
     fence(Ordering::SeqCst);
     let queued = sched.global_len().get() != 0 || sched.all_ps().any(|pp| !pp.is_empty());
+    let queued = queued || run::forks::has_fork(sched);
     if queued || idle_work || stall::is_unattended(sched) {
         wake_p(sched);
     }

@@ -3,7 +3,7 @@
 //! GO: proc.go schedule, execute, park_m, gosched_m, goyield_m, goexit0.
 
 use super::queue;
-use super::{find, latency};
+use super::{find, forks, latency, tasks};
 use crate::coro::stack_pool;
 use crate::coro::switch::Switched;
 use crate::current;
@@ -112,11 +112,13 @@ fn execute(m: Holder<'_>, next: Next) {
         if special {
             before_special(&m, gp);
         }
-        m.cur.store(next.gp.as_ptr(), Ordering::Relaxed);
+        // ORDERING: Release pairs with `M::current` on other threads, which look into the record.
+        m.cur.store(next.gp.as_ptr(), Ordering::Release);
         // SAFETY: `m` is the M of the calling thread. It owns the goroutine, which has a context
         // and does not run.
         let switched = unsafe { gp.coro.resume(NonNull::from(m.m())) };
         m.cur.store(null_mut(), Ordering::Relaxed);
+        forks::suspend(&m);
         if special {
             after_special(&m, gp);
         }
@@ -146,7 +148,7 @@ fn execute(m: Holder<'_>, next: Next) {
                 gp.status.transition(Status::Runnable, Status::Running);
                 emit::go_refused(&m, gp);
             }
-            (Switched::Suspended, Request::Exit) => {
+            (Switched::Suspended, Request::Exit | Request::Pend) => {
                 heist_core::throw!("execute: a goroutine switched back without a request");
             }
         }
@@ -238,30 +240,36 @@ unsafe fn commit_park(
     if committed || !g.status.claim(ticket) { Parked::Yes } else { Parked::No }
 }
 
-/// Cleans up after a goroutine that has returned.
+/// Cleans up after a goroutine that has returned, or after a poll of a task.
 #[doc(alias = "goexit0")]
 fn finish(m: Holder<'_>, gp: NonNull<G>) {
-    let pp = m.p();
     let sched = m.sched();
     // SAFETY: the goroutine ended on this M, which still owns it.
     let g = unsafe { gp.as_ref() };
+    let pp = m.p();
     // SAFETY: it has returned, and its stack was not taken yet.
     let stack = unsafe { g.coro.take_stack() };
     pp.stats.stacks_detached.bump();
-    if g.flags.has(Flag::WATCHED) {
+    let is_rare = g.flags.has(Flag::WATCHED | Flag::STACKLESS);
+    if is_rare && g.flags.has(Flag::WATCHED) {
         stacks::look_at_stack(sched, g, &stack);
     }
-    if g.flags.has(Flag::STACKLESS) {
+    if is_rare && g.flags.has(Flag::STACKLESS) {
         stack_pool::give_last(stack);
     } else if pp.with_local(|local| local.stacks.give(stack)) {
         sched.threads.helper().ask_to_scavenge();
     }
     bound::end(&m, g);
+    let is_task = g.flags.began_with(Flag::TASK);
+    if is_task && matches!(m.request.get(), Request::Pend) {
+        return tasks::set_aside(m, gp);
+    }
     emit::go_end(&m, g);
     g.status.transition(Status::Running, Status::Dead);
     // A reader that counts this end must also count the beginning, on whatever P that was counted.
     pp.stats.finished.bump_last();
-    if g.join.release_runtime() {
+    // SAFETY: the runtime's share of the record was just given up, and the handle is gone.
+    if g.join.release_runtime() && (!is_task || unsafe { life::waker::is_unused(g) }) {
         recycle(m, gp);
     }
     life::after_finish(sched);

@@ -2,7 +2,7 @@
 //!
 //! GO: proc.go findRunnable.
 
-use super::{lanes, steal};
+use super::{forks, lanes, steal};
 use crate::gmp::{G, Holder, P};
 use crate::sched::Sched;
 use crate::sched::{outside, rest, world};
@@ -116,6 +116,11 @@ fn search(sched: &Sched, m: Holder<'_>) -> Option<Next> {
 #[inline]
 fn find_with_p(sched: &Sched, m: Holder<'_>) -> Option<Next> {
     outside::run_own_timers(sched, m);
+    if m.p().forks.len() != 0
+        && let Some(gp) = forks::next_in_turn(sched, m)
+    {
+        return Some(Next::fresh(gp, Origin::Local));
+    }
     urgent(sched, m)
         .or_else(|| global_in_turn(sched, &m.p()))
         .or_else(|| next_local(m))

@@ -15,9 +15,11 @@
 //! GO: proc.go stealWork.
 
 use super::find::{Found, Next, next_local, take_batch};
+use super::forks;
 use crate::gmp::{G, Holder, P};
 use crate::sched::{Sched, outside, rest};
 use crate::sys::clock;
+use crate::sys::numa::Node;
 use crate::trace::emit;
 use heist_core::m_word::Place;
 use heist_core::policy::{self, RunNextTheft};
@@ -43,6 +45,11 @@ pub(crate) fn is_running(pp: &P) -> bool {
 }
 
 /// Searches the other Ps for work, unless enough Ms do so already.
+///
+/// Not inlined: in the loop that finds the next goroutine it would cost every goroutine that runs
+/// 50 instructions, for registers that only the search needs.
+#[cold]
+#[inline(never)]
 pub(super) fn steal_work(sched: &Sched, m: Holder<'_>) -> Found {
     if !m.spinning.get() {
         if !policy::may_spin(
@@ -54,29 +61,62 @@ pub(super) fn steal_work(sched: &Sched, m: Holder<'_>) -> Found {
         }
         rest::become_spinning(sched, &m);
     }
+    let pp = m.p();
+    let node = sched.config.nodes.of_p(pp.id, sched.procs());
+    if let Some(node) = node {
+        pp.node.store(node, Ordering::Relaxed);
+    }
     let steal = &sched.config.steal;
     let mut timer_ran = false;
     for attempt in 1..=steal.tries {
         let pass = if attempt == steal.tries { Pass::Last } else { Pass::Early };
-        match steal_once(sched, m, pass, &mut timer_ran) {
+        match steal_once(sched, m, node, pass, &mut timer_ran) {
             Found::Nothing if sched.global_len().get() != 0 => return Found::Retry,
             Found::Nothing => {}
             found => return found,
+        }
+        // Runnable goroutines come before latent halves, whose forkers may come to them first.
+        if let Some(next) = forks::steal_fork(sched, m) {
+            return Found::Run(next);
         }
     }
     // The goroutine that the timer woke may be in any queue.
     if timer_ran { Found::Retry } else { Found::Nothing }
 }
 
-/// Visits every other P once. An idle P has no goroutines, but may have timers.
-fn steal_once(sched: &Sched, m: Holder<'_>, pass: Pass, timer_ran: &mut bool) -> Found {
+/// Visits every other P once; those of its own node first, if there are several.
+fn steal_once(
+    sched: &Sched,
+    m: Holder<'_>,
+    node: Option<Node>,
+    pass: Pass,
+    timer_ran: &mut bool,
+) -> Found {
+    let seed = m.p().with_local(|local| local.rng.next_u32());
+    let walk = sched.world.steal_order(m).walk(sched.config.steal.order, seed);
+    match node {
+        None => visit_all(sched, m, walk, pass, timer_ran),
+        Some(node) => {
+            let is_near = |id| sched.p(id).node.load(Ordering::Relaxed) == node;
+            visit_all(sched, m, walk.near_first(is_near), pass, timer_ran)
+        }
+    }
+}
+
+/// Visits Ps until there is something to run. An idle P has no goroutines, but may have timers.
+fn visit_all(
+    sched: &Sched,
+    m: Holder<'_>,
+    walk: impl Iterator<Item = u32>,
+    pass: Pass,
+    timer_ran: &mut bool,
+) -> Found {
     let pp = m.p();
-    let seed = pp.with_local(|local| local.rng.next_u32());
     let run_next = match sched.config.steal.run_next {
         RunNextTheft::LastTry if pass == Pass::Last => RunNext::Take,
         _ => RunNext::Leave,
     };
-    for id in sched.world.steal_order(m).walk(sched.config.steal.order, seed) {
+    for id in walk {
         if sched.world.is_stopping() {
             return Found::Retry;
         }
@@ -157,8 +197,13 @@ fn steal_yielded(sched: &Sched, m: Holder<'_>, victim: u32) -> Option<NonNull<G>
 
 /// Notes how many goroutines were taken from `victim`.
 fn count_victim(thief: Holder<'_>, victim: u32, n: u32) {
-    if let Some(count) = thief.p().stolen_from.get(victim as usize) {
+    let pp = thief.p();
+    if let Some(count) = pp.stolen_from.get(victim as usize) {
         count.add(n.into());
+    }
+    let node_of = |pp: &P| pp.node.load(Ordering::Relaxed);
+    if node_of(&pp) != node_of(thief.sched().p(victim)) {
+        pp.stats.stolen_far.add(n.into());
     }
 }
 
@@ -168,6 +213,7 @@ pub(crate) fn has_work_to_take(sched: &Sched) -> bool {
     sched.global_len().get() != 0
         || sched.world.is_stopping()
         || sched.all_ps().any(|pp| is_stealable(sched, pp))
+        || forks::has_fork(sched)
 }
 
 /// Whether a P has goroutines that the policy of this runtime lets other Ps take.
@@ -184,9 +230,12 @@ fn is_ring_stealable(sched: &Sched, pp: &P) -> bool {
         && (share.of(pp.queue.ring_len()) != 0 || share.of(pp.yielded.len()) != 0)
 }
 
-/// Whether the global queue or a P has goroutines to take, not counting those in `run_next`.
+/// Whether the global queue or a P has goroutines or forks to take, not counting goroutines in
+/// `run_next`.
 pub(crate) fn has_stealable_ring(sched: &Sched) -> bool {
-    sched.global_len().get() != 0 || sched.all_ps().any(|pp| is_ring_stealable(sched, pp))
+    sched.global_len().get() != 0
+        || sched.all_ps().any(|pp| is_ring_stealable(sched, pp))
+        || forks::has_fork(sched)
 }
 
 /// Whether there are goroutines to take. A goroutine in `run_next` counts only if its P does not

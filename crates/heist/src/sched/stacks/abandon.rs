@@ -49,11 +49,19 @@ pub(super) fn abandon(m: &M, gp: &G) -> ! {
     // finished sees the marks.
     fence(Ordering::SeqCst);
     m.p().stats.finished.bump();
+    if gp.flags.has(Flag::TASK) {
+        // SAFETY: the record of a task that has not ended.
+        unsafe { gp.task_word() }.finish();
+    }
     if let Finished::Wake(waiter) = gp.join.finish() {
         // SAFETY: this is the calling thread's M, and it is in the runtime.
         let rt = unsafe { InRuntime::from_switch(NonNull::from(m)) };
-        // SAFETY: the address was left by a waiter that waits until it is woken.
-        unsafe { Waiter::joiner_of(gp, waiter).wake(Some(&rt)) };
+        if waiter == life::waker::JOINS {
+            life::waker::wake_joiner_within(&rt, gp);
+        } else {
+            // SAFETY: the address was left by a waiter that waits until it is woken.
+            unsafe { Waiter::joiner_of(gp, waiter).wake(Some(&rt)) };
+        }
         let _ = rt.into_m();
     }
     life::after_finish(sched);

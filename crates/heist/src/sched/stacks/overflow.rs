@@ -16,9 +16,9 @@ use crate::coro::extra;
 use crate::coro::stack::Bounds;
 use crate::current;
 use crate::gmp::{G, M};
+use crate::sched::report::write_frames;
 use crate::sched::stacks::abandon::abandon;
 use crate::sys::signal::{self, Fault};
-use crate::sys::symbols::{Symbols, own_code};
 use crate::sys::unwind::{self, Frames};
 use crate::sys::{place, placed_thread, stderr, thread};
 use heist_core::sync::{AtomicU32, Ordering};
@@ -61,6 +61,11 @@ pub enum OverflowPolicy {
     /// the allocator's lock or the loader's.
     Abandon,
 }
+
+heist_core::named_policy!(OverflowPolicy, "overflow policy", [
+    "exit" => OverflowPolicy::Exit,
+    "abandon" => OverflowPolicy::Abandon,
+]);
 
 /// The thread that is writing a report, or zero.
 static REPORTER: AtomicU32 = AtomicU32::new(0);
@@ -127,7 +132,7 @@ fn end_with(what: fmt::Arguments<'_>, fault: &Fault<'_>) -> ! {
     stderr::report(format_args!("fatal error: stack overflow\n"));
     let mut frames = unwind::walk(fault.instruction(), &|_| true);
     frames.is_complete = true;
-    report_frames(&frames);
+    write_frames(&frames);
     stderr::exit_now(2)
 }
 
@@ -147,11 +152,11 @@ fn handle(m: &M, gp: &G, stack: Bounds, fault: &Fault<'_>) -> ! {
             ": it cannot be abandoned inside the runtime"
         };
         stderr::report(format_args!("fatal error: stack overflow{why}\n"));
-        report_frames(&walk(gp, fault));
+        write_frames(&walk(gp, fault));
         stderr::exit_now(2);
     }
     let frames = walk(gp, fault);
-    report_frames(&frames);
+    write_frames(&frames);
     if frames.has_foreign || !frames.is_complete {
         stderr::report(format_args!(
             "fatal error: stack overflow: it cannot be abandoned inside a foreign library, which \
@@ -197,29 +202,6 @@ fn report(m: &M, gp: &G, stack: Bounds) {
         gp.parent_id.get(),
         m.id,
     ));
-}
-
-fn report_frames(frames: &Frames) {
-    let symbols = Symbols::open();
-    let show = |address| {
-        let Some(code) = own_code().filter(|code| code.contains(address)) else {
-            return stderr::report(format_args!("\t{address:#x} in another library\n"));
-        };
-        let in_file = code.address_in_file(address);
-        match symbols.as_ref().and_then(|symbols| symbols.name_of(address)) {
-            Some(name) => stderr::report(format_args!("\t{in_file:#x} {name}\n")),
-            None => stderr::report(format_args!("\t{in_file:#x}\n")),
-        }
-    };
-    stderr::report(format_args!("frames, the innermost first:\n"));
-    frames.innermost().for_each(show);
-    if frames.n_between() > 0 {
-        stderr::report(format_args!("\t... {} more ...\n", frames.n_between()));
-    }
-    frames.outermost().for_each(show);
-    if !frames.is_complete {
-        stderr::report(format_args!("\t(the rest of the stack cannot be walked)\n"));
-    }
 }
 
 struct Named<'a>(Option<&'a str>);

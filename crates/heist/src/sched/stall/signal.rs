@@ -5,13 +5,14 @@
 //! calls, uses atomics and the scheduler lock (which no user code holds), and does nothing else.
 
 use super::{bell, blocking, freeze};
+use crate::coro::extra;
 use crate::current;
 use crate::gmp::flags::Flag;
 use crate::gmp::{M, capture};
 use crate::sched::{rest, world};
 use crate::sys::membarrier::no_fence;
 use crate::sys::signal::Interrupted;
-use crate::sys::thread;
+use crate::sys::{halt, thread};
 use crate::trace::emit;
 use heist_core::m_word::{PREEMPT, Place, STOP};
 use heist_core::policy::DOORBELLS_MAX;
@@ -19,6 +20,7 @@ use heist_trace::record::Freeze;
 
 /// Handles the preemption signal. The request may be gone by now.
 pub(crate) fn on_interrupt(interrupted: &Interrupted<'_>) {
+    halt::stand_still(interrupted.registers().sp, current::m().addr(), extra::addresses());
     // SAFETY: the M of the calling thread is alive.
     let Some(m) = (unsafe { current::m().as_ref() }) else { return };
     capture::answer(m, interrupted.registers());

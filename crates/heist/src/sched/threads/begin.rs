@@ -7,6 +7,7 @@ use crate::sched::rest::Start;
 use crate::sched::run;
 use crate::sched::run::Found;
 use crate::sched::{Locked, Sched, rest};
+use crate::sys::alt_stack::AltStack;
 use crate::sys::degraded::{Lack, Plain};
 use crate::sys::signal::Blocked;
 use crate::sys::{registers, thread};
@@ -194,7 +195,7 @@ pub(super) fn m_main(sched: Arc<Sched>, m: Owned, stack_end: usize) {
     m.thread.set(registers::thread_pointer());
     m.stack_end.set(stack_end);
     m.blocked.set(Blocked::all_but_ours());
-    let alt_stack = match thread::AltStack::install() {
+    let alt_stack = match AltStack::install() {
         Ok(alt_stack) => alt_stack,
         Err(error) => return cannot_begin(&sched, m, &error),
     };

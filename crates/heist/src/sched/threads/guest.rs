@@ -8,9 +8,10 @@
 use crate::gmp::M;
 use crate::sched::Sched;
 use crate::sched::run;
+use crate::sys::alt_stack::AltStack;
 use crate::sys::registers;
 use crate::sys::signal::Unblocked;
-use crate::sys::thread::{self, AltStack};
+use crate::sys::thread;
 use std::ptr::NonNull;
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ pub(crate) use admission::{
 pub(crate) use begin::{first_p, take_orphan};
 pub(crate) use bound::{lend_p, wait_for_bound};
 
-use crate::gmp::m::AllMs;
+use crate::gmp::all_ms::AllMs;
 use crate::gmp::{G, M};
 use begin::Orphans;
 use heist_core::list::{DoubleList, List};

@@ -9,6 +9,11 @@
 //!   the page is of an earlier generation.
 //! - a `Buffer`: the page that has it, or the holder of the lock, or the collector that took it.
 
+mod buffer;
+
+use buffer::{BUFFER_BYTES, Buffer, Page, Row};
+pub(super) use buffer::{Full, Lines};
+
 use crate::current;
 use crate::sys::futex::Kernel;
 use crate::sys::lock::Lock;
@@ -25,14 +30,9 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes of a buffer.
-const BUFFER_BYTES: usize = 64 << 10;
 /// Bytes of all buffers of a runtime. Beyond that records are dropped.
 const MAPPED_MAX: usize = 64 << 20;
 const BUFFERS_MAX: u32 = (MAPPED_MAX / BUFFER_BYTES) as u32;
-/// Records of a buffer.
-pub(super) const CAPACITY: usize = (BUFFER_BYTES - 128) / size_of::<Record>();
-
 /// How many runtimes record: while it is zero, a hook costs a load and a branch.
 static ON: AtomicU32 = AtomicU32::new(0);
 
@@ -48,91 +48,6 @@ static N_BUFFERS_MAX: AtomicU32 = AtomicU32::new(BUFFERS_MAX);
 /// Changes how many buffers a runtime may have. For tests.
 pub(crate) fn limit_buffers(n: u32) {
     N_BUFFERS_MAX.store(n, Ordering::Relaxed);
-}
-
-/// A buffer of records. Zeroes are a valid one.
-#[repr(C, align(64))]
-pub(super) struct Buffer {
-    next: *mut Buffer,
-    pub(super) generation: u32,
-    n: u32,
-    pub(super) context: Context,
-    records: [Record; CAPACITY],
-}
-
-const _: () = assert!(size_of::<Buffer>() <= BUFFER_BYTES);
-
-impl Buffer {
-    pub(super) fn records(&self) -> &[Record] {
-        &self.records[..self.n as usize]
-    }
-}
-
-/// A buffer that the collector owns.
-pub(super) struct Full(NonNull<Buffer>);
-
-// SAFETY: the owner of this is the only one that uses the buffer.
-unsafe impl Send for Full {}
-
-impl std::ops::Deref for Full {
-    type Target = Buffer;
-
-    fn deref(&self) -> &Buffer {
-        // SAFETY: it is owned, and mapped until the recorder is dropped.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-/// The buffer that a writer fills, and its place in it.
-struct Page {
-    buffer: *mut Buffer,
-    n: usize,
-    /// Buffers that the writer has begun.
-    sequence: u32,
-    /// Records that were lost since the last buffer.
-    dropped: u64,
-}
-
-impl Page {
-    const fn new() -> Self {
-        Self { buffer: null_mut(), n: 0, sequence: 0, dropped: 0 }
-    }
-
-    fn has_room(&self, n: usize) -> bool {
-        !self.buffer.is_null() && self.n + n <= CAPACITY
-    }
-
-    /// Writes a group of records.
-    ///
-    /// # Safety
-    /// The page has a buffer with room for them, and is the caller's.
-    unsafe fn write(&mut self, fill: impl FnOnce(&mut Lines<'_>)) {
-        // SAFETY: by the caller's promise nobody else uses the records.
-        let room = unsafe { &mut (&mut (*self.buffer).records)[self.n..] };
-        let mut lines = Lines { room, n: 0 };
-        fill(&mut lines);
-        self.n += lines.n;
-    }
-}
-
-/// Room for a group of records.
-pub(super) struct Lines<'a> {
-    room: &'a mut [Record],
-    n: usize,
-}
-
-impl Lines<'_> {
-    /// Whether the group is the first in its buffer.
-    pub(super) const fn is_first(&self) -> bool {
-        self.room.len() == CAPACITY && self.n == 0
-    }
-
-    pub(super) fn push(&mut self, record: Record) {
-        if let Some(place) = self.room.get_mut(self.n) {
-            *place = record;
-            self.n += 1;
-        }
-    }
 }
 
 /// The part of an M that writes.
@@ -162,42 +77,6 @@ impl Drop for Pen {
         // The last reference to a runtime may be dropped by a goroutine of another one.
         let _rt = current::enter();
         self.recorder.state.lock().finish(self.page.get_mut());
-    }
-}
-
-/// Buffers in a row, first in, first out.
-struct Row {
-    first: *mut Buffer,
-    last: *mut Buffer,
-}
-
-impl Row {
-    const fn new() -> Self {
-        Self { first: null_mut(), last: null_mut() }
-    }
-
-    /// # Safety
-    /// The buffer is valid, the caller's, and in no row.
-    unsafe fn push(&mut self, buffer: *mut Buffer) {
-        // SAFETY: by the caller's promise; a row has only valid buffers.
-        unsafe {
-            (*buffer).next = null_mut();
-            match self.last.as_mut() {
-                Some(last) => last.next = buffer,
-                None => self.first = buffer,
-            }
-        }
-        self.last = buffer;
-    }
-
-    fn pop(&mut self) -> Option<NonNull<Buffer>> {
-        let buffer = NonNull::new(self.first)?;
-        // SAFETY: a row has only valid buffers.
-        self.first = unsafe { buffer.as_ref() }.next;
-        if self.first.is_null() {
-            self.last = null_mut();
-        }
-        Some(buffer)
     }
 }
 

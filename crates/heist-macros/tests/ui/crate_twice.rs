@@ -1,0 +1,4 @@
+use heist_macros as heist;
+
+#[heist::main(unsafe, crate = heist, crate = heist)]
+fn main() {}

@@ -1,0 +1,12 @@
+//! Futures on the scheduler: tasks, their wakers, and the bridges to goroutines and threads.
+
+#[path = "../harness/matrix/mod.rs"]
+mod matrix;
+
+mod block_on;
+mod channels;
+mod life;
+mod net;
+mod pinned;
+mod sync;
+mod wakers;

@@ -1,0 +1,187 @@
+//! Wakers: from anywhere, at any time, and after the end.
+
+use crate::life::{Counted, counter};
+use crate::matrix;
+
+use heist::{Runtime, task};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+
+/// A place for a waker, and a number of events.
+#[derive(Clone, Default)]
+struct Bell(Arc<(Mutex<Option<Waker>>, AtomicUsize)>);
+
+impl Bell {
+    /// Waits for the first `n` events.
+    async fn heard(&self, n: usize) {
+        poll_fn(|cx| {
+            *self.0.0.lock().unwrap() = Some(cx.waker().clone());
+            if self.0.1.load(Ordering::SeqCst) >= n { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    fn ring(&self) {
+        self.0.1.fetch_add(1, Ordering::SeqCst);
+        let waker = self.0.0.lock().unwrap().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// The waker of the task that listens.
+    fn waker(&self) -> Waker {
+        loop {
+            if let Some(waker) = &*self.0.0.lock().unwrap() {
+                return waker.clone();
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn runtime() -> Runtime {
+    // SAFETY: the goroutines keep nothing across a park that is bound to a thread.
+    unsafe { Runtime::builder().procs(2).build() }.unwrap()
+}
+
+#[test]
+fn threads_goroutines_and_tasks_wake_a_task() {
+    matrix::each(|_, rt| {
+        let bell = Bell::default();
+        let rounds = 300;
+        let listens = bell.clone();
+        let listener = rt.spawn_async(async move {
+            for n in 1..=3 * rounds {
+                listens.heard(n).await;
+            }
+        });
+        let (a, b, c) = (bell.clone(), bell.clone(), bell);
+        let goroutine = rt.handle().spawn(move || {
+            for _ in 0..rounds {
+                a.ring();
+                heist::yield_now();
+            }
+        });
+        let other = rt.spawn_async(async move {
+            for _ in 0..rounds {
+                b.ring();
+                task::yield_now().await;
+            }
+        });
+        for _ in 0..rounds {
+            c.ring();
+            std::thread::yield_now();
+        }
+        goroutine.join().unwrap();
+        other.join().unwrap();
+        listener.join().unwrap();
+    });
+}
+
+#[test]
+fn a_task_is_woken_by_another_runtime() {
+    let (here, there) = (runtime(), runtime());
+    let bell = Bell::default();
+    let listens = bell.clone();
+    let listener = here.spawn_async(async move {
+        for n in 1..=500 {
+            listens.heard(n).await;
+        }
+    });
+    let ringer = there.spawn_async(async move {
+        for _ in 0..500 {
+            bell.ring();
+            task::yield_now().await;
+        }
+    });
+    ringer.join().unwrap();
+    listener.join().unwrap();
+}
+
+#[test]
+fn a_waker_outlives_its_task_and_its_runtime() {
+    let bell = Bell::default();
+    let ended = Bell::default();
+    {
+        let rt = runtime();
+        let (waits, ends) = (bell.clone(), ended.clone());
+        drop(rt.spawn_async(async move { waits.heard(1).await }));
+        let task = rt.spawn_async(async move { ends.heard(1).await });
+        let _keep = ended.waker();
+        ended.ring();
+        task.join().unwrap();
+        *ended.0.0.lock().unwrap() = Some(_keep);
+        // The first task still waits when the runtime ends.
+        drop(bell.waker());
+    }
+    let wakers = [bell.waker(), ended.waker()];
+    for waker in &wakers {
+        waker.wake_by_ref();
+        let clone = waker.clone();
+        assert!(waker.will_wake(&clone));
+        clone.wake();
+    }
+    // The last references are dropped by a thread that is not the runtime's.
+    std::thread::spawn(move || drop((wakers, bell, ended))).join().unwrap();
+    // Their records are used again.
+    let rt = runtime();
+    for i in 0..100 {
+        assert_eq!(rt.spawn_async(async move { i }).join().unwrap(), i);
+    }
+}
+
+#[test]
+fn the_last_waker_may_be_dropped_anywhere() {
+    matrix::each(|_, rt| {
+        let drops = counter();
+        for i in 0..300 {
+            let bell = Bell::default();
+            let listens = bell.clone();
+            let held = Counted(Arc::clone(&drops));
+            let task = rt.spawn_async(async move {
+                let _held = held;
+                listens.heard(1).await;
+            });
+            let last = bell.waker();
+            bell.ring();
+            match i % 3 {
+                // After the join, on a plain thread.
+                0 => {
+                    task.join().unwrap();
+                    drop(last);
+                }
+                // While the task ends.
+                1 => {
+                    drop(task);
+                    drop(last);
+                }
+                // On a goroutine of the runtime.
+                _ => {
+                    let goroutine = rt.handle().spawn(move || drop(last));
+                    task.join().unwrap();
+                    goroutine.join().unwrap();
+                }
+            }
+        }
+        crate::life::await_drops(&drops, 300);
+    });
+}
+
+#[test]
+fn wakes_from_many_threads_are_not_lost() {
+    matrix::each(|_, rt| {
+        let bell = Bell::default();
+        let (threads, rounds) = (4, 500);
+        let listens = bell.clone();
+        let task = rt.spawn_async(async move { listens.heard(threads * rounds).await });
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| (0..rounds).for_each(|_| bell.ring()));
+            }
+        });
+        task.join().unwrap();
+    });
+}
