@@ -59,88 +59,94 @@ impl Builder {
 
     /// Sets one item of the list. The error says what was expected.
     fn set_debug(&mut self, item: &str) -> Result<(), &'static str> {
-        match item.split_once('=').unwrap_or((item, "")) {
-            ("chaos", seed) => match seed.parse() {
-                Ok(seed) => self.chaos = Some(seed),
-                Err(_) => return Err("chaos=SEED with a number"),
-            },
-            ("quantum", text) => match duration(text) {
-                Some(_) if self.exact_quantum => {}
-                Some(quantum) => self.quantum = quantum,
-                None => {
-                    return Err("quantum=DURATION with a unit, such as 500us, 10ms or 1s");
-                }
-            },
-            ("numa", nodes) => match nodes.parse() {
-                Ok(nodes) if (1..=1024).contains(&nodes) => self.fake_nodes = Some(nodes),
-                _ => return Err("numa=NODES, from 1 to 1024"),
-            },
-            ("schedtrace", ms) => match ms.parse() {
-                Ok(ms) => self.trace_ms = ms,
-                Err(_) => return Err("schedtrace=MILLISECONDS"),
-            },
-            ("containermaxprocs", "0") => self.cgroup_root = None,
-            ("updatemaxprocs", "0") => self.follow_procs = false,
-            ("containermaxprocs" | "updatemaxprocs", "1") => {}
-            ("containermaxprocs" | "updatemaxprocs", _) => {
-                return Err("containermaxprocs=0 and updatemaxprocs=0, or 1 for the default");
+        let (name, value) = item.split_once('=').unwrap_or((item, ""));
+        match name {
+            "chaos" => {
+                self.chaos = Some(value.parse().map_err(|_| "chaos=SEED with a number")?);
             }
-            ("scheddetail", "0") => self.trace_detail = Detail::Summary,
-            ("scheddetail", "1") => self.trace_detail = Detail::All,
-            ("scheddetail", _) => return Err("scheddetail=0 or scheddetail=1"),
-            ("server", text) => match Place::from_text(text) {
-                Some(place) => self.debug_servers.push(place),
-                None => {
-                    return Err("server=PORT or a loopback address such as server=127.0.0.1:6060");
-                }
-            },
-            ("socket", "" | "1") => self.debug_servers.push(Place::Socket),
-            ("socket", "0") => {}
-            ("socket", _) => return Err("socket, or socket=0"),
-            ("shortturns", "0") => self.short_turns = false,
-            ("shortturns", "1") => self.short_turns = true,
-            ("shortturns", _) => return Err("shortturns=0 or shortturns=1"),
-            ("flightrecorder", seconds) => match seconds.parse() {
-                Ok(seconds) if seconds > 0 => {
-                    self.traces.flight = Some(Duration::from_secs(seconds));
-                }
-                _ => return Err("flightrecorder=SECONDS, 1 or more"),
-            },
-            ("stuck", text) => match watched(text) {
-                Some(limit) => self.orders.stuck = Some(limit),
-                None => return Err("stuck=DURATION with a unit, such as 500ms or 2s"),
-            },
-            ("leaks", text) => match watched(text) {
-                Some(period) => self.orders.leaks = Some(period),
-                None => return Err("leaks=DURATION with a unit, such as 60s"),
-            },
-            ("slowstart", text) => match watched(text) {
-                Some(limit) => self.orders.slow_start = Some(limit),
-                None => return Err("slowstart=DURATION with a unit, such as 100ms"),
-            },
-            ("tlsreport", "" | "1") => self.tls_report = true,
-            ("tlsreport", "0") => self.tls_report = false,
-            ("tlsreport", _) => return Err("tlsreport, or tlsreport=0"),
-            ("frames", "all") => text::show(Show::All),
-            ("frames", "program") => text::show(Show::Program),
-            ("frames", _) => return Err("frames=all, or frames=program for the default"),
-            ("sigquit", "0") => reports::leave_quit(),
-            ("sigquit", "1") => {}
-            ("sigquit", _) => return Err("sigquit=0, or sigquit=1 for the default"),
-            ("guard", way) if guard::protect_by(way) => {}
-            ("guard", _) => return Err("guard=protect, or guard=install for the default"),
-            _ => {
-                return Err(
-                    "a list of chaos=SEED, flightrecorder=SECONDS, frames=all, guard=WAY, leaks=DURATION, \
-                     numa=NODES, quantum=DURATION, schedtrace=MS, scheddetail=1, server=ADDRESS, shortturns=1, sigquit=0, \
-                     slowstart=DURATION, socket, stuck=DURATION, tlsreport, containermaxprocs=0 and \
-                     updatemaxprocs=0",
-                );
+            "quantum" => {
+                let units = "quantum=DURATION with a unit, such as 500us, 10ms or 1s";
+                let quantum = duration(value).ok_or(units)?;
+                self.quantum = if self.exact_quantum { self.quantum } else { quantum };
             }
+            "numa" => {
+                let nodes = value.parse().ok().filter(|nodes| (1..=1024).contains(nodes));
+                self.fake_nodes = Some(nodes.ok_or("numa=NODES, from 1 to 1024")?);
+            }
+            "containermaxprocs" => match switch(value) {
+                Some(true) => {}
+                Some(false) => self.cgroup_root = None,
+                None => return Err("containermaxprocs=0, or 1 for the default"),
+            },
+            "updatemaxprocs" => match switch(value) {
+                Some(true) => {}
+                Some(false) => self.follow_procs = false,
+                None => return Err("updatemaxprocs=0, or 1 for the default"),
+            },
+            "shortturns" => {
+                self.short_turns = switch(value).ok_or("shortturns=0 or shortturns=1")?;
+            }
+            "guard" if guard::protect_by(value) => {}
+            "guard" => return Err("guard=protect, or guard=install for the default"),
+            _ => return self.set_report(name, value),
+        }
+        Ok(())
+    }
+
+    /// Sets an item that is about what the runtime shows of itself.
+    fn set_report(&mut self, name: &str, value: &str) -> Result<(), &'static str> {
+        match name {
+            "schedtrace" => {
+                self.trace_ms = value.parse().map_err(|_| "schedtrace=MILLISECONDS")?;
+            }
+            "scheddetail" => {
+                let all = switch(value).ok_or("scheddetail=0 or scheddetail=1")?;
+                self.trace_detail = if all { Detail::All } else { Detail::Summary };
+            }
+            "server" => {
+                let address = "server=PORT or a loopback address such as server=127.0.0.1:6060";
+                self.debug_servers.push(Place::from_text(value).ok_or(address)?);
+            }
+            "socket" if flag(value).ok_or("socket, or socket=0")? => {
+                self.debug_servers.push(Place::Socket);
+            }
+            "socket" => {}
+            "flightrecorder" => {
+                let seconds = value.parse().ok().filter(|&seconds| seconds > 0);
+                let seconds = seconds.ok_or("flightrecorder=SECONDS, 1 or more")?;
+                self.traces.flight = Some(Duration::from_secs(seconds));
+            }
+            "stuck" => {
+                let limit = watched(value).ok_or("stuck=DURATION with a unit, such as 500ms or 2s");
+                self.orders.stuck = Some(limit?);
+            }
+            "leaks" => {
+                let period = watched(value).ok_or("leaks=DURATION with a unit, such as 60s");
+                self.orders.leaks = Some(period?);
+            }
+            "slowstart" => {
+                let limit = watched(value).ok_or("slowstart=DURATION with a unit, such as 100ms");
+                self.orders.slow_start = Some(limit?);
+            }
+            "tlsreport" => self.tls_report = flag(value).ok_or("tlsreport, or tlsreport=0")?,
+            "frames" => match value {
+                "all" => text::show(Show::All),
+                "program" => text::show(Show::Program),
+                _ => return Err("frames=all, or frames=program for the default"),
+            },
+            "sigquit" if switch(value).ok_or("sigquit=0, or sigquit=1 for the default")? => {}
+            "sigquit" => reports::leave_quit(),
+            _ => return Err(ITEMS),
         }
         Ok(())
     }
 }
+
+/// What is expected of an item that does not exist.
+const ITEMS: &str = "a list of chaos=SEED, flightrecorder=SECONDS, frames=all, guard=WAY, leaks=DURATION, \
+     numa=NODES, quantum=DURATION, schedtrace=MS, scheddetail=1, server=ADDRESS, shortturns=1, \
+     sigquit=0, slowstart=DURATION, socket, stuck=DURATION, tlsreport, containermaxprocs=0 and \
+     updatemaxprocs=0";
 
 /// Parses single variables.
 struct Parser<'a>(Lookup<'a>);
@@ -182,6 +188,20 @@ fn duration(text: &str) -> Option<Duration> {
         "s" => Some(Duration::from_secs(number)),
         _ => None,
     }
+}
+
+/// Zero or one.
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+/// As [`switch`]; the name alone means one.
+fn flag(text: &str) -> Option<bool> {
+    if text.is_empty() { Some(true) } else { switch(text) }
 }
 
 /// A duration that something is watched for.

@@ -40,6 +40,7 @@ mod error;
 mod futures;
 mod never;
 mod parcel;
+mod patience;
 mod queues;
 mod receiver;
 mod select;

@@ -7,51 +7,17 @@
 //! while the oldest one comes out; otherwise it waits. Whenever the state under the lock is not
 //! what it was when the buffer refused, the fast path is tried again.
 
+pub(super) use super::patience::Patience;
+
 use super::parcel::{Parcel, message_ptr, was_sent};
 use super::queues::{Interest, Queues, Side};
 use crate::current::{self, InRuntime};
 use crate::sys::lock::{Guard, Lock};
-use crate::time;
 use crate::wait::{self, Ended, Entry, Terms, Wait, WaitReason, Wake};
 use heist_core::buffer::{Buffer, Put, Take};
 use heist_core::lock_rank::Rank;
-use heist_core::timer_heap::NEVER;
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicUsize;
-use std::time::{Duration, Instant};
-
-/// How long an operation may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// Not at all.
-    None,
-    /// Until this moment of the scheduler's time.
-    Until(u64),
-}
-
-impl Patience {
-    /// When the wait ends; zero for [`Patience::None`].
-    #[inline(always)]
-    const fn deadline_ns(self) -> u64 {
-        match self {
-            Self::None => 0,
-            Self::Until(deadline_ns) => deadline_ns,
-        }
-    }
-
-    /// Without a limit.
-    pub(super) const ENDLESS: Self = Self::Until(NEVER);
-
-    /// For this long from now.
-    pub(super) fn lasting(duration: Duration) -> Self {
-        Self::Until(time::deadline_after(duration))
-    }
-
-    /// Until `deadline`.
-    pub(super) fn until(deadline: Instant) -> Self {
-        Self::Until(time::deadline_at(deadline))
-    }
-}
 
 /// Why a message was not sent, or none received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,8 @@
 
 use super::abort::AbortHandle;
 use super::builder::{self, Builder, SpawnError};
-use super::join::{JoinError, JoinHandle};
+use super::join::JoinHandle;
+use super::join_error::JoinError;
 use crate::chan::{self, Receiver, Sender};
 use crate::current;
 use crate::sched::Sched;

@@ -31,6 +31,7 @@
 mod attempt;
 pub(super) mod case;
 pub(super) mod dynamic;
+mod expansion;
 mod later;
 pub(super) mod macros;
 

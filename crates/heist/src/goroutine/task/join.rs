@@ -6,7 +6,8 @@
 //! by withdrawing the announcement; that fails if the goroutine has ended, which then wakes it.
 
 use super::super::GoroutineId;
-use super::super::join::{JoinError, JoinHandle, take_error};
+use super::super::join::JoinHandle;
+use super::super::join_error::{JoinError, take_error};
 use super::abort::{self, AbortHandle};
 use super::code;
 use crate::gmp::G;

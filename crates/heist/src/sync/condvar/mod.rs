@@ -20,20 +20,22 @@
 //! GO: sema.go notifyList. There tickets are numbers, because a waiter enters the list only after
 //! it released the mutex, and a notifier searches the list for the number.
 
+mod guard;
+mod notified;
+
+pub use guard::CondvarGuard;
+pub(super) use notified::{Notified, PassOn};
+
 use super::mutex::MutexGuard;
-use super::raw_mutex::RawMutex;
 use crate::current;
 use crate::sys::lock::Lock;
 use crate::time::{deadline_after, deadline_at};
-use crate::wait::{self, AllClaimed, Ended, Entry, FutureWait, Terms, WaitQueue, WaitReason, Wake};
+use crate::wait::{self, AllClaimed, Ended, Terms, WaitQueue, WaitReason, Wake};
 use heist_core::lock_rank::Rank;
 use std::fmt;
-use std::future::Future;
 use std::mem::ManuallyDrop;
-use std::pin::Pin;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// Lets the holder of a [`Mutex`](super::Mutex) wait until it is notified that a condition may have
@@ -276,7 +278,7 @@ impl Condvar {
             wait::unwind(None);
         }
         if !G::STAYS {
-            let pass_on = PassOn { condvar: (ended == Ended::Done).then_some(self) };
+            let pass_on = PassOn::new((ended == Ended::Done).then_some(self));
             guard.raw().lock(WaitReason::Mutex);
             std::mem::forget(pass_on);
         }
@@ -288,7 +290,7 @@ impl Condvar {
         &'b self,
         guard: MutexGuard<'a, T>,
     ) -> Notified<'a, 'b, T> {
-        Notified { condvar: self, guard: Some(guard), wait: FutureWait::new() }
+        Notified::new(self, guard)
     }
 
     /// Changes the number of waiters by `more`. The caller holds the lock.
@@ -350,161 +352,6 @@ impl Condvar {
         let n_served = served.len();
         served.wake_in_order(|waiter| waiter.wake(Ended::Done, rt.as_ref()));
         n_served
-    }
-}
-
-/// A guard of a [`Mutex`](super::Mutex) with which its owner waits at a [`Condvar`]: a
-/// [`MutexGuard`], or a mutable reference to one.
-#[diagnostic::on_unimplemented(
-    message = "a `Condvar` waits with a `MutexGuard` or a `&mut MutexGuard`, not with `{Self}`",
-    note = "a guard of a part of the value (`MutexGuard::map`) cannot be used to wait"
-)]
-pub trait CondvarGuard: Guard {
-    /// What a wait returns: the guard, if it was passed by value.
-    type Waited;
-    /// What a wait with a time limit returns: with the guard, if it was passed by value.
-    type TimedWaited;
-    /// The value that the mutex protects.
-    type Value: ?Sized;
-
-    #[doc(hidden)]
-    fn value(&mut self) -> &mut Self::Value;
-
-    #[doc(hidden)]
-    fn waited(self) -> Self::Waited;
-
-    #[doc(hidden)]
-    fn timed_waited(self, result: WaitTimeoutResult) -> Self::TimedWaited;
-}
-
-/// The part of [`CondvarGuard`] that only this module uses. Nothing else implements it.
-pub trait Guard: Sized {
-    /// Whether the guard stays with its owner while it waits.
-    const STAYS: bool;
-
-    /// The mutex that it holds.
-    fn raw(&self) -> &RawMutex;
-}
-
-impl<T: ?Sized> Guard for MutexGuard<'_, T> {
-    const STAYS: bool = false;
-
-    fn raw(&self) -> &RawMutex {
-        &MutexGuard::mutex(self).raw
-    }
-}
-
-impl<T: ?Sized> CondvarGuard for MutexGuard<'_, T> {
-    type Waited = Self;
-    type TimedWaited = (Self, WaitTimeoutResult);
-    type Value = T;
-
-    fn value(&mut self) -> &mut T {
-        self
-    }
-
-    fn waited(self) -> Self {
-        self
-    }
-
-    fn timed_waited(self, result: WaitTimeoutResult) -> (Self, WaitTimeoutResult) {
-        (self, result)
-    }
-}
-
-impl<T: ?Sized> Guard for &mut MutexGuard<'_, T> {
-    const STAYS: bool = true;
-
-    fn raw(&self) -> &RawMutex {
-        &MutexGuard::mutex(self).raw
-    }
-}
-
-impl<T: ?Sized> CondvarGuard for &mut MutexGuard<'_, T> {
-    type Waited = ();
-    type TimedWaited = WaitTimeoutResult;
-    type Value = T;
-
-    fn value(&mut self) -> &mut T {
-        self
-    }
-
-    fn waited(self) {}
-
-    fn timed_waited(self, result: WaitTimeoutResult) -> WaitTimeoutResult {
-        result
-    }
-}
-
-/// A future that waits for a notification. Its first poll releases the mutex.
-pub(super) struct Notified<'a, 'b, T: ?Sized> {
-    condvar: &'b Condvar,
-    guard: Option<MutexGuard<'a, T>>,
-    wait: FutureWait,
-}
-
-impl<'b, T: ?Sized> Future for Notified<'_, 'b, T> {
-    type Output = PassOn<'b>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<PassOn<'b>> {
-        // SAFETY: nothing that is pinned is moved out of it.
-        let this = unsafe { self.get_unchecked_mut() };
-        let Some(guard) = this.guard.take() else {
-            return match this.wait.poll(&this.condvar.waiters, cx.waker()) {
-                Some(_) => Poll::Ready(PassOn { condvar: Some(this.condvar) }),
-                None => Poll::Pending,
-            };
-        };
-        this.wait.prepare(cx.waker());
-        let mutex = MutexGuard::into_mutex(guard);
-        let rt = current::enter();
-        let mut waiters = this.condvar.waiters.lock();
-        // As in `wait_for`.
-        this.condvar.count(1);
-        let push = |entry: &Entry| {
-            // SAFETY: the future is pinned, and leaves the queue when it is dropped.
-            unsafe { waiters.push(entry) };
-            true
-        };
-        // SAFETY: as above.
-        unsafe { this.wait.queue(null_mut(), push) };
-        drop(waiters);
-        mutex.raw.unlock_within(rt.as_ref());
-        drop(rt);
-        Poll::Pending
-    }
-}
-
-impl<T: ?Sized> Drop for Notified<'_, '_, T> {
-    fn drop(&mut self) {
-        let left = self.wait.leave(&self.condvar.waiters, |waiters, entry| {
-            // SAFETY: it was queued here.
-            unsafe { waiters.remove(entry) };
-            self.condvar.count(-1);
-        });
-        if left.is_some() {
-            self.condvar.notify_one();
-        }
-    }
-}
-
-/// Notifies the next waiter if the one that was notified unwinds before it has the mutex.
-pub(super) struct PassOn<'a> {
-    condvar: Option<&'a Condvar>,
-}
-
-impl PassOn<'_> {
-    /// The waiter that was notified has the mutex.
-    pub(super) fn disarm(mut self) {
-        self.condvar = None;
-    }
-}
-
-impl Drop for PassOn<'_> {
-    fn drop(&mut self) {
-        if let Some(condvar) = self.condvar {
-            condvar.notify_one();
-        }
     }
 }
 
