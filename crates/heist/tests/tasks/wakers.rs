@@ -4,10 +4,11 @@ use crate::life::{Counted, counter};
 use crate::matrix;
 
 use heist::{Runtime, task};
-use std::future::poll_fn;
+use std::future::{Future, IntoFuture, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 /// A place for a waker, and a number of events.
 #[derive(Clone, Default)]
@@ -183,5 +184,44 @@ fn wakes_from_many_threads_are_not_lost() {
             }
         });
         task.join().unwrap();
+    });
+}
+
+/// The waker of another executor that joins a goroutine or a task, and panics.
+struct Panics(AtomicUsize);
+
+impl std::task::Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        panic!("a waker panics");
+    }
+}
+
+/// The goroutine that calls the waker of its joiner has ended, so no frame of the user's catches
+/// the panic. It must not reach the scheduler.
+#[test]
+fn a_joiners_waker_may_panic() {
+    matrix::run(|| {
+        let panics = Arc::new(Panics(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&panics));
+        let mut cx = Context::from_waker(&waker);
+        let rounds = 20;
+        for n in 1..=rounds {
+            let (tx, rx) = heist::chan::bounded::<usize>(0);
+            let receives = rx.clone();
+            let mut task = pin!(heist::spawn(async move { receives.recv_async().await }));
+            let mut goroutine = pin!(heist::go(move || rx.recv()).into_future());
+            assert!(task.as_mut().poll(&mut cx).is_pending());
+            assert!(goroutine.as_mut().poll(&mut cx).is_pending());
+            tx.send(n).unwrap();
+            tx.send(n).unwrap();
+            while panics.0.load(Ordering::SeqCst) < 2 * n {
+                heist::yield_now();
+            }
+            let Poll::Ready(result) = task.poll(&mut cx) else { panic!("the task has ended") };
+            assert_eq!(result.unwrap(), Ok(n));
+            let Poll::Ready(result) = goroutine.poll(&mut cx) else { panic!("it has ended") };
+            assert_eq!(result.unwrap(), Ok(n));
+        }
     });
 }
