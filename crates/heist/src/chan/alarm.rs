@@ -20,7 +20,7 @@ use crate::current::{self, InRuntime};
 use crate::sys::clock;
 use crate::sys::lock::Lock;
 use crate::time::{deadline_after, deadline_at};
-use crate::wait::{self, Ended, Entry, Terms, WaitReason, Wake};
+use crate::wait::{self, Ended, Entry, Terms, WaitReason, Wake, Wakers};
 use heist_core::lock_rank::Rank;
 use heist_core::timer_heap::NEVER;
 use std::sync::Arc;
@@ -156,7 +156,10 @@ impl Alarm {
         self.period_ns.store(in_ns(period), Ordering::Relaxed);
         let waiting = queues.receivers.claim_all();
         drop(queues);
-        waiting.wake_last_first(|wait| wait.wake(Ended::Changed, rt.as_ref()));
+        let mut later = Wakers::new();
+        waiting.wake_last_first(|wait| {
+            wait.wake_or_collect(Ended::Changed, rt.as_ref(), &mut later);
+        });
         old_ns != NEVER
     }
 }

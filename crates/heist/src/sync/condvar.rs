@@ -25,7 +25,9 @@ use super::raw_mutex::RawMutex;
 use crate::current;
 use crate::sys::lock::Lock;
 use crate::time::{deadline_after, deadline_at};
-use crate::wait::{self, AllClaimed, Ended, Entry, FutureWait, Terms, WaitQueue, WaitReason, Wake};
+use crate::wait::{
+    self, AllClaimed, Ended, Entry, FutureWait, Terms, WaitQueue, WaitReason, WakeAll,
+};
 use heist_core::lock_rank::Rank;
 use std::fmt;
 use std::future::Future;
@@ -348,7 +350,7 @@ impl Condvar {
         }
         drop(waiters);
         let n_served = served.len();
-        served.wake_in_order(|waiter| waiter.wake(Ended::Done, rt.as_ref()));
+        served.wake_all(Ended::Done, rt.as_ref());
         n_served
     }
 }

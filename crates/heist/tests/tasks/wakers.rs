@@ -5,7 +5,7 @@ use crate::matrix;
 
 use heist::{Runtime, task};
 use std::future::{Future, IntoFuture, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -224,4 +224,89 @@ fn a_joiners_waker_may_panic() {
             assert_eq!(result.unwrap(), Ok(n));
         }
     });
+}
+
+/// The futures of a plain executor, by number.
+type Futures = Arc<Mutex<Vec<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>>>;
+
+/// The waker of a plain executor that gives up one of its futures, at once.
+struct Drops(Futures, usize);
+
+impl std::task::Wake for Drops {
+    fn wake(self: Arc<Self>) {
+        let future = self.0.lock().unwrap()[self.1].take();
+        drop(future);
+    }
+}
+
+/// Two futures wait for the same thing, for which a plain thread wakes them both. The waker of each
+/// drops the other one, on that thread: this must not wait for the thread itself.
+fn wakers_drop_each_others_futures<F>(make: impl Fn() -> F, happens: impl FnOnce())
+where
+    F: Future + Send + 'static,
+{
+    let futures = Futures::default();
+    for n in 0..2 {
+        let waker = Waker::from(Arc::new(Drops(Arc::clone(&futures), 1 - n)));
+        let future = make();
+        let mut future: Pin<Box<dyn Future<Output = ()> + Send>> =
+            Box::pin(async move { drop(future.await) });
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        futures.lock().unwrap().push(Some(future));
+    }
+    happens();
+    assert!(futures.lock().unwrap().iter().all(Option::is_none), "both were woken");
+}
+
+#[test]
+fn a_thread_that_wakes_several_futures_ends_their_waits_first() {
+    use heist::sync::{Condvar, RwLock, Semaphore, WaitGroup};
+    let (tx, rx) = heist::chan::unbounded::<u8>();
+    let receive = || {
+        let rx = rx.clone();
+        async move { assert!(rx.recv_async().await.is_err()) }
+    };
+    wakers_drop_each_others_futures(receive, || drop(tx));
+
+    let (tx, rx) = heist::chan::bounded::<u8>(0);
+    let send = || {
+        let tx = tx.clone();
+        async move { assert!(tx.send_async(1).await.is_err()) }
+    };
+    wakers_drop_each_others_futures(send, || drop(rx));
+
+    let lock = Arc::new(RwLock::new(()));
+    let guard = lock.write();
+    let read = || {
+        let lock = Arc::clone(&lock);
+        async move { drop(lock.read_async().await) }
+    };
+    wakers_drop_each_others_futures(read, || drop(guard));
+
+    let semaphore = Arc::new(Semaphore::new(2));
+    let permits = semaphore.acquire(2);
+    let acquire = || {
+        let semaphore = Arc::clone(&semaphore);
+        async move { drop(semaphore.acquire_async(1).await) }
+    };
+    wakers_drop_each_others_futures(acquire, || drop(permits));
+    assert_eq!(semaphore.available(), 2);
+
+    let shared = Arc::new((heist::sync::Mutex::new(()), Condvar::new()));
+    let wait = || {
+        let shared = Arc::clone(&shared);
+        async move {
+            let guard = shared.0.lock_async().await;
+            drop(shared.1.wait_async(guard).await);
+        }
+    };
+    wakers_drop_each_others_futures(wait, || assert_eq!(shared.1.notify_all(), 2));
+
+    let group = WaitGroup::new();
+    group.add(1);
+    let finish = || {
+        let group = group.clone();
+        async move { group.wait_async().await }
+    };
+    wakers_drop_each_others_futures(finish, || group.done());
 }
