@@ -5,10 +5,11 @@ use crate::matrix;
 
 use heist::{Runtime, task};
 use std::future::{Future, IntoFuture, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 /// A place for a waker, and a number of events.
 #[derive(Clone, Default)]
@@ -309,4 +310,104 @@ fn a_thread_that_wakes_several_futures_ends_their_waits_first() {
         async move { group.wait_async().await }
     };
     wakers_drop_each_others_futures(finish, || group.done());
+}
+
+/// A waker that counts its calls, and whose clones can be made to panic.
+struct Clones {
+    n_calls: AtomicUsize,
+    panics: AtomicBool,
+}
+
+impl Clones {
+    /// Lives forever, so the wakers need no count.
+    fn new() -> &'static Self {
+        Box::leak(Box::new(Self { n_calls: AtomicUsize::new(0), panics: AtomicBool::new(false) }))
+    }
+
+    fn waker(&'static self) -> Waker {
+        const fn of<'a>(data: *const ()) -> &'a Clones {
+            // SAFETY: the data is the address of a leaked box.
+            unsafe { &*data.cast::<Clones>() }
+        }
+        fn clone(data: *const ()) -> RawWaker {
+            assert!(!of(data).panics.load(Ordering::SeqCst), "a waker cannot be cloned");
+            RawWaker::new(data, &VTABLE)
+        }
+        fn wake(data: *const ()) {
+            of(data).n_calls.fetch_add(1, Ordering::SeqCst);
+        }
+        static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake, |_| ());
+        // SAFETY: the functions may be called on any thread, at any time.
+        unsafe { Waker::new(std::ptr::from_ref(self).cast(), &VTABLE) }
+    }
+
+    fn is_woken(&self) -> bool {
+        self.n_calls.load(Ordering::SeqCst) != 0
+    }
+
+    /// Polls a future with a waker that cannot be cloned.
+    fn fail(&'static self, future: Pin<&mut impl Future>) {
+        self.panics.store(true, Ordering::SeqCst);
+        let waker = self.waker();
+        let poll = AssertUnwindSafe(|| future.poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(catch_unwind(poll).is_err());
+    }
+}
+
+/// Begins to wait.
+fn begin(future: Pin<&mut impl Future>, waker: &Waker) {
+    assert!(future.poll(&mut Context::from_waker(waker)).is_pending());
+}
+
+/// A future was woken and has to wait again, and its waker panics. It is dropped, and the next one
+/// is woken in its place.
+#[test]
+fn a_waker_that_cannot_be_cloned_keeps_no_notice_from_others() {
+    let (bad, good) = (Clones::new(), Clones::new());
+    let mutex = heist::sync::Mutex::new(());
+    let held = mutex.lock();
+    let mut first = Box::pin(mutex.lock_async());
+    let mut second = Box::pin(mutex.lock_async());
+    begin(first.as_mut(), &bad.waker());
+    drop(held);
+    assert!(bad.is_woken());
+    let held = mutex.lock();
+    begin(second.as_mut(), &good.waker());
+    bad.fail(first.as_mut());
+    drop(first);
+    drop(held);
+    assert!(good.is_woken());
+
+    let (bad, good) = (Clones::new(), Clones::new());
+    let (tx, rx) = heist::chan::unbounded();
+    let mut first = Box::pin(rx.recv_async());
+    let mut second = Box::pin(rx.recv_async());
+    begin(first.as_mut(), &bad.waker());
+    begin(second.as_mut(), &good.waker());
+    tx.send(1).unwrap();
+    assert!(bad.is_woken());
+    assert_eq!(rx.try_recv(), Ok(1));
+    bad.fail(first.as_mut());
+    drop(first);
+    tx.send(2).unwrap();
+    assert!(good.is_woken());
+}
+
+/// A plain thread waits for a condition variable, and its mutex goes to a future. The waker of that
+/// future, called by the thread, uses the condition variable.
+#[test]
+fn a_thread_that_waits_for_a_condvar_calls_a_foreign_waker_without_locks() {
+    struct Notifies(Arc<heist::sync::Condvar>);
+    impl std::task::Wake for Notifies {
+        fn wake(self: Arc<Self>) {
+            self.0.notify_all();
+        }
+    }
+    let condvar = Arc::new(heist::sync::Condvar::new());
+    let mutex = heist::sync::Mutex::new(());
+    let held = mutex.lock();
+    let mut next = Box::pin(mutex.lock_async());
+    begin(next.as_mut(), &Waker::from(Arc::new(Notifies(Arc::clone(&condvar)))));
+    // The waker notifies the thread itself.
+    drop(condvar.wait(held));
 }
