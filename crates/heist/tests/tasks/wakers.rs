@@ -411,3 +411,63 @@ fn a_thread_that_waits_for_a_condvar_calls_a_foreign_waker_without_locks() {
     // The waker notifies the thread itself.
     drop(condvar.wait(held));
 }
+
+/// The waker of another executor, which counts the living ones.
+struct Alive(Arc<AtomicUsize>);
+
+impl Alive {
+    fn waker(n_alive: &Arc<AtomicUsize>) -> Waker {
+        n_alive.fetch_add(1, Ordering::SeqCst);
+        Waker::from(Arc::new(Self(Arc::clone(n_alive))))
+    }
+}
+
+impl std::task::Wake for Alive {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Polls with another waker each time, until the future is ready.
+fn poll_with_new_wakers<F: Future>(future: F, n_alive: &Arc<AtomicUsize>) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        let waker = Alive::waker(n_alive);
+        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        drop(waker);
+        if let Poll::Ready(output) = polled {
+            return output;
+        }
+    }
+}
+
+/// A joiner replaces its waker at the moment in which the task, or the goroutine, ends and takes
+/// the waker. Each waker has one owner.
+#[test]
+fn the_waker_of_a_joiner_may_change_when_the_task_ends() {
+    let rt = runtime();
+    let n_alive = Arc::new(AtomicUsize::new(0));
+    for n in 0..6000 {
+        let task = rt.spawn_async(async move {
+            for _ in 0..n % 5 {
+                task::yield_now().await;
+            }
+            n
+        });
+        assert_eq!(poll_with_new_wakers(task, &n_alive).unwrap(), n);
+        let goroutine = rt.handle().spawn(move || {
+            for _ in 0..n % 5 {
+                heist::yield_now();
+            }
+            n
+        });
+        assert_eq!(poll_with_new_wakers(goroutine.into_future(), &n_alive).unwrap(), n);
+    }
+    // The goroutines that called the last wakers have ended.
+    drop(rt);
+    assert_eq!(n_alive.load(Ordering::SeqCst), 0, "each waker is dropped once");
+}
