@@ -12,6 +12,13 @@
 //! - The *goroutine* ends the job ([`JobWord::finish`]) as its last access to the frame. The forker
 //!   waits until then ([`JobWord::register`]).
 //!
+//! The forker that waits leaves the ticket of its wait in the word, and not its address: the
+//! goroutine knows the forker by the deque of the job, as long as the job has not ended. So the
+//! goroutine that ends the job gets the forker's wait in the same step, and whatever the forker
+//! does after the end, a late wake-up names a wait that is over. If it read the ticket after the
+//! end, it could name the forker's next wait before that is committed, or a wait of a goroutine
+//! that has the record of the forker by then.
+//!
 //! The forker owns the handle of the goroutine, so the record that it cancels, or releases after
 //! the end, is not recycled.
 //!
@@ -21,6 +28,7 @@
 //! the three.
 
 use crate::join::{Finished, JoinWord};
+use crate::status::Ticket;
 use crate::sync::{AtomicUsize, Ordering};
 use std::num::NonZeroUsize;
 
@@ -66,12 +74,12 @@ impl JobWord {
         NonZeroUsize::new(self.taker.load(Ordering::Acquire) & !CANCELLED)
     }
 
-    /// Ends the job. The frame with this word may be gone when this returns. Returns the address
-    /// of the forker, if it waits.
-    pub fn finish(&self) -> Option<NonZeroUsize> {
+    /// Ends the job. The frame with this word may be gone when this returns. Returns the ticket of
+    /// the forker, if it waits.
+    pub fn finish(&self) -> Option<Ticket> {
         match self.end.finish() {
             Finished::Published => None,
-            Finished::Wake(waiter) => Some(waiter),
+            Finished::Wake(ticket) => Some(Ticket::from_bits(ticket.get() as u64)),
             Finished::Unwanted => crate::throw!("JobWord::finish: nobody waits for the job"),
         }
     }
@@ -83,18 +91,28 @@ impl JobWord {
         self.end.is_finished()
     }
 
-    /// Stores the address of the forker, which is about to wait. False if the job has ended.
+    /// Stores the ticket of the forker, which is about to wait. False if the job has ended.
     #[must_use]
-    pub fn register(&self, forker: NonZeroUsize) -> bool {
-        self.end.register(forker)
+    pub fn register(&self, wait: Ticket) -> bool {
+        self.end.register(bits(wait))
     }
 
-    /// Removes the address of the forker, which was woken before the end. False if the job has
+    /// Removes the ticket of the forker, which was woken before the end. False if the job has
     /// ended.
-    pub fn unregister(&self, forker: NonZeroUsize) -> bool {
-        self.end.unregister(forker)
+    pub fn unregister(&self, wait: Ticket) -> bool {
+        self.end.unregister(bits(wait))
     }
 }
+
+/// A ticket in place of an address: its low bits are free, too.
+fn bits(ticket: Ticket) -> NonZeroUsize {
+    match NonZeroUsize::new(ticket.to_bits() as usize) {
+        Some(bits) => bits,
+        None => crate::throw!("JobWord: a forker without a ticket"),
+    }
+}
+
+const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 
 impl Default for JobWord {
     fn default() -> Self {

@@ -62,6 +62,12 @@ impl Contender {
         Self { token: false, starving: false }
     }
 
+    /// Whether it holds the token.
+    #[must_use]
+    pub const fn has_token(&self) -> bool {
+        self.token
+    }
+
     /// Notes that it was chosen and woken, and holds the token now. `starving` says whether it has
     /// waited too long.
     pub const fn woken(&mut self, starving: bool) {

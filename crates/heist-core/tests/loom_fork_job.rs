@@ -6,10 +6,12 @@
 //!
 //! Mutations it catches, each tried on `fork_job.rs` or `join.rs`:
 //! - `taken_by` or `cancel` by load and store (the cancellation is lost),
+//! - `finish` that returns the ticket of an earlier wait (the forker is not woken),
 //! - `finish` with Relaxed (the result is read before it is written).
 #![cfg(loom)]
 
 use heist_core::fork_job::JobWord;
+use heist_core::status::Ticket;
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -17,13 +19,14 @@ use std::num::NonZeroUsize;
 // Not loom's: they count for the check at the end and are not part of the protocol.
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const FORKER: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+const FIRST: Ticket = Ticket::from_bits(0x300);
+const SECOND: Ticket = Ticket::from_bits(0x500);
 const RECORD: NonZeroUsize = NonZeroUsize::new(128).unwrap();
 
 struct Frame {
     word: JobWord,
     result: UnsafeCell<u32>,
-    woken: Mutex<bool>,
+    woken: Mutex<Option<Ticket>>,
     changed: Condvar,
     n_cancelled: AtomicU32,
 }
@@ -33,7 +36,7 @@ impl Frame {
         Arc::new(Self {
             word: JobWord::new(),
             result: UnsafeCell::new(0),
-            woken: Mutex::new(false),
+            woken: Mutex::new(None),
             changed: Condvar::new(),
             n_cancelled: AtomicU32::new(0),
         })
@@ -50,17 +53,16 @@ impl Frame {
         }
         // SAFETY: the forker reads it after the end; loom checks.
         self.result.with_mut(|result| unsafe { *result = 42 });
-        if let Some(waiter) = self.word.finish() {
-            assert_eq!(waiter, FORKER);
-            *self.woken.lock().unwrap() = true;
+        if let Some(wait) = self.word.finish() {
+            *self.woken.lock().unwrap() = Some(wait);
             self.changed.notify_one();
         }
     }
 
-    fn wait(&self) {
-        if self.word.register(FORKER) {
+    fn wait(&self, ticket: Ticket) {
+        if self.word.register(ticket) {
             let mut woken = self.woken.lock().unwrap();
-            while !*woken {
+            while *woken != Some(ticket) {
                 woken = self.changed.wait(woken).unwrap();
             }
         }
@@ -77,7 +79,7 @@ fn the_forker_waits_for_the_end() {
         let frame = Frame::new();
         let taker = Arc::clone(&frame);
         let taker = thread::spawn(move || taker.take_and_run());
-        frame.wait();
+        frame.wait(FIRST);
         taker.join().unwrap();
     });
 }
@@ -92,7 +94,7 @@ fn cancellation_reaches_the_goroutine_once() {
             assert_eq!(record, RECORD);
             frame.cancelled();
         }
-        frame.wait();
+        frame.wait(FIRST);
         taker.join().unwrap();
         assert_eq!(frame.n_cancelled.load(Ordering::Relaxed), 1);
     });
@@ -105,14 +107,14 @@ fn a_forker_that_was_woken_early_waits_again() {
         let frame = Frame::new();
         let taker = Arc::clone(&frame);
         let taker = thread::spawn(move || taker.take_and_run());
-        if frame.word.register(FORKER) && !frame.word.unregister(FORKER) {
+        if frame.word.register(FIRST) && !frame.word.unregister(FIRST) {
             assert!(frame.word.is_finished(), "nobody else takes the forker out");
         }
         if frame.word.cancel().is_some() {
             frame.cancelled();
         }
         if !frame.word.is_finished() {
-            frame.wait();
+            frame.wait(SECOND);
         }
         taker.join().unwrap();
         assert_eq!(frame.n_cancelled.load(Ordering::Relaxed), 1);

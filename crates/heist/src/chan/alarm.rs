@@ -19,8 +19,8 @@ use super::state::Patience;
 use crate::current::{self, InRuntime};
 use crate::sys::clock;
 use crate::sys::lock::Lock;
-use crate::time::{deadline_after, deadline_at};
-use crate::wait::{self, Ended, Entry, Terms, WaitReason, Wake};
+use crate::time::deadline_at;
+use crate::wait::{self, Ended, Entry, Terms, WaitReason, Wake, Wakers};
 use heist_core::lock_rank::Rank;
 use heist_core::timer_heap::NEVER;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) struct Alarm {
 impl Alarm {
     /// An alarm after `delay`, and then every `period`, unless that is zero.
     pub(crate) fn new(delay: Duration, period: Duration) -> Arc<Self> {
-        Self::build(deadline_after(delay), period)
+        Self::build(from_now(delay), period)
     }
 
     /// An alarm at `moment`.
@@ -138,27 +138,34 @@ impl Alarm {
     /// Sets the moment to `delay` from now, or to never, and the period. True if a moment was set
     /// before; its message is then no longer received.
     pub(crate) fn set(&self, delay: Option<Duration>, period: Duration) -> bool {
-        self.set_to(period, || delay.map_or(NEVER, deadline_after))
+        self.set_to(period, delay.map_or(NEVER, from_now))
     }
 
     /// Sets the moment to `moment`, without a period. Returns as [`set`](Self::set).
     pub(crate) fn set_at(&self, moment: Instant) -> bool {
-        let when_ns = deadline_at(moment);
-        self.set_to(Duration::ZERO, || when_ns)
+        self.set_to(Duration::ZERO, deadline_at(moment))
     }
 
-    fn set_to(&self, period: Duration, when_ns: impl FnOnce() -> u64) -> bool {
+    fn set_to(&self, period: Duration, when_ns: u64) -> bool {
         let rt: Option<InRuntime> = current::enter();
         let mut queues = self.queues.lock();
         let old_ns = self.when_ns();
-        let when_ns = when_ns();
         self.when_ns.store(when_ns, Ordering::Release);
         self.period_ns.store(in_ns(period), Ordering::Relaxed);
         let waiting = queues.receivers.claim_all();
         drop(queues);
-        waiting.wake_last_first(|wait| wait.wake(Ended::Changed, rt.as_ref()));
+        let mut later = Wakers::new();
+        waiting.wake_last_first(|wait| {
+            wait.wake_or_collect(Ended::Changed, rt.as_ref(), &mut later);
+        });
         old_ns != NEVER
     }
+}
+
+/// The moment `delay` from now, in the scheduler's time. It is counted in `Instant`s, because the
+/// message is one: converted back it is exactly this moment, never before `delay` is over.
+fn from_now(delay: Duration) -> u64 {
+    Instant::now().checked_add(delay).map_or(NEVER - 1, deadline_at)
 }
 
 /// In nanoseconds. A duration that does not fit becomes the longest that does.

@@ -41,19 +41,16 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         parcel: &mut Parcel<T>,
         waker: &Waker,
     ) -> Poll<Result<(), RecvError>> {
-        let mut passes_on = false;
+        let mut notice = None;
         if wait.is_queued() {
             match wait.poll(&self.queues, waker) {
                 None => return Poll::Pending,
-                Some(ended) => passes_on = ended == Ended::Changed,
+                Some(ended) => notice = (ended == Ended::Changed).then(|| Notice(self)),
             }
         }
         loop {
             let received = self.recv(parcel, Patience::None);
             if received != Err(Refused::NotReady) {
-                if passes_on {
-                    self.pass_on();
-                }
                 return Poll::Ready(received.map_err(|_| RecvError));
             }
             wait.prepare(waker);
@@ -71,6 +68,7 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             drop(rt);
             if must_wait {
                 // The buffer knows of the watchers again, so there is nothing to pass on.
+                std::mem::forget(notice);
                 return Poll::Pending;
             }
         }
@@ -147,6 +145,16 @@ impl<T, B: Buffer<T>> Chan<T, B> {
             // SAFETY: a receiver has moved it out, and nothing else uses it now.
             was_sent(unsafe { &mut *message.get() });
         }
+    }
+}
+
+/// What a watcher was told while others watch, too. It is passed on when this is dropped: also if a
+/// foreign waker panics.
+struct Notice<'a, T, B: Buffer<T>>(&'a Chan<T, B>);
+
+impl<T, B: Buffer<T>> Drop for Notice<'_, T, B> {
+    fn drop(&mut self) {
+        self.0.pass_on();
     }
 }
 

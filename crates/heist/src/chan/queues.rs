@@ -7,7 +7,7 @@
 use super::state::{Attempt, Chan};
 use crate::current::{self, InRuntime};
 use crate::sys::lock::Guard;
-use crate::wait::{AllClaimed, Claimed, Ended, Entry, WaitQueue, Wake};
+use crate::wait::{AllClaimed, Claimed, Ended, Entry, WaitQueue, Wake, WakeAll};
 use heist_core::buffer::{Buffer, Put, Take};
 
 /// The waits at a channel.
@@ -133,7 +133,7 @@ impl Watchers {
     pub(super) fn wake(self, rt: Option<&InRuntime>) {
         self.claimed.wake_last_first(|watcher| watcher.wake(Ended::Done, rt));
         let ended = if self.more { Ended::Changed } else { Ended::Done };
-        self.futures.wake_in_order(|future| future.wake(ended, rt));
+        self.futures.wake_all(ended, rt);
     }
 
     /// Adds those of another channel.

@@ -13,7 +13,7 @@ use super::parcel::{Parcel, message_ptr, was_sent};
 use super::queues::{Interest, Queues, Side};
 use crate::current::{self, InRuntime};
 use crate::sys::lock::{Guard, Lock};
-use crate::wait::{self, Ended, Entry, Terms, Wait, WaitReason, Wake};
+use crate::wait::{self, AllClaimed, Ended, Entry, Terms, Wait, WaitReason, Wake, Wakers};
 use heist_core::buffer::{Buffer, Put, Take};
 use heist_core::lock_rank::Rank;
 use std::marker::PhantomData;
@@ -346,11 +346,15 @@ impl<T, B: Buffer<T>> Chan<T, B> {
         let watchers =
             [Side::Receive, Side::Send].map(|side| queues.queue(side, Interest::Know).claim_all());
         drop(queues);
+        let mut later = Wakers::new();
+        let mut wake = |waits: AllClaimed, ended| {
+            waits.wake_last_first(|wait| wait.wake_or_collect(ended, rt.as_ref(), &mut later));
+        };
         for watchers in watchers {
-            watchers.wake_last_first(|watcher| watcher.wake(Ended::Done, rt.as_ref()));
+            wake(watchers, Ended::Done);
         }
         for waits in [receivers, senders] {
-            waits.wake_last_first(|wait| wait.wake(Ended::Closed, rt.as_ref()));
+            wake(waits, Ended::Closed);
         }
         true
     }

@@ -21,7 +21,6 @@
 //! - `state`: made `ACTIVE` under the lock of the list; changed back by the M that ran the
 //!   goroutine.
 //! - `n_silent`: the goroutine.
-//! - `ticket`: the goroutine, before it waits; the thread that wakes it reads it.
 
 use super::g::Vtable;
 use super::{G, P};
@@ -32,8 +31,7 @@ use heist_core::fork_deque::{ForkDeque, Full, Seen};
 use heist_core::fork_job::JobWord;
 use heist_core::list::{DoubleLink, DoubleList, DoublyLinked};
 use heist_core::lock_rank::Rank;
-use heist_core::status::Ticket;
-use heist_core::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use heist_core::sync::{AtomicPtr, AtomicU32, Ordering};
 use std::panic::Location;
 use std::ptr::{NonNull, null_mut};
 
@@ -61,7 +59,6 @@ pub(crate) struct Deque {
     owner: AtomicPtr<G>,
     home: AtomicPtr<P>,
     state: AtomicU32,
-    ticket: AtomicU64,
     /// How many jobs its goroutine has pushed in a row without waking an M although a P was idle.
     n_silent: AtomicU32,
     link: DoubleLink<Deque>,
@@ -86,7 +83,6 @@ impl Deque {
             owner: AtomicPtr::new(null_mut()),
             home: AtomicPtr::new(null_mut()),
             state: AtomicU32::new(LEFT),
-            ticket: AtomicU64::new(0),
             n_silent: AtomicU32::new(0),
             link: DoubleLink::new(),
         }
@@ -137,16 +133,6 @@ impl Deque {
     pub(crate) fn deactivate(&self, parks: bool) {
         // ORDERING: Release pairs with `Forks::find`: a thread that sees this sees every push.
         self.state.store(if parks { PARKED } else { LEFT }, Ordering::Release);
-    }
-
-    /// Sets the ticket of the wait for a job that is about to begin.
-    pub(crate) fn set_ticket(&self, ticket: Ticket) {
-        self.ticket.store(ticket.to_bits(), Ordering::Relaxed);
-    }
-
-    /// The ticket of the last wait for a job, for a thread that found the waiter registered.
-    pub(crate) fn ticket(&self) -> Ticket {
-        Ticket::from_bits(self.ticket.load(Ordering::Relaxed))
     }
 
     /// How many jobs were pushed in a row without waking an M. For its goroutine.

@@ -302,13 +302,12 @@ unsafe fn end<F, R>(taken: Taken, outcome: Outcome<R>) {
     let job = taken.job.cast::<Latent<F, R>>();
     // SAFETY: the forker does not use the place before the job has ended.
     unsafe { (*job.as_ref().outcome.get()).write(outcome) };
+    // The deque is the forker's until the job has ended.
+    let forker = NonNull::from(taken.deque.owner());
     // SAFETY: the forker waits until the job has ended. It may be gone after that.
-    let waiter = unsafe { taken.job.as_ref() }.word.finish();
-    let Some(forker) = waiter.and_then(|address| NonNull::new(address.get() as *mut G)) else {
-        return;
-    };
+    let Some(ticket) = (unsafe { taken.job.as_ref() }).word.finish() else { return };
     let rt = current::enter();
-    // SAFETY: the forker waits for this, and is woken once. If it was woken before, its ticket is
-    // that of a wait which is over, or of a later wait for another half, which then waits again.
-    unsafe { Waiter::from((forker, taken.deque.ticket())).wake(rt.as_ref()) };
+    // SAFETY: the forker waits for this, and is woken once. If it was woken before, the wait that
+    // the ticket names is over, and the claim fails.
+    unsafe { Waiter::Goroutine(forker, ticket).wake(rt.as_ref()) };
 }

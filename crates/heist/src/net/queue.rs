@@ -6,7 +6,9 @@ use super::error;
 use crate::current::{self, InRuntime};
 use crate::sys::lock::Lock;
 use crate::sys::poll::Bell;
-use crate::wait::{self, Ended, Entry, FutureWait, GivingUp, Terms, WaitQueue, WaitReason, Wake};
+use crate::wait::{
+    self, Ended, Entry, FutureWait, GivingUp, Terms, WaitQueue, WaitReason, Wake, WakeAll,
+};
 use heist_core::fd_lock::{FdLock, Taken, Unlocked, Way};
 use heist_core::lock_rank::Rank;
 use std::io;
@@ -188,6 +190,6 @@ pub(super) fn pass_on(fd_lock: &FdLock, queues: &Lock<Queues>, way: Way) -> Unlo
 pub(super) fn refuse_all(queues: &Lock<Queues>, rt: Option<&InRuntime>) {
     for way in [Way::Read, Way::Write] {
         let waiting = queues.lock().waiting[way as usize].claim_all();
-        waiting.wake_in_order(|wait| wait.wake(Ended::Closed, rt));
+        waiting.wake_all(Ended::Closed, rt);
     }
 }

@@ -1,7 +1,7 @@
 //! A barrier, at which goroutines and threads wait for each other.
 
 use crate::sys::lock::Lock;
-use crate::wait::{self, Ended, Terms, WaitQueue, WaitReason, Wake};
+use crate::wait::{self, Ended, Terms, WaitQueue, WaitReason, WakeAll};
 use heist_core::lock_rank::Rank;
 use std::fmt;
 use std::ptr::null_mut;
@@ -69,7 +69,7 @@ impl Barrier {
             let all = came.waiters.claim_all();
             came.n = 0;
             drop(came);
-            all.wake_in_order(|waiter| waiter.wake(Ended::Done, rt.as_ref()));
+            all.wake_all(Ended::Done, rt.as_ref());
             return BarrierWaitResult(true);
         }
         // There is no deadline, so the wait ended because all have arrived.

@@ -7,7 +7,7 @@
 
 use crate::current;
 use crate::sys::lock::Lock;
-use crate::wait::{self, Ended, Terms, WaitQueue, WaitReason, Wake};
+use crate::wait::{self, Ended, Terms, WaitQueue, WaitReason, WakeAll};
 use heist_core::lock_rank::Rank;
 use std::ptr::null_mut;
 
@@ -50,6 +50,6 @@ impl Latch {
     pub(super) fn open(&self) {
         let rt = current::enter();
         let waiters = self.waiters.lock().claim_all();
-        waiters.wake_in_order(|waiter| waiter.wake(Ended::Changed, rt.as_ref()));
+        waiters.wake_all(Ended::Changed, rt.as_ref());
     }
 }

@@ -18,7 +18,7 @@ use crate::current::{self, InRuntime};
 use crate::sys::lock::Lock;
 use crate::wait::{
     self, AllClaimed, Both, Ended, Entry, FutureWait, HeldLocks, Terms, Wait, WaitQueue,
-    WaitReason, Wake,
+    WaitReason, WakeAll,
 };
 use heist_core::lock_rank::Rank;
 use std::convert::Infallible;
@@ -296,7 +296,7 @@ impl Permits {
             }
         }
         drop(waiters);
-        served.wake_in_order(|waiter| waiter.wake(Ended::Done, rt));
+        served.wake_all(Ended::Done, rt);
     }
 
     /// Takes permits while `QUEUED` is set, if there are enough. The caller holds the lock.

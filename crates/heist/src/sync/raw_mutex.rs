@@ -231,23 +231,23 @@ impl RawMutex {
             self.word.dequeued();
         });
         match left {
+            Some(Ended::Done) => return self.unlock(),
+            Some(_) => waits.woken(),
+            // It has the token if it was woken, and a foreign waker panicked in the poll.
+            None if !waits.me.has_token() => return,
             None => {}
-            Some(Ended::Done) => self.unlock(),
-            Some(_) => {
-                // It returns its token as a waiter that comes and gives up. If the mutex is free,
-                // nobody else would wake the next.
-                waits.woken();
-                let rt = current::enter();
-                let waiters = self.waiters.lock();
-                let acquired = self.word.enqueue(&mut waits.me) == Enqueued::Acquired;
-                if !acquired {
-                    self.word.dequeued();
-                }
-                drop(waiters);
-                if acquired {
-                    self.unlock_within(rt.as_ref());
-                }
-            }
+        }
+        // It returns its token as a waiter that comes and gives up. If the mutex is free, nobody
+        // else would wake the next.
+        let rt = current::enter();
+        let waiters = self.waiters.lock();
+        let acquired = self.word.enqueue(&mut waits.me) == Enqueued::Acquired;
+        if !acquired {
+            self.word.dequeued();
+        }
+        drop(waiters);
+        if acquired {
+            self.unlock_within(rt.as_ref());
         }
     }
 

@@ -17,7 +17,7 @@ use super::raw_mutex::{self, LockWait, Locked, RawMutex};
 use crate::current::{self, InRuntime};
 use crate::sys::clock::now_ns;
 use crate::sys::lock::Lock;
-use crate::wait::{self, Ended, Entry, FutureWait, Terms, WaitQueue, WaitReason, Wake};
+use crate::wait::{self, Ended, Entry, FutureWait, Terms, WaitQueue, WaitReason, Wake, WakeAll};
 use heist_core::lock_rank::Rank;
 use heist_core::rw_word::{Entered, RwWord};
 use std::ptr::null_mut;
@@ -412,7 +412,7 @@ impl RawRwLock {
         let readers = waiters.readers.claim_all();
         self.word.admit(readers.len() + more);
         drop(waiters);
-        readers.wake_in_order(|reader| reader.wake(Ended::Done, rt));
+        readers.wake_all(Ended::Done, rt);
     }
 
     /// Whether the lock is held, or a writer waits.

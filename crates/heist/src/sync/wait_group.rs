@@ -2,7 +2,7 @@
 
 use crate::current;
 use crate::sys::lock::Lock;
-use crate::wait::{self, Ended, Entry, FutureWait, Terms, WaitQueue, WaitReason, Wake};
+use crate::wait::{self, Ended, Entry, FutureWait, Terms, WaitQueue, WaitReason, WakeAll};
 use heist_core::lock_rank::Rank;
 use std::fmt;
 use std::future::Future;
@@ -214,7 +214,7 @@ impl WaitGroup {
     fn wake_all(&self) {
         let rt = current::enter();
         let waiters = self.inner.waiters.lock().claim_all();
-        waiters.wake_in_order(|waiter| waiter.wake(Ended::Changed, rt.as_ref()));
+        waiters.wake_all(Ended::Changed, rt.as_ref());
     }
 }
 

@@ -48,6 +48,7 @@ mod both;
 mod future;
 mod published;
 mod record;
+mod wakers;
 
 pub(crate) use crate::gmp::g::WaitReason;
 pub(crate) use crate::sched::life::cancel::GivingUp;
@@ -57,6 +58,7 @@ pub(crate) use both::Both;
 pub(crate) use future::FutureWait;
 pub(crate) use published::{wait_for_end, wait_for_event, wait_for_fork, wait_for_wake};
 pub(crate) use record::{AllClaimed, Claimed, Entry, HeldLocks, Wait, WaitQueue, Wake, idle_entry};
+pub(crate) use wakers::{WakeAll, Wakers};
 
 use crate::current::InRuntime;
 use crate::sampler::waits;

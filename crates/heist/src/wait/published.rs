@@ -55,23 +55,24 @@ pub(crate) fn wait_for_end(rt: Option<InRuntime>, target: &G, terms: Terms) {
 /// Returns how the wait ended, and unwinds nothing: the half uses the caller's frame. The caller
 /// checks whether the half has ended.
 pub(crate) fn wait_for_fork(rt: InRuntime, taken: &Taken, terms: Terms) -> (InRuntime, Ended) {
-    /// Stores the forker's address in the word of the job.
-    unsafe fn register(me: NonNull<G>, job: *mut ()) -> bool {
-        // SAFETY: the job is in the frame of the goroutine that parks, and records are never
-        // unmapped. After this the frame may be gone.
-        let (me, job) = unsafe { (me.as_ref(), &*job.cast::<Job>()) };
-        job.word.register(Waiter::address_of(me))
+    /// Stores the forker's ticket in the word of the job.
+    unsafe fn register(_: NonNull<G>, publishing: *mut ()) -> bool {
+        // SAFETY: it is in the frame of the goroutine that parks, as is the job. After this the
+        // frame may be gone.
+        let (job, ticket) = unsafe { *publishing.cast::<(NonNull<Job>, Ticket)>() };
+        // SAFETY: as above.
+        unsafe { job.as_ref() }.word.register(ticket)
     }
-    let me = rt.goroutine();
-    taken.deque.set_ticket(me.status.next_ticket());
+    let ticket = rt.goroutine().status.next_ticket();
+    let mut publishing = (taken.job, ticket);
     let giving_up = GivingUp::if_panicking(&rt);
-    // SAFETY: the job is in the frame of the caller, which waits.
-    let (rt, ended) = unsafe { park_sealed(rt, terms, register, taken.job.as_ptr().cast()) };
+    // SAFETY: `publishing` and the job are in the frame of the caller, which waits.
+    let (rt, ended) = unsafe { park_sealed(rt, terms, register, (&raw mut publishing).cast()) };
     drop(giving_up);
-    // The forker was woken by a canceller, or by the end of an earlier half that comes late. If the
-    // half has ended meanwhile, the wake-up carries the ticket of a wait that is over.
+    // The forker may have been woken by a canceller. If the half has ended meanwhile, the wake-up
+    // carries the ticket of a wait that is over.
     // SAFETY: as above.
-    let _ = unsafe { taken.job.as_ref() }.word.unregister(Waiter::address_of(me));
+    let _ = unsafe { taken.job.as_ref() }.word.unregister(ticket);
     (rt, ended)
 }
 

@@ -5,6 +5,7 @@
 //!
 //! GO: runtime2.go sudog, chan.go waitq.
 
+use super::wakers::Wakers;
 use super::{Ended, Terms};
 use crate::current::InRuntime;
 use crate::gmp::G;
@@ -19,7 +20,6 @@ use heist_core::status::Ticket;
 use heist_core::timer_heap::NEVER;
 use heist_core::wait_queue::{self, Claim};
 use std::cell::{Cell, UnsafeCell};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::Waker;
@@ -80,20 +80,14 @@ impl FutureState {
 
     /// Ends a wait that was claimed. The report is written. The future may be gone after this.
     #[cold]
-    fn wake(&self, rt: Option<&InRuntime>) {
+    fn wake(&self, rt: Option<&InRuntime>, later: &mut Wakers) {
         // SAFETY: the caller has claimed the wait.
         let waker = unsafe { self.replace_waker(None) };
         // ORDERING: Release pairs with the Acquire in `is_woken`.
         self.state.store(WOKEN, Ordering::Release);
         match (waker, rt) {
             (Some(waker), Some(rt)) => waker::wake_any_within(rt, waker),
-            (Some(waker), None) => {
-                // What the caller does is done, and it may have others to wake. The panic hook has
-                // reported it; the payload is leaked, because dropping it could panic again.
-                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-                    std::mem::forget(payload);
-                }
-            }
+            (Some(waker), None) => later.add(waker),
             (None, _) => {}
         }
     }
@@ -129,11 +123,11 @@ impl Other {
     /// Wakes it. It was claimed.
     #[cold]
     #[inline(never)]
-    fn wake(&self, rt: Option<&InRuntime>) {
+    fn wake(&self, rt: Option<&InRuntime>, later: &mut Wakers) {
         match self {
             // SAFETY: it sleeps, or is about to, and only the claimer wakes it.
             Self::Thread(thread, _) => unsafe { Waiter::Thread(thread).wake_claimed(rt) },
-            Self::Future(future) => future.wake(rt),
+            Self::Future(future) => future.wake(rt, later),
         }
     }
 }
@@ -329,22 +323,47 @@ pub(crate) trait Wake {
     /// before.
     fn wake(self, ended: Ended, rt: Option<&InRuntime>);
 
+    /// As [`Wake::wake`], but the waker of a future that a plain thread would call is kept for
+    /// later: for a caller that holds a lock, or has claimed other waits.
+    fn wake_or_collect(self, ended: Ended, rt: Option<&InRuntime>, later: &mut Wakers);
+
     /// Whether it is a goroutine of the caller's runtime: once woken, it runs next on the caller's
     /// P.
     fn runs_next(&self, rt: Option<&InRuntime>) -> bool;
 }
 
-impl Wake for Claimed {
+/// Tells a waiter how its wait ended, before it is woken.
+trait Report {
+    fn report(&self, ended: Ended) -> &Wait;
+}
+
+impl Report for Claimed {
     #[inline]
-    fn wake(self, ended: Ended, rt: Option<&InRuntime>) {
+    fn report(&self, ended: Ended) -> &Wait {
         // SAFETY: the waiter sleeps until it is woken.
         let wait = unsafe { self.wait().as_ref() };
         wait.fired.set(self.entry());
         wait.ended.set(ended);
-        match &wait.who {
+        wait
+    }
+}
+
+impl Wake for Claimed {
+    #[inline]
+    fn wake(self, ended: Ended, rt: Option<&InRuntime>) {
+        match &self.report(ended).who {
             // SAFETY: it was claimed, and has not been queued since.
             Who::Goroutine(gp, _) => unsafe { park::ready_anywhere(rt, *gp) },
-            Who::Other(other) => other.wake(rt),
+            Who::Other(other) => other.wake(rt, &mut Wakers::new()),
+        }
+    }
+
+    #[inline]
+    fn wake_or_collect(self, ended: Ended, rt: Option<&InRuntime>, later: &mut Wakers) {
+        match &self.report(ended).who {
+            // SAFETY: it was claimed, and has not been queued since.
+            Who::Goroutine(gp, _) => unsafe { park::ready_anywhere(rt, *gp) },
+            Who::Other(other) => other.wake(rt, later),
         }
     }
 

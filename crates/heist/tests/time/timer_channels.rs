@@ -357,6 +357,21 @@ fn waiting_for_a_timer_is_cancelled() {
     });
 }
 
+/// The message of a delay is not before the delay is over, however short it is: the clock of the
+/// messages and the one of the waits are converted into each other without a loss.
+#[test]
+fn messages_are_not_before_the_delay_is_over() {
+    matrix::run(|| {
+        for i in 0..5000_u64 {
+            let short = Duration::from_nanos(i % 50);
+            let from = Instant::now();
+            let due = chan::after(short).recv().unwrap();
+            assert!(due >= from + short, "{:?} too early", (from + short) - due);
+            assert!(due <= Instant::now());
+        }
+    });
+}
+
 /// The message is exactly the requested moment, even if it is in the past; a timer can be reset to
 /// a moment.
 #[test]

@@ -117,7 +117,7 @@ impl<T> Task<T> {
     /// Takes back the waker of a joiner.
     fn withdraw(&mut self) {
         if std::mem::take(&mut self.announced) {
-            withdraw(self.g());
+            let _ = withdraw(self.g());
         }
     }
 
@@ -210,12 +210,16 @@ fn announce(g: &G, waker: &Waker) -> bool {
     announced
 }
 
-/// Withdraws the waker that was announced, if the goroutine has not ended.
-fn withdraw(g: &G) {
-    if g.join.unregister(JOINS) {
+/// Withdraws the waker that was announced. False if the goroutine has ended: then the waker is the
+/// goroutine's, which may just be about to take it.
+#[must_use]
+fn withdraw(g: &G) -> bool {
+    let withdrawn = g.join.unregister(JOINS);
+    if withdrawn {
         // SAFETY: the announcement was withdrawn, so only this caller has the waker.
         drop(unsafe { Packed::from_ticket(g.joiner.get()).into_waker() });
     }
+    withdrawn
 }
 
 /// Whether the goroutine has ended; if it has not, `waker` is woken when it does.
@@ -227,8 +231,9 @@ fn poll_end(g: &G, announced: &mut bool, waker: &Waker) -> bool {
     if *announced && Packed::from_ticket(g.joiner.get()).is_of(waker) {
         return false;
     }
-    if std::mem::take(announced) {
-        withdraw(g);
+    if std::mem::take(announced) && !withdraw(g) {
+        // Nothing else may be announced: the goroutine has yet to read what was.
+        return true;
     }
     *announced = announce(g, waker);
     !*announced
@@ -342,7 +347,7 @@ impl<T> Future for JoinFuture<T> {
 impl<T> Drop for JoinFuture<T> {
     fn drop(&mut self) {
         if let (true, Some(handle)) = (self.announced, &self.handle) {
-            withdraw(handle.g());
+            let _ = withdraw(handle.g());
         }
     }
 }

@@ -89,12 +89,22 @@ pub(super) fn tell_handle(g: &G) {
     match g.join.finish() {
         Finished::Published => {}
         Finished::Unwanted => discard(g),
-        Finished::Wake(waker::JOINS) => waker::wake_joiner(g),
+        Finished::Wake(waker::JOINS) => wake_joiner(g),
         Finished::Wake(waiter) => {
             let rt = current::enter();
             // SAFETY: the address was left by a waiter that waits until it is woken.
             unsafe { Waiter::joiner_of(g, waiter).wake(rt.as_ref()) };
         }
+    }
+}
+
+/// Wakes the future that joins. Its waker may be the user's: it may wait, and panic.
+#[cold]
+#[inline(never)]
+fn wake_joiner(g: &G) {
+    let _shield = Shield::raise(g);
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker::wake_joiner(g))) {
+        on_loud_end(g, payload);
     }
 }
 
@@ -135,13 +145,14 @@ pub(super) fn drop_closure(g: &G, vtable: &Vtable) {
     // SAFETY: a goroutine runs its closure once, or drops it once.
     let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { (vtable.drop_closure)(g) }));
     if let Err(payload) = dropped {
-        on_loud_drop(g, payload);
+        on_loud_end(g, payload);
     }
 }
 
-/// Handles the panic of a destructor of what the goroutine owned. No handle can receive it.
+/// Handles a panic at the end of a goroutine: of a destructor of what it owned, or of the waker of
+/// its joiner. No handle can receive it.
 #[cold]
-fn on_loud_drop(g: &G, payload: Box<dyn Any + Send>) {
+fn on_loud_end(g: &G, payload: Box<dyn Any + Send>) {
     // The ending of the caller is no panic. It resumes at the next park.
     if !payload.is::<Ending>() {
         abort_if_asked(g, &*payload);
@@ -204,7 +215,7 @@ pub(super) fn discard(g: &G) {
         }
     }));
     if let Err(payload) = dropped {
-        on_loud_drop(g, payload);
+        on_loud_end(g, payload);
     }
 }
 

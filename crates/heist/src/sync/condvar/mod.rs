@@ -27,10 +27,11 @@ pub use guard::CondvarGuard;
 pub(super) use notified::{Notified, PassOn};
 
 use super::mutex::MutexGuard;
-use crate::current;
+use super::raw_mutex::RawMutex;
+use crate::current::{self, InRuntime};
 use crate::sys::lock::Lock;
 use crate::time::{deadline_after, deadline_at};
-use crate::wait::{self, AllClaimed, Ended, Terms, WaitQueue, WaitReason, Wake};
+use crate::wait::{self, AllClaimed, Ended, Entry, Terms, Wait, WaitQueue, WaitReason, WakeAll};
 use heist_core::lock_rank::Rank;
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -250,24 +251,10 @@ impl Condvar {
         let rt = terms.enter();
         // While the mutex is free, nothing may drop the guard.
         let guard = ManuallyDrop::new(guard);
-        let waiters = self.waiters.lock();
-        // Before the mutex is released: a thread that then changes the condition under the mutex
-        // sees the count.
-        self.count(1);
-        guard.raw().unlock_within(rt.as_ref());
-        let (rt, ended) = wait::sleep_in(
-            rt,
-            waiters,
-            terms,
-            null_mut(),
-            // SAFETY: the entry stays on the stack of `sleep_in` until it is removed.
-            |waiters, entry| unsafe { waiters.push(entry) },
-            |waiters, entry| {
-                // SAFETY: it was queued here.
-                unsafe { waiters.remove(entry) };
-                self.count(-1);
-            },
-        );
+        let (rt, ended) = match rt {
+            Some(rt) => self.wait_as_goroutine(rt, guard.raw(), terms),
+            None => (None, self.wait_as_thread(guard.raw(), terms)),
+        };
         drop(rt);
         if G::STAYS {
             // The caller's guard is dropped even if the caller is unwound, so the mutex must be
@@ -283,6 +270,60 @@ impl Condvar {
             std::mem::forget(pass_on);
         }
         (ManuallyDrop::into_inner(guard), WaitTimeoutResult(ended == Ended::TimedOut))
+    }
+
+    /// Releases the mutex and waits.
+    #[inline]
+    fn wait_as_goroutine(
+        &self,
+        rt: InRuntime,
+        mutex: &RawMutex,
+        terms: Terms,
+    ) -> (Option<InRuntime>, Ended) {
+        let waiters = self.waiters.lock();
+        // Before the mutex is released: a thread that then changes the condition under the mutex
+        // sees the count.
+        self.count(1);
+        mutex.unlock_within(Some(&rt));
+        wait::sleep_in(
+            Some(rt),
+            waiters,
+            terms,
+            null_mut(),
+            // SAFETY: the entry stays on the stack of `sleep_in` until it is removed.
+            |waiters, entry| unsafe { waiters.push(entry) },
+            |waiters, entry| {
+                // SAFETY: it was queued here.
+                unsafe { waiters.remove(entry) };
+                self.count(-1);
+            },
+        )
+    }
+
+    /// Releases the mutex and waits, as a plain thread. The mutex may go to a future, whose waker
+    /// is then called here and may do anything: so the lock of the queue is not held.
+    #[cold]
+    #[inline(never)]
+    fn wait_as_thread(&self, mutex: &RawMutex, terms: Terms) -> Ended {
+        let wait = Wait::new(None);
+        let entry = Entry::new(&raw const wait, null_mut());
+        let mut waiters = self.waiters.lock();
+        self.count(1);
+        // SAFETY: the entry stays in this frame until it is removed, by a notifier or below.
+        unsafe { waiters.push(&entry) };
+        drop(waiters);
+        mutex.unlock_within(None);
+        // SAFETY: a plain thread, as the wait was made; there is no lock to release.
+        let (_, ended) = unsafe { wait.sleep(None, terms, &()) };
+        if ended.gave_up() {
+            let mut waiters = self.waiters.lock();
+            if entry.is_listed() {
+                // SAFETY: it was queued here.
+                unsafe { waiters.remove(&entry) };
+                self.count(-1);
+            }
+        }
+        ended
     }
 
     /// Releases the mutex and waits until notified.
@@ -350,7 +391,7 @@ impl Condvar {
         }
         drop(waiters);
         let n_served = served.len();
-        served.wake_in_order(|waiter| waiter.wake(Ended::Done, rt.as_ref()));
+        served.wake_all(Ended::Done, rt.as_ref());
         n_served
     }
 }

@@ -81,7 +81,8 @@ pub fn through_a_select(n: u64) {
 pub fn with_timers(n: u64) {
     let short = Duration::from_micros(n % 500);
     let from = Instant::now();
-    assert!(chan::after(short).recv().unwrap() >= from + short);
+    let due = chan::after(short).recv().unwrap();
+    assert!(due >= from + short, "{:?} early of {short:?}", (from + short) - due);
     let (tx, rx) = chan::bounded::<()>(0);
     assert!(rx.recv_timeout(short).is_err());
     drop(tx);
