@@ -14,6 +14,7 @@ mod class;
 mod fork;
 mod join;
 mod join_set;
+pub(crate) mod measured;
 mod no_preempt;
 mod os_thread;
 mod payload;
