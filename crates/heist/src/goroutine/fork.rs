@@ -105,8 +105,7 @@ where
     // SAFETY: the job stays here until it was popped or has ended: see `Fork`.
     let Some(deque) = (unsafe { forks::push(&job.head) }) else {
         // SAFETY: nobody else knows the job.
-        let b = unsafe { job.take_closure() };
-        return join_unpushed(a, b, job.head.site);
+        return unsafe { join_unpushed(a, &job) };
     };
     let fork = Fork { deque, job: &job };
     let ra = a();
@@ -115,14 +114,21 @@ where
 
 /// Runs both halves of a goroutine that is measured; or one after the other, if nobody can take the
 /// second one.
+///
+/// It takes the job, and not the closure in it: `join` would have to keep that in registers.
+///
+/// # Safety
+/// The job was not pushed, and the caller does not use it again.
 #[cold]
 #[inline(never)]
-fn join_unpushed<A, B, RA, RB>(a: A, b: B, site: &'static Location<'static>) -> (RA, RB)
+unsafe fn join_unpushed<A, B, RA, RB>(a: A, job: &Latent<B, RB>) -> (RA, RB)
 where
     A: FnOnce() -> RA,
     B: FnOnce() -> RB + Send,
     RB: Send,
 {
+    // SAFETY: by the caller's promise.
+    let (b, site) = (unsafe { job.take_closure() }, job.head.site);
     if !is_measured() {
         return (a(), b());
     }
