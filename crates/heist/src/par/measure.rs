@@ -24,9 +24,9 @@ use std::time::Duration;
 /// a strand blocks its thread, the time counts as work. Goroutines that `f` spawns are not a part
 /// of the computation; to wait for them is latency.
 ///
-/// Measuring costs a fork some hundred nanoseconds. They are in [`Measurement::books`] and in
-/// nothing else but the time of the whole. So of a computation whose strands are as short as that,
-/// take the time in a second run, without this function, and give it to
+/// Measuring costs a fork up to a microsecond. Most of that is in [`Measurement::books`], the rest
+/// counts as work. So the work of a computation whose strands are as short as that is too large.
+/// Take the time of the whole in a second run, without this function, and give it to
 /// [`Measurement::constant_of`]. A fork outside of this function costs what it cost before.
 ///
 /// Measurements may be nested: the inner one is a part of the outer one. On a plain thread nothing
