@@ -54,6 +54,12 @@ pub enum Command {
     /// Of the next seconds, for `heist trace`.
     Record(SaveOptions),
 
+    /// Compare fork and join with the bound of work stealing
+    ///
+    /// Measures work and span of six computations, and their time on 1, 2, 4 ... processors. The
+    /// exit code is 0 if their results are right, 1 if one is wrong, 2 if a file is not usable.
+    Bound(BoundOptions),
+
     /// Ask a model of the scheduler about machines that are not here
     ///
     /// The model links the algorithms of the runtime; each of its steps costs simulated time. The
@@ -223,6 +229,21 @@ pub struct SimOptions {
     /// The costs of the steps, and where each figure is from
     #[arg(long)]
     pub show_costs: bool,
+}
+
+#[derive(Args)]
+pub struct BoundOptions {
+    /// Smaller computations
+    #[arg(long)]
+    pub quick: bool,
+
+    /// The greatest number of processors [default: the number of CPUs]
+    #[arg(long, value_name = "N")]
+    pub procs: Option<usize>,
+
+    /// A file for the picture
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
 }
 
 #[derive(Args)]

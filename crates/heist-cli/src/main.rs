@@ -1,6 +1,7 @@
 //! The program `heist`: shows the runtime at work, reads its traces, and watches running programs.
 
 mod attach;
+mod bound;
 mod cli;
 mod demo;
 mod doctor;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         cli::Command::Profile(options) => {
             attach::save(&options, "/debug/pprof/profile", "heist.pprof")
         }
+        cli::Command::Bound(options) => bound::run(&options),
         cli::Command::Sim(options) => sim::run(&options),
     }
 }

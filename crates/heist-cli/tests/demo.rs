@@ -63,6 +63,25 @@ fn chosen_steps_run_alone() {
 }
 
 #[test]
+fn the_bound_is_a_table_and_a_picture() {
+    let path = std::env::temp_dir().join(format!("heist-bound-{}.svg", std::process::id()));
+    let file = path.to_str().expect("it is text");
+    let output = heist(&["bound", "--quick", "--procs", "3", "--svg", file]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    for name in ["fib", "nqueens", "matrix", "quicksort", "tree", "sleeps"] {
+        let rows = text.lines().filter(|line| line.starts_with(name));
+        assert_eq!(rows.count(), 3, "on 1, 2 and 3 processors:\n{text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let picture = std::fs::read_to_string(&path).expect("it was written");
+    assert!(picture.starts_with("<svg") && picture.contains("quicksort"), "{picture}");
+    std::fs::remove_file(&path).expect("it is there");
+    let refused = heist(&["bound", "--quick", "--procs", "1", "--svg", "/nonexistent/a.svg"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+}
+
+#[test]
 fn an_unknown_step_is_refused_with_the_known_ones() {
     let output = heist(&["demo", "--steps", "spawn,nonsense"]);
     assert_eq!(output.status.code(), Some(2));

@@ -38,6 +38,7 @@
 //! | [`level_time`] | the integral of a level over time |
 //! | [`trace_gate`] | who touches the buffer of a thread that writes a trace |
 //! | [`time_histogram`] | durations in Go's buckets |
+//! | [`work_span`] | work and span of a fork-join computation |
 //! | [`rng`] | the seeded random numbers of the scheduler |
 //! | [`mod@throw`] | the end of the process when the scheduler finds its own state corrupted |
 //! | [`sync`] | the one switch between std's and loom's atomics |
@@ -79,3 +80,4 @@ pub mod timer_heap;
 pub mod trace_gate;
 pub mod wait_queue;
 pub mod watch;
+pub mod work_span;

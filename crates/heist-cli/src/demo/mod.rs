@@ -1,6 +1,6 @@
 //! `heist demo`: the steps one after the other, then the table.
 
-mod figures;
+pub mod figures;
 mod lanes;
 mod memory;
 mod report;

@@ -25,6 +25,8 @@ pub struct Report {
     pub memory: String,
     /// Further remarks.
     pub notes: Vec<String>,
+    /// Lines that are shown as they are: a table of the step's own.
+    pub lines: Vec<String>,
     /// The counters of each P, if the step is about them.
     pub lanes: Vec<Lane>,
     /// The problems that were found.

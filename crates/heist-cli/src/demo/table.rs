@@ -64,11 +64,15 @@ fn row(step: &Step, report: &Report) -> [String; COLUMNS] {
 /// Notes, bars and problems of one step.
 fn below(step: &Step, report: &Report, width: usize) -> String {
     let mut text = String::new();
-    if report.notes.is_empty() && report.lanes.is_empty() && report.wrong.is_empty() {
+    let is_plain = report.lanes.is_empty() && report.lines.is_empty();
+    if report.notes.is_empty() && is_plain && report.wrong.is_empty() {
         return text;
     }
     text += &format!("{}\n", style(step.name).cyan());
     for line in lanes::draw(&report.lanes) {
+        text += &format!("  {line}\n");
+    }
+    for line in &report.lines {
         text += &format!("  {line}\n");
     }
     for note in &report.notes {

@@ -143,7 +143,8 @@ impl Coro {
     /// The deque of the calling goroutine, if it has forked.
     ///
     /// # Safety
-    /// The caller is the goroutine itself.
+    /// The caller is the goroutine itself, or owns it; then it has run, or the caller asks the
+    /// deque whose it is.
     #[inline]
     pub(crate) unsafe fn deque(&self) -> Option<&'static Deque> {
         // SAFETY: it runs, so it has a stack; deques are never unmapped.

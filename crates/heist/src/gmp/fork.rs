@@ -21,8 +21,10 @@
 //! - `state`: made `ACTIVE` under the lock of the list; changed back by the M that ran the
 //!   goroutine.
 //! - `n_silent`: the goroutine.
+//! - `meter`: the goroutine; its owner in the sense of `status` reads it.
 
 use super::g::Vtable;
+use super::meter::Meter;
 use super::{G, P};
 use crate::sys::lock::Lock;
 use crate::sys::membarrier::light_fence;
@@ -61,6 +63,9 @@ pub(crate) struct Deque {
     state: AtomicU32,
     /// How many jobs its goroutine has pushed in a row without waking an M although a P was idle.
     n_silent: AtomicU32,
+    /// What measures its goroutine, if anything does: then it does not push without entering the
+    /// runtime.
+    meter: AtomicPtr<Meter<'static>>,
     link: DoubleLink<Deque>,
 }
 
@@ -84,6 +89,7 @@ impl Deque {
             home: AtomicPtr::new(null_mut()),
             state: AtomicU32::new(LEFT),
             n_silent: AtomicU32::new(0),
+            meter: AtomicPtr::new(null_mut()),
             link: DoubleLink::new(),
         }
     }
@@ -127,6 +133,11 @@ impl Deque {
         unsafe { &*self.owner.load(Ordering::Relaxed) }
     }
 
+    /// Whether it is the deque of this goroutine.
+    pub(crate) fn is_of(&self, gp: &G) -> bool {
+        std::ptr::eq(self.owner.load(Ordering::Relaxed), gp)
+    }
+
     /// The goroutine has left its M, because it parks or for another reason. From now on the deque
     /// may be taken out of its list.
     #[inline]
@@ -145,6 +156,28 @@ impl Deque {
     pub(crate) fn count_silent(&self, silent: bool) {
         let n = if silent { self.n_silent() + 1 } else { 0 };
         self.n_silent.store(n, Ordering::Relaxed);
+    }
+
+    /// What measures its goroutine.
+    ///
+    /// # Safety
+    /// The caller owns the goroutine, in the sense of its status, and uses the result no longer
+    /// than that. The goroutine itself may use it in the strand that is measured.
+    #[inline]
+    pub(crate) unsafe fn meter<'a>(&self) -> Option<&'a Meter<'static>> {
+        // SAFETY: by the caller's promise. The frame of the strand is not left before the meter is
+        // taken out.
+        unsafe { self.meter.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Lets `meter` measure the calling goroutine, or nothing. Returns what did before.
+    pub(crate) fn set_meter(&self, meter: *const Meter<'static>) -> *const Meter<'static> {
+        self.meter.swap(meter.cast_mut(), Ordering::Relaxed)
+    }
+
+    /// Whether the deque of the calling goroutine is active.
+    pub(crate) fn is_active(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == ACTIVE
     }
 
     /// Makes the deque of the calling goroutine active: listed at `here`, unless it is listed

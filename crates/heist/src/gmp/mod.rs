@@ -11,6 +11,7 @@ pub(crate) mod fork;
 pub(crate) mod g;
 pub(crate) mod holder;
 pub(crate) mod m;
+pub(crate) mod meter;
 pub(crate) mod p;
 pub(crate) mod pool;
 pub(crate) mod proc_table;

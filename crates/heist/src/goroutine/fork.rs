@@ -19,6 +19,7 @@
 //! thieves may still take the jobs in them.
 
 use super::JoinHandle;
+use super::measured;
 use super::payload;
 use super::with_stack_if_possible;
 use crate::coro::slabs;
@@ -29,6 +30,7 @@ use crate::gmp::fork::{Deque, Job, Taken};
 use crate::gmp::g::Vtable;
 use crate::sched::life::cancel::{self, Ending};
 use crate::sched::run::forks;
+use crate::sched::run::measured::is_measured;
 use crate::sched::waiter::Waiter;
 use crate::sys::clock;
 use crate::wait::{Terms, WaitReason, wait_for_fork};
@@ -103,12 +105,59 @@ where
     // SAFETY: the job stays here until it was popped or has ended: see `Fork`.
     let Some(deque) = (unsafe { forks::push(&job.head) }) else {
         // SAFETY: nobody else knows the job.
-        let b = unsafe { job.take_closure() };
-        return (a(), b());
+        return unsafe { join_unpushed(a, &job) };
     };
     let fork = Fork { deque, job: &job };
     let ra = a();
     (ra, fork.finish())
+}
+
+/// Runs both halves of a goroutine that is measured; or one after the other, if nobody can take the
+/// second one.
+///
+/// It takes the job, and not the closure in it: `join` would have to keep that in registers.
+///
+/// # Safety
+/// The job was not pushed, and the caller does not use it again.
+#[cold]
+#[inline(never)]
+unsafe fn join_unpushed<A, B, RA, RB>(a: A, job: &Latent<B, RB>) -> (RA, RB)
+where
+    A: FnOnce() -> RA,
+    B: FnOnce() -> RB + Send,
+    RB: Send,
+{
+    // SAFETY: by the caller's promise.
+    let (b, site) = (unsafe { job.take_closure() }, job.head.site);
+    if !is_measured() {
+        return (a(), b());
+    }
+    let (mut a, mut ra, mut b, mut rb) = (Some(a), None, Some(b), None);
+    // One function for all types of halves: most programs measure nothing.
+    measured::join(&mut || ra = a.take().map(|a| a()), &mut || rb = b.take().map(|b| b()), site);
+    match (ra, rb) {
+        (Some(ra), Some(rb)) => (ra, rb),
+        _ => heist_core::throw!("join: a half of a fork that was measured did not run"),
+    }
+}
+
+/// Runs both halves of a goroutine that is measured.
+pub(super) fn join_measured(
+    a: impl FnOnce(),
+    b: impl FnOnce() + Send,
+    site: &'static Location<'static>,
+) {
+    let job = Latent::new(b, site);
+    // SAFETY: the job stays here until it was popped or has ended: see `Fork`.
+    let Some(deque) = (unsafe { forks::push_measured(&job.head) }) else {
+        // SAFETY: nobody else knows the job.
+        let b = unsafe { job.take_closure() };
+        a();
+        return b();
+    };
+    let fork = Fork { deque, job: &job };
+    a();
+    fork.finish();
 }
 
 /// A latent job.

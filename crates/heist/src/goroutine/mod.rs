@@ -15,6 +15,7 @@ mod fork;
 mod join;
 mod join_error;
 mod join_set;
+pub(crate) mod measured;
 mod no_preempt;
 mod os_thread;
 mod payload;

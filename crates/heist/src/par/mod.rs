@@ -23,10 +23,12 @@
 //! # });
 //! ```
 
+mod measure;
 mod observed;
 mod sort;
 mod split;
 
+pub use measure::{Measurement, measure};
 pub use observed::{Observed, observed};
 pub use sort::{sort, sort_by, sort_by_key, sort_unstable, sort_unstable_by};
 pub use split::{Chunks, ChunksMut, IntoSplit, Split, VecItems, chunks, chunks_mut};

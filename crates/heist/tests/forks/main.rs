@@ -7,6 +7,7 @@ mod unwinding;
 
 mod cancel;
 mod join;
+mod measure;
 mod panics;
 mod par;
 mod stress;
@@ -23,9 +24,13 @@ impl Sign {
         self.0.store(true, Ordering::SeqCst);
     }
 
+    fn is_given(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
     #[track_caller]
     fn wait(&self) {
-        matrix::yield_until("the sign", || self.0.load(Ordering::SeqCst));
+        matrix::yield_until("the sign", || self.is_given());
     }
 }
 

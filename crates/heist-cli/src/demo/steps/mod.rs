@@ -2,9 +2,10 @@
 //!
 //! A new step is a file here with a `STEP`, and a line in [`STEPS`].
 
+mod bound;
 mod hogs;
 pub mod isolation;
-mod mixer;
+pub mod mixer;
 mod parked;
 mod procs;
 mod ring;
@@ -32,6 +33,7 @@ pub const STEPS: &[Step] = &[
     parked::STEP,
     ring::STEP,
     tree::STEP,
+    bound::STEP,
     isolation::STEP,
     hogs::STEP,
     sleeps::STEP,

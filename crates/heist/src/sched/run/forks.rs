@@ -18,14 +18,20 @@
 //! not fork any more, sysmon wakes one at its next look ([`end_patience`]), and a half that then
 //! runs for long ends the patience of all.
 //!
+//! # Measuring
+//! A goroutine that is measured (`gmp::meter`) is not the `forking` one of its M, so each of its
+//! forks comes to [`push_slow`], which sends it back: `join` then forks by [`push_measured`]. So a
+//! fork that is not measured does not have to ask.
+//!
 //! # Fairness
 //! A job waits in its deque if its forker runs and every P is busy. If the forker is parked, the P
 //! where its deque is listed comes to the job in turn with the goroutines of the global queue, and
 //! at the latest at a tick that the policy selects.
 
 use super::find::Next;
+use super::measured::is_measured;
 use super::queue::push_local;
-use crate::current;
+use crate::current::{self, InRuntime};
 use crate::gmp::fork::{Deque, Job, Wanted, take_deque};
 use crate::gmp::m::Request;
 use crate::gmp::{G, Holder, M, P};
@@ -39,8 +45,8 @@ use heist_core::sync::{Ordering, fence};
 use heist_trace::record::Found as Origin;
 use std::ptr::{NonNull, from_ref, null};
 
-/// Pushes a job of the calling goroutine onto its deque, which is returned. None: nobody can take
-/// the job, because the caller is a plain thread or there is no memory.
+/// Pushes a job of the calling goroutine onto its deque, which is returned. None: the job was not
+/// pushed, because the caller is a plain thread, or is measured, or there is no memory.
 ///
 /// # Safety
 /// The job stays where it is until it was popped from the deque or has ended.
@@ -110,21 +116,55 @@ pub(crate) fn half_lasted(gp: &G, ns: u64) {
 #[inline(never)]
 unsafe fn push_slow(job: &Job) -> Option<&'static Deque> {
     let rt = current::enter()?;
-    let (m, sched, gp) = (rt.holder(), rt.sched(), rt.goroutine());
+    let deque = own_deque(rt.goroutine())?;
     // SAFETY: the caller is the goroutine itself.
-    let deque = match unsafe { gp.coro.deque() } {
-        Some(deque) => deque,
-        None => {
-            let deque = take_deque(gp)?;
-            // SAFETY: as above.
-            unsafe { gp.coro.set_deque(Some(deque)) };
-            deque
-        }
-    };
-    if deque.activate(&m.p()) {
-        sched.run.deques_listed(1);
+    if unsafe { deque.meter() }.is_some() {
+        return None;
     }
-    m.forking.set(deque);
+    activate(&rt, deque);
+    rt.m().forking.set(deque);
+    // SAFETY: passed on.
+    unsafe { push_active(rt, deque, job) }
+}
+
+/// As [`push`], for a goroutine that is measured.
+///
+/// # Safety
+/// As for [`push`].
+pub(crate) unsafe fn push_measured(job: &Job) -> Option<&'static Deque> {
+    let rt = current::enter()?;
+    let deque = own_deque(rt.goroutine())?;
+    if !deque.is_active() {
+        activate(&rt, deque);
+    }
+    // SAFETY: passed on.
+    unsafe { push_active(rt, deque, job) }
+}
+
+/// The deque of the calling goroutine. None if it has none and there is no memory.
+pub(super) fn own_deque(gp: &G) -> Option<&'static Deque> {
+    // SAFETY: the caller is the goroutine itself.
+    if let Some(deque) = unsafe { gp.coro.deque() } {
+        return Some(deque);
+    }
+    let deque = take_deque(gp)?;
+    // SAFETY: as above.
+    unsafe { gp.coro.set_deque(Some(deque)) };
+    Some(deque)
+}
+
+fn activate(rt: &InRuntime, deque: &Deque) {
+    if deque.activate(&rt.holder().p()) {
+        rt.sched().run.deques_listed(1);
+    }
+}
+
+/// Pushes a job onto the deque of the calling goroutine, which is active, and wakes an M for it.
+///
+/// # Safety
+/// As for [`push`].
+unsafe fn push_active(rt: InRuntime, deque: &'static Deque, job: &Job) -> Option<&'static Deque> {
+    let (m, sched) = (rt.holder(), rt.sched());
     // SAFETY: it is the goroutine's own, and active while the goroutine does not leave its M.
     while unsafe { deque.push(job) }.is_err() {
         // The oldest fork becomes a goroutine. No fence: this is the thread that pops.
@@ -147,12 +187,17 @@ unsafe fn push_slow(job: &Job) -> Option<&'static Deque> {
 }
 
 /// Whether the calling goroutine should fork: another processor is idle or searches, and there is
-/// nothing that it could take from the caller.
+/// nothing that it could take from the caller. If the caller is measured, it is as if a processor
+/// were always idle.
 pub(crate) fn are_wanted() -> bool {
     // SAFETY: the M of the calling thread is alive.
     let Some(m) = (unsafe { current::m().as_ref() }) else { return false };
     // SAFETY: deques are never unmapped.
-    let has_jobs = unsafe { m.forking.get().as_ref() }.is_some_and(|deque| deque.look().is_some());
+    let forking = unsafe { m.forking.get().as_ref() };
+    if forking.is_none() && is_measured() {
+        return true;
+    }
+    let has_jobs = forking.is_some_and(|deque| deque.look().is_some());
     let rest = &m.sched().rest;
     !has_jobs && (rest.idle().count() != 0 || rest.n_spinning() != 0)
 }

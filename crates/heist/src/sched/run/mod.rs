@@ -12,6 +12,7 @@ mod find;
 pub(crate) mod forks;
 mod lanes;
 mod latency;
+pub(crate) mod measured;
 mod queue;
 mod steal;
 #[cfg(test)]

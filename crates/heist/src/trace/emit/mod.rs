@@ -1,11 +1,12 @@
 //! The hooks: what the scheduler tells the trace.
 //!
-//! While no runtime records, a hook is a load and a branch. A hook is called before the effect that
-//! it tells of is published, and before the fields of the M change: so the time of a record is not
-//! later than that of its consequences, and the description of the M in a new buffer is that
-//! before the record.
+//! While no runtime records and nothing is measured (`gmp::meter`), a hook is a load and a branch.
+//! A hook is called before the effect that it tells of is published, and before the fields of the
+//! M change: so the time of a record is not later than that of its consequences, and the
+//! description of the M in a new buffer is that before the record.
 
 mod calls;
+mod counted;
 
 pub(super) use calls::call_of;
 pub(crate) use calls::{
@@ -18,8 +19,9 @@ use super::text;
 use crate::current;
 use crate::gmp::flags::Flag;
 use crate::gmp::g::{Outcome, WaitReason, Woken};
-use crate::gmp::{G, M, P};
+use crate::gmp::{G, M, P, meter};
 use crate::sys::ticks;
+use counted::Counted;
 use heist_core::list::List;
 use heist_core::status::Status;
 use heist_trace::record::{Context, End, Found, Freeze, Kind, Record, Stop, Take, Wake};
@@ -147,27 +149,7 @@ fn write_one_here(recorder: &Recorder, kind: Kind, detail: u8, subject: u64, num
     });
 }
 
-/// A change of the holder of a P. It is counted when it is dropped, also if its record was lost.
-struct Counted<'a>(&'a P);
-
-impl<'a> Counted<'a> {
-    const fn new(pp: &'a P) -> Self {
-        Self(pp)
-    }
-
-    /// The number of the change.
-    fn number(&self) -> u16 {
-        self.0.holder_number().wrapping_add(1)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.count_holder();
-    }
-}
-
-/// Defines hooks that do nothing while no runtime records.
+/// Defines hooks that do nothing while nobody listens.
 macro_rules! hooks {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*) $body:block)+) => {
         $(
@@ -204,17 +186,20 @@ hooks! {
 
     /// `m` runs a goroutine, whose status says so already.
     fn go_start(m: &M, gp: &G, found: Found) {
+        meter::runs(gp);
         write_one(m, None, Kind::GoStart, found as u8, gp.id.get(), gp.status.number() as u16);
     }
 
     /// The goroutine that ran on `m` is about to become runnable.
     fn go_stop(m: &M, gp: &G, why: Stop) {
+        meter::left(gp, false);
         write_one(m, Some(gp), Kind::GoStop, why as u8, gp.id.get(), gp.status.number() as u16);
     }
 
     /// The goroutine on `m` is about to wait for a P together with its thread.
     fn go_freeze(m: &M, why: Freeze) {
         if let Some(gp) = m.current() {
+            meter::frozen(gp);
             let number = gp.status.number() as u16;
             write_one(m, None, Kind::GoFreeze, why as u8, gp.id.get(), number);
         }
@@ -222,6 +207,7 @@ hooks! {
 
     /// The goroutine that ran on `m` is about to wait.
     fn go_block(m: &M, gp: &G) {
+        meter::left(gp, true);
         let (reason, number) = (gp.wait_reason() as u8, gp.status.number() + 1);
         write_one(m, Some(gp), Kind::GoBlock, reason, gp.id.get(), number as u16);
     }
@@ -229,6 +215,7 @@ hooks! {
     /// The wait of the goroutine that ran on `m` was refused, and it continues. Its status says so
     /// already.
     fn go_refused(m: &M, gp: &G) {
+        meter::runs(gp);
         let number = gp.status.number() as u16;
         write(m, None, 2, |now, lines| {
             let (id, wait) = (gp.id.get(), number.wrapping_sub(1));
@@ -239,6 +226,7 @@ hooks! {
 
     /// The calling thread has claimed a goroutine that waited, and is about to queue it.
     fn go_unblock(recorder: &Recorder, gp: &G) {
+        meter::readied(gp);
         let wake = match gp.woken.get() {
             Woken::Ready => Wake::Ready,
             Woken::TimedOut => Wake::TimedOut,
@@ -425,6 +413,7 @@ hooks! {
 /// Tells that the goroutines of a list, behind the first `n`, were claimed.
 fn claimed(recorder: &Recorder, woken: &List<G>, n: u32, wake: Wake) {
     for gp in woken.iter().skip(n as usize) {
+        meter::readied(gp);
         let number = gp.status.number() as u16;
         write_one_here(recorder, Kind::GoUnblock, wake as u8, gp.id.get(), number);
     }

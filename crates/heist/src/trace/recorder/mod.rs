@@ -33,13 +33,32 @@ use std::time::Duration;
 /// Bytes of all buffers of a runtime. Beyond that records are dropped.
 const MAPPED_MAX: usize = 64 << 20;
 const BUFFERS_MAX: u32 = (MAPPED_MAX / BUFFER_BYTES) as u32;
-/// How many runtimes record: while it is zero, a hook costs a load and a branch.
+/// How many runtimes record, and how many computations are measured: while it is zero, a hook costs
+/// a load and a branch.
 static ON: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a runtime of this process records.
+/// Whether anybody in this process wants to hear of what the schedulers do.
 #[inline(always)]
 pub(crate) fn is_on() -> bool {
     ON.load(Ordering::Relaxed) != 0
+}
+
+/// While it lives, the hooks are on.
+pub(crate) struct Listening(());
+
+impl Listening {
+    pub(crate) fn begin() -> Self {
+        // A goroutine that begins to listen is heard from now on: by the M that it is on, and by
+        // every thread that the goroutine is handed to.
+        ON.fetch_add(1, Ordering::Relaxed);
+        Self(())
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        ON.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// How many buffers a runtime may have.
