@@ -17,6 +17,9 @@ const _: () = assert!(size_of::<Inner>().is_multiple_of(size_of::<usize>()));
 /// The index of the word.
 static PLACE: AtomicUsize = AtomicUsize::new(usize::MAX);
 
+/// The address of that index, for debuggers.
+pub(crate) const PLACE_AT: *const () = (&raw const PLACE).cast();
+
 /// Learns the position, for the process, with a stack of this class. Called before any goroutine
 /// runs.
 pub(crate) fn learn(class: Class) -> std::io::Result<()> {

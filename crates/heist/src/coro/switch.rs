@@ -11,7 +11,7 @@ use crate::sys::registers::stack_pointer;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use heist_core::sync::Ordering;
 use std::cell::UnsafeCell;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 
@@ -58,6 +58,13 @@ pub(crate) enum Switched {
 const PREFETCH_LINES: usize = 8;
 
 impl Coro {
+    /// Where corosensei's record is, for debuggers.
+    pub(crate) const RECORD_AT: usize = offset_of!(Self, inner);
+    /// Where the pointer to the link is, for debuggers.
+    pub(crate) const LINK_AT: usize = offset_of!(Self, yielder);
+    /// How far above the link the thread that ran the goroutine last is noted, for debuggers.
+    pub(crate) const THREAD_ABOVE_LINK: usize = LINK_BYTES + offset_of!(Head, thread);
+
     /// No context.
     pub(crate) const fn none() -> Self {
         Self {

@@ -18,18 +18,22 @@ pub(crate) struct Position {
 
 /// The words at the saved stack pointer of a suspended goroutine, as corosensei leaves them.
 #[cfg(target_arch = "x86_64")]
-mod saved {
-    pub(super) const PC: usize = 0;
-    pub(super) const FP: usize = 16;
-    pub(super) const BYTES: usize = 24;
+pub(crate) mod saved {
+    pub(crate) const PC: usize = 0;
+    pub(crate) const FP: usize = 16;
+    /// rbx, which the compiler reserves as a second base of a frame.
+    pub(crate) const BASE: usize = 8;
+    pub(crate) const BYTES: usize = 24;
 }
 
 /// The words at the saved stack pointer of a suspended goroutine, as corosensei leaves them.
 #[cfg(target_arch = "aarch64")]
-mod saved {
-    pub(super) const PC: usize = 16;
-    pub(super) const FP: usize = 8;
-    pub(super) const BYTES: usize = 32;
+pub(crate) mod saved {
+    pub(crate) const PC: usize = 16;
+    pub(crate) const FP: usize = 8;
+    /// x19, which the compiler reserves as a second base of a frame.
+    pub(crate) const BASE: usize = 0;
+    pub(crate) const BYTES: usize = 32;
 }
 
 impl Position {

@@ -47,6 +47,11 @@ impl Flag {
     /// promised that what is on its stack may move.
     pub(crate) const PINNED: Self = Self(1 << 15);
 
+    /// As a number, for debuggers.
+    pub(crate) const fn bits(self) -> usize {
+        self.0 as usize
+    }
+
     /// Both, in a constant.
     pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)

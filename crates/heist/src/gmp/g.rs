@@ -174,11 +174,11 @@ pub(crate) struct G {
     /// which the starting time is kept; see `metrics::latency`.
     waits_since: AtomicU16,
     pub(crate) outcome: Cell<Outcome>,
-    wait_reason: ShownByte,
+    pub(super) wait_reason: ShownByte,
     /// Whether it has a stack, and above that bit the number of guards that it holds against
     /// preemption by a signal. Its owner writes; the signal handler that reads it runs on the
     /// owner's thread.
-    started: ShownByte,
+    pub(super) started: ShownByte,
     /// The cause of the end of the last wait; written by the claimer.
     pub(crate) woken: Cell<Woken>,
     pub(crate) vtable: ShownPointer<Vtable>,
@@ -196,7 +196,7 @@ pub(crate) struct G {
     pub(crate) joiner: Cell<Ticket>,
     pub(crate) id: ShownNumber,
     pub(crate) parent_id: ShownNumber,
-    spawn_site: ShownPointer<Location<'static>>,
+    pub(super) spawn_site: ShownPointer<Location<'static>>,
 }
 
 // SAFETY: see "Access to the fields" above: every non-atomic field has one owner at a time, and

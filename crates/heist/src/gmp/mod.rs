@@ -4,6 +4,7 @@
 
 pub(crate) mod all_ms;
 pub(crate) mod capture;
+pub(crate) mod debugger;
 pub(crate) mod described;
 pub(crate) mod extras;
 pub(crate) mod flags;

@@ -16,6 +16,7 @@ use heist_core::list::List;
 use heist_core::lock_rank::Rank;
 use heist_core::policy;
 use heist_core::sync::{AtomicPtr, AtomicUsize, Ordering};
+use std::mem::offset_of;
 use std::ptr::{NonNull, null, null_mut};
 
 /// A slab is this many bytes: 1 MiB holds 5460 records.
@@ -37,6 +38,13 @@ const PER_SLAB: usize = (SLAB_BYTES - size_of::<SlabHeader>()) / size_of::<G>();
 
 /// All slabs, newest first.
 static SLABS: AtomicPtr<SlabHeader> = AtomicPtr::new(null_mut());
+
+/// For debuggers: where the list of slabs begins, where a slab has its next one and its number of
+/// records, and where the records are.
+pub(super) const SLABS_AT: *const () = (&raw const SLABS).cast();
+pub(super) const SLAB_NEXT: usize = offset_of!(SlabHeader, next);
+pub(super) const SLAB_CARVED: usize = offset_of!(SlabHeader, carved);
+pub(super) const SLAB_FIRST: usize = size_of::<SlabHeader>();
 
 /// Free records move between a P and the shared pool as chains, so that moving them touches only
 /// the first record of a chain. A dead record's `parent_id` is the length of its chain, its

@@ -11,6 +11,7 @@ use crate::coro::{layout, stack_pool};
 use crate::current;
 use crate::debug;
 use crate::debug::DebugServer;
+use crate::gmp::debugger;
 use crate::goroutine::{self, Beginning, JoinError, JoinHandle, task};
 use crate::sched::life;
 use crate::sched::life::Closed;
@@ -87,6 +88,7 @@ impl Runtime {
         membarrier::prepare();
         stopwatch::prepare();
         limits::spare_room();
+        debugger::prepare();
         let name = format!("{}-helper", config.name);
         let no_descriptors = |error| limits::explain(&error, "descriptors for the poller");
         let sched = Sched::start(config).map_err(no_descriptors)?;

@@ -11,6 +11,7 @@ mod cpu_classes;
 mod debug_hostile;
 mod debug_server;
 mod debug_socket;
+mod debugger;
 mod dump;
 mod fairness;
 mod fork_join;
