@@ -20,6 +20,18 @@
 //! [`docs::guide`] has programs and tables for readers who know Go or tokio, and
 //! [`docs::operating`] has the environment variables, the metrics and the dumps.
 //!
+//! # Features
+//! None is on by default. Each implements traits of another library for types of this one, and
+//! depends on the smallest part of that library:
+//!
+//! | feature | has |
+//! |---|---|
+//! | `futures-core` | `Receiver::into_stream` |
+//! | `futures-sink` | `Sender::into_sink` |
+//! | `futures-io` | `AsyncRead` and `AsyncWrite` of the futures crates for the streams of [`net`] |
+//! | `tokio` | `AsyncRead` and `AsyncWrite` of tokio for them; no runtime of tokio |
+//! | `hyper` | the module `hyper`, and `Read` and `Write` of hyper for them |
+//!
 //! [`main`](macro@main) and [`test`](macro@test) run a program or a test as a goroutine.
 #![warn(missing_docs)]
 
@@ -48,6 +60,8 @@ pub mod docs;
 pub mod fs;
 mod gmp;
 pub mod goroutine;
+#[cfg(feature = "hyper")]
+pub mod hyper;
 mod leaks;
 pub mod metrics;
 pub mod net;

@@ -152,6 +152,28 @@ pub fn ctrl_c() -> io::Result<()> {
     signals.recv().map(drop).map_err(io::Error::other)
 }
 
+/// Waits for Ctrl-C, as a future.
+///
+/// # Cancel safety
+/// If the future is dropped, Ctrl-C has its previous effect again.
+///
+/// # Errors
+/// As for [`notify`].
+///
+/// # Examples
+/// ```no_run
+/// # let rt = heist::Runtime::builder().build_async().unwrap();
+/// # rt.block_on(async {
+/// heist::signal::ctrl_c_async().await?;
+/// println!("stopping");
+/// # Ok::<(), std::io::Error>(())
+/// # }).unwrap();
+/// ```
+pub async fn ctrl_c_async() -> io::Result<()> {
+    let signals = notify(&[INTERRUPT])?;
+    signals.recv_async().await.map(drop).map_err(io::Error::other)
+}
+
 /// The receiving end of [`notify`]: a [`Receiver`] that stops catching when it is dropped.
 pub struct Signals {
     id: u64,

@@ -27,6 +27,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("scope", 1),
     ("context", 1),
     ("goroutine", 1),
+    ("hyper", 1),
     ("par", 1),
     ("profile", 1),
     // 2: readers, which read the scheduler and change nothing.

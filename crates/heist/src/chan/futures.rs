@@ -158,9 +158,71 @@ impl<T, B: Buffer<T>> Drop for Notice<'_, T, B> {
     }
 }
 
+/// Receives from a channel of any type, or waits.
+///
+/// # Safety
+/// Both waits are pinned, and [`leave_recv`] is called before they are freed.
+pub(super) unsafe fn poll_recv<T>(
+    from: &Receiver<T>,
+    wait: &FutureWait,
+    moment: &mut AlarmWait,
+    cx: &mut Context<'_>,
+) -> Poll<Result<T, RecvError>> {
+    let mut parcel = Parcel::empty();
+    let polled = with_chan!(receiver, &from.flavor,
+        chan => chan.poll_recv(wait, &mut parcel, cx.waker()),
+        receiver::Flavor::Alarm(alarm, message) => {
+            match moment.poll(alarm, wait, cx) {
+                Some(moment) => {
+                    put_moment(&mut parcel, *message, moment);
+                    Poll::Ready(Ok(()))
+                }
+                None => Poll::Pending,
+            }
+        },
+        receiver::Flavor::Never => Poll::Pending);
+    polled.map_ok(|()| parcel.take())
+}
+
+/// Ends the wait of [`poll_recv`].
+pub(super) fn leave_recv<T>(from: &Receiver<T>, wait: &FutureWait) {
+    with_chan!(receiver, &from.flavor,
+        chan => chan.leave_recv(wait),
+        receiver::Flavor::Alarm(alarm, _) => {
+            let _ = wait.leave(&alarm.queues, |queues, entry| alarm.remove(queues, entry));
+        },
+        receiver::Flavor::Never => {});
+}
+
+/// Sends the message into a channel of any type, or waits. The message is gone if it was sent.
+///
+/// # Safety
+/// There is a message. It is pinned together with `wait`, and [`leave_send`] is called before they
+/// are freed.
+pub(super) unsafe fn poll_send<T>(
+    into: &Sender<T>,
+    wait: &FutureWait,
+    message: &UnsafeCell<Option<T>>,
+    waker: &Waker,
+) -> Poll<Result<(), RecvError>> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with_chan!(sender, &into.flavor,
+            chan => chan.poll_send(wait, message, waker),
+            sender::Flavor::Never => Poll::Pending)
+    }
+}
+
+/// Ends the wait of [`poll_send`].
+pub(super) fn leave_send<T>(into: &Sender<T>, wait: &FutureWait, message: &UnsafeCell<Option<T>>) {
+    with_chan!(sender, &into.flavor,
+        chan => chan.leave_send(wait, message),
+        sender::Flavor::Never => {});
+}
+
 /// Waits for the moment of an alarm.
 #[derive(Default)]
-struct AlarmWait {
+pub(super) struct AlarmWait {
     /// For the moment at which it is due, in the scheduler's time.
     sleep: Option<(u64, Sleep)>,
 }
@@ -251,31 +313,14 @@ impl<T> Future for RecvFuture<'_, T> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // SAFETY: nothing is moved out of it.
         let this = unsafe { self.get_unchecked_mut() };
-        let mut parcel = Parcel::empty();
-        let polled = with_chan!(receiver, &this.receiver.flavor,
-            chan => chan.poll_recv(&this.wait, &mut parcel, cx.waker()),
-            receiver::Flavor::Alarm(alarm, message) => {
-                match this.alarm.poll(alarm, &this.wait, cx) {
-                    Some(moment) => {
-                        put_moment(&mut parcel, *message, moment);
-                        Poll::Ready(Ok(()))
-                    }
-                    None => Poll::Pending,
-                }
-            },
-            receiver::Flavor::Never => Poll::Pending);
-        polled.map_ok(|()| parcel.take())
+        // SAFETY: the waits are pinned with the future, which leaves the queue when it is dropped.
+        unsafe { poll_recv(this.receiver, &this.wait, &mut this.alarm, cx) }
     }
 }
 
 impl<T> Drop for RecvFuture<'_, T> {
     fn drop(&mut self) {
-        with_chan!(receiver, &self.receiver.flavor,
-            chan => chan.leave_recv(&self.wait),
-            receiver::Flavor::Alarm(alarm, _) => {
-                let _ = self.wait.leave(&alarm.queues, |queues, entry| alarm.remove(queues, entry));
-            },
-            receiver::Flavor::Never => {});
+        leave_recv(self.receiver, &self.wait);
     }
 }
 
@@ -335,11 +380,7 @@ impl<T> Future for SendFuture<'_, T> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.into_ref().get_ref();
         // SAFETY: both are in the future, which is pinned.
-        let polled = unsafe {
-            with_chan!(sender, &this.sender.flavor,
-                chan => chan.poll_send(&this.wait, &this.message, cx.waker()),
-                sender::Flavor::Never => Poll::Pending)
-        };
+        let polled = unsafe { poll_send(this.sender, &this.wait, &this.message, cx.waker()) };
         polled.map(|sent| {
             sent.map_err(|_| {
                 // SAFETY: it is in no queue, so nothing else uses the message.
@@ -354,9 +395,7 @@ impl<T> Future for SendFuture<'_, T> {
 
 impl<T> Drop for SendFuture<'_, T> {
     fn drop(&mut self) {
-        with_chan!(sender, &self.sender.flavor,
-            chan => chan.leave_send(&self.wait, &self.message),
-            sender::Flavor::Never => {});
+        leave_send(self.sender, &self.wait, &self.message);
     }
 }
 

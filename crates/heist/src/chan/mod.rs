@@ -47,7 +47,11 @@ mod select;
 #[doc(hidden)]
 pub mod select_parts;
 mod sender;
+#[cfg(feature = "futures-sink")]
+mod sink;
 mod state;
+#[cfg(feature = "futures-core")]
+mod stream;
 pub mod watch;
 
 pub use error::{
@@ -59,6 +63,10 @@ pub use select::dynamic::{
     ReadyTimeoutError, Select, SelectTimeoutError, SelectedOperation, TryReadyError, TrySelectError,
 };
 pub use sender::Sender;
+#[cfg(feature = "futures-sink")]
+pub use sink::SendSink;
+#[cfg(feature = "futures-core")]
+pub use stream::RecvStream;
 
 pub(crate) use alarm::Alarm;
 pub(crate) use closing::Closing;

@@ -62,6 +62,11 @@
 //! context is done, and leaves it as it was before when its guard is dropped. [`context_error`]
 //! tells such an error from a timeout.
 //!
+//! # Traits of other libraries
+//! [`TcpStream`] and [`UnixStream`] implement the traits for asynchronous reading and writing of
+//! other libraries, each behind a feature of this crate: `futures-io`, `tokio` (tokio's traits
+//! only, not its runtime) and `hyper`.
+//!
 //! # Cancelling
 //! A goroutine that is cancelled while it waits unwinds. Destructors that run meanwhile, such as
 //! that of a `BufWriter`, may write. Where they would wait, they fail instead: the other end may
@@ -74,6 +79,7 @@ mod error;
 mod operation;
 mod pipe;
 mod poll_fd;
+mod poll_traits;
 mod queue;
 mod server;
 mod source;

@@ -96,13 +96,13 @@ impl<T, F> Drop for Operation<'_, T, F> {
     }
 }
 
-/// The async forms of a stream.
-macro_rules! async_stream {
+/// The async forms of reading.
+macro_rules! async_reads {
     ($type:ident, $inner:ty) => {
         impl $type {
             /// Reads into `buf`, as a future, and returns the number of bytes; 0 at the end. It is
             /// awaited inside a runtime. Of several tasks and goroutines that read, one reads at a
-            /// time. Deadlines and timeouts of the socket do not end the wait.
+            /// time. Deadlines and timeouts do not end the wait.
             ///
             /// # Cancel safety
             /// If the future is dropped, nothing was read.
@@ -118,6 +118,30 @@ macro_rules! async_stream {
                 })
             }
 
+            /// Reads into `buf`, or lets the task of `cx` be woken when that may be possible: for
+            /// implementations of the traits of other libraries. As with those, the last waker is
+            /// the one that is woken.
+            ///
+            /// # Errors
+            /// As for a read, and [`io::ErrorKind::ResourceBusy`] if another read is in progress.
+            pub fn poll_read(
+                &self,
+                cx: &mut std::task::Context<'_>,
+                buf: &mut [u8],
+            ) -> Poll<io::Result<usize>> {
+                let len = buf.len();
+                self.source.poll_transfer(Way::Read, len, cx.waker(), |mut inner| {
+                    std::io::Read::read(&mut inner, buf)
+                })
+            }
+        }
+    };
+}
+
+/// The async forms of writing.
+macro_rules! async_writes {
+    ($type:ident, $inner:ty) => {
+        impl $type {
             /// Writes from `buf`, as a future, and returns how many bytes were written.
             ///
             /// # Cancel safety
@@ -151,25 +175,9 @@ macro_rules! async_stream {
                 Ok(())
             }
 
-            /// Reads into `buf`, or lets the task of `cx` be woken when that may be possible: for
+            /// Writes from `buf`, or lets the task of `cx` be woken when that may be possible: for
             /// implementations of the traits of other libraries. As with those, the last waker is
             /// the one that is woken.
-            ///
-            /// # Errors
-            /// As for a read, and [`io::ErrorKind::ResourceBusy`] if another read is in progress.
-            pub fn poll_read(
-                &self,
-                cx: &mut std::task::Context<'_>,
-                buf: &mut [u8],
-            ) -> Poll<io::Result<usize>> {
-                let len = buf.len();
-                self.source.poll_transfer(Way::Read, len, cx.waker(), |mut inner| {
-                    std::io::Read::read(&mut inner, buf)
-                })
-            }
-
-            /// Writes from `buf`, or lets the task of `cx` be woken when that may be possible; see
-            /// [`poll_read`](Self::poll_read).
             ///
             /// # Errors
             /// As for a write, and [`io::ErrorKind::ResourceBusy`] if another write is in progress.
@@ -182,8 +190,23 @@ macro_rules! async_stream {
                     std::io::Write::write(&mut inner, buf)
                 })
             }
+
+            /// As [`poll_write`](Self::poll_write), from several buffers.
+            ///
+            /// # Errors
+            /// As for [`poll_write`](Self::poll_write).
+            pub fn poll_write_vectored(
+                &self,
+                cx: &mut std::task::Context<'_>,
+                bufs: &[io::IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                let len = $crate::net::source::offered(bufs.iter().map(|buf| buf.len()));
+                self.source.poll_transfer(Way::Write, len, cx.waker(), |mut inner| {
+                    std::io::Write::write_vectored(&mut inner, bufs)
+                })
+            }
         }
     };
 }
 
-pub(super) use async_stream;
+pub(super) use {async_reads, async_writes};

@@ -2,8 +2,10 @@
 
 use super::source::{Ends, Source};
 use heist_core::fd_lock::Way;
+use std::future::Future;
 use std::io;
 use std::process::Stdio;
+use std::task::Poll;
 
 /// Makes a pipe.
 ///
@@ -39,6 +41,7 @@ super::descriptor!(PipeReader);
 super::owned_fd!(PipeReader, io::PipeReader, Ends::Unseen);
 super::read_limits!(PipeReader);
 super::reads!(PipeReader);
+super::operation::async_reads!(PipeReader, io::PipeReader);
 
 impl PipeReader {
     /// Takes over a pipe of std.
@@ -106,6 +109,7 @@ super::descriptor!(PipeWriter);
 super::owned_fd!(PipeWriter, io::PipeWriter, Ends::Unseen);
 super::write_limits!(PipeWriter);
 super::writes!(PipeWriter);
+super::operation::async_writes!(PipeWriter, io::PipeWriter);
 
 impl PipeWriter {
     /// Takes over a pipe of std.

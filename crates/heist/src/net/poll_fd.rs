@@ -110,6 +110,50 @@ impl<T> PollFd<T> {
         self.source.write(op)
     }
 
+    /// As [`read_with`](Self::read_with), as a future, which is awaited inside a runtime. Deadlines
+    /// and timeouts do not end the wait.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, `op` has not returned anything but [`io::ErrorKind::WouldBlock`].
+    ///
+    /// # Errors
+    /// The error that `op` returns; also if it is closed.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().build() }.unwrap();
+    /// # rt.block_on(async {
+    /// use std::io::{Read, Write};
+    ///
+    /// let (reader, mut writer) = std::io::pipe()?;
+    /// let reader = heist::net::PollFd::new(reader)?;
+    /// heist::go(move || writer.write_all(b"x"));
+    /// let mut byte = [0];
+    /// assert_eq!(reader.read_with_async(|mut pipe| pipe.read(&mut byte)).await?, 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn read_with_async<R>(
+        &self,
+        mut op: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let (result, ()) = self.source.read_async(|inner: &T| Ok((op(inner)?, ()))).await?;
+        Ok(result)
+    }
+
+    /// As [`write_with`](Self::write_with), as a future; see
+    /// [`read_with_async`](Self::read_with_async).
+    ///
+    /// # Errors
+    /// The error that `op` returns; also if it is closed.
+    pub async fn write_with_async<R>(
+        &self,
+        mut op: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let (result, ()) = self.source.write_async(|inner: &T| Ok((op(inner)?, ()))).await?;
+        Ok(result)
+    }
+
     /// Waits until there is data to read, the end of the stream, or an error. Another reader may
     /// take it first.
     ///

@@ -39,7 +39,9 @@ super::owned_fd!(TcpStream, net::TcpStream, Ends::Seen);
 super::both_limits!(TcpStream);
 super::reads!(TcpStream);
 super::writes!(TcpStream);
-super::operation::async_stream!(TcpStream, net::TcpStream);
+super::operation::async_reads!(TcpStream, net::TcpStream);
+super::operation::async_writes!(TcpStream, net::TcpStream);
+super::poll_traits::poll_traits!(TcpStream);
 super::std_socket!(TcpStream, net::TcpStream, Ends::Seen);
 
 impl TcpStream {

@@ -36,7 +36,9 @@ super::owned_fd!(UnixStream, net::UnixStream, Ends::Unseen);
 super::both_limits!(UnixStream);
 super::reads!(UnixStream);
 super::writes!(UnixStream);
-super::operation::async_stream!(UnixStream, net::UnixStream);
+super::operation::async_reads!(UnixStream, net::UnixStream);
+super::operation::async_writes!(UnixStream, net::UnixStream);
+super::poll_traits::poll_traits!(UnixStream);
 super::std_socket!(UnixStream, net::UnixStream, Ends::Unseen);
 
 impl UnixStream {

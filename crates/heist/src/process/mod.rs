@@ -15,6 +15,7 @@
 //! # }
 //! ```
 
+mod futures;
 mod orphans;
 
 use crate::current;
@@ -33,6 +34,10 @@ use std::time::Duration;
 
 /// Room on the stack for std to start a program, in debug builds too.
 const SPAWN_STACK_BYTES: usize = 32 << 10;
+
+/// The first and the longest pause between two looks at a program whose end the system does not
+/// report.
+const LOOK_PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
 
 /// A program to be started, as [`std::process::Command`].
 #[derive(Debug)]
@@ -229,11 +234,15 @@ impl Command {
     /// # Errors
     /// If it cannot be started.
     pub fn output(&mut self) -> io::Result<Output> {
+        self.spawn_for_output()?.wait_with_output()
+    }
+
+    fn spawn_for_output(&mut self) -> io::Result<Child> {
         self.set_defaults([Stdio::null, Stdio::piped, Stdio::piped]);
         let child = self.spawn();
         // The defaults are for this call: the next `spawn` has its own.
         self.set_defaults([Stdio::inherit; 3]);
-        child?.wait_with_output()
+        child
     }
 
     /// Sets the streams that were not set.
@@ -342,8 +351,7 @@ impl Child {
     /// Waits for a program whose end the system does not report, so that a canceller can end the
     /// wait.
     fn wait_by_looking(&mut self) -> io::Result<ExitStatus> {
-        const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
-        let [mut pause, longest] = PAUSES;
+        let [mut pause, longest] = LOOK_PAUSES;
         loop {
             if let Some(status) = self.inner.try_wait()? {
                 return Ok(status);

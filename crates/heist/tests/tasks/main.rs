@@ -8,5 +8,7 @@ mod channels;
 mod life;
 mod net;
 mod pinned;
+mod poll_traits;
+mod process;
 mod sync;
 mod wakers;
