@@ -7,8 +7,8 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-/// Cancels a [`Context`](super::Context). Clones cancel the same context. Cancelling a cancelled context does
-/// nothing.
+/// Cancels a [`Context`](super::Context). Clones cancel the same context. Cancelling a cancelled
+/// context does nothing.
 ///
 /// Dropping it does **not** cancel: [`on_drop`](Self::on_drop) makes a guard that does. A context
 /// that is no longer used costs nothing, cancelled or not.

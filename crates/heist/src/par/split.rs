@@ -183,7 +183,7 @@ impl<'a, T: Sync> Split for Chunks<'a, T> {
     }
 
     fn split_at(self, n: usize) -> (Self, Self) {
-        let (left, right) = self.items.split_at((n * self.size).min(self.items.len()));
+        let (left, right) = self.items.split_at(n.saturating_mul(self.size).min(self.items.len()));
         (Self { items: left, ..self }, Self { items: right, ..self })
     }
 
@@ -208,11 +208,22 @@ impl<'a, T: Send> Split for ChunksMut<'a, T> {
 
     fn split_at(self, n: usize) -> (Self, Self) {
         let size = self.size;
-        let (left, right) = self.items.split_at_mut((n * size).min(self.items.len()));
+        let (left, right) = self.items.split_at_mut(n.saturating_mul(size).min(self.items.len()));
         (Self { items: left, size }, Self { items: right, size })
     }
 
     fn fold<R>(self, first: R, f: &impl Fn(R, &'a mut [T]) -> R) -> R {
         self.items.chunks_mut(self.size).fold(first, f)
     }
+}
+
+/// The end of the last piece may lie beyond the largest number.
+#[test]
+fn the_longest_slices_are_split() {
+    let size = usize::MAX / 2 + 1;
+    let mut items = [(); usize::MAX];
+    let (left, right) = chunks(&items, size).split_at(2);
+    assert_eq!((left.len(), right.len()), (2, 0));
+    let (left, right) = chunks_mut(&mut items, size).split_at(2);
+    assert_eq!((left.len(), right.len()), (2, 0));
 }

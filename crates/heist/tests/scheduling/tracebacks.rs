@@ -363,7 +363,17 @@ fn stacks_are_read_while_everything_moves() {
 #[test]
 fn sigquit_shows_all_goroutines() {
     const QUIT: i32 = 3;
-    let ended = child::run(|| {
+    // A shell without job control starts its background jobs with the signal ignored.
+    let as_usual = |command: &mut std::process::Command| {
+        let default = || {
+            // SAFETY: changes the action of one signal.
+            unsafe { libc::signal(QUIT, libc::SIG_DFL) };
+            Ok(())
+        };
+        // SAFETY: the function is async-signal-safe.
+        unsafe { std::os::unix::process::CommandExt::pre_exec(command, default) };
+    };
+    let ended = child::run_with(as_usual, || {
         let rt = matrix::start(heist::Runtime::builder().procs(2));
         rt.run(|| {
             let over: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
@@ -372,8 +382,13 @@ fn sigquit_shows_all_goroutines() {
             let waits = go(move || deep(3, &rx));
             shows(busy.id(), "tracebacks::computes");
             shows(waits.id(), "tracebacks::deep");
-            let own = std::process::id().to_string();
-            std::process::Command::new("kill").args(["-QUIT", &own]).status().unwrap();
+            go(|| {
+                while !dump_goroutines().contains("[sleep]:") {
+                    yield_now();
+                }
+                let own = std::process::id().to_string();
+                std::process::Command::new("kill").args(["-QUIT", &own]).status().unwrap();
+            });
             heist::time::sleep(Duration::from_secs(60));
         });
     });

@@ -4,8 +4,8 @@ use super::WaitTimeoutResult;
 use crate::sync::mutex::MutexGuard;
 use crate::sync::raw_mutex::RawMutex;
 
-/// A guard of a [`Mutex`](crate::sync::Mutex) with which its owner waits at a [`Condvar`](super::Condvar): a
-/// [`MutexGuard`], or a mutable reference to one.
+/// A guard of a [`Mutex`](crate::sync::Mutex) with which its owner waits at a
+/// [`Condvar`](super::Condvar): a [`MutexGuard`], or a mutable reference to one.
 #[diagnostic::on_unimplemented(
     message = "a `Condvar` waits with a `MutexGuard` or a `&mut MutexGuard`, not with `{Self}`",
     note = "a guard of a part of the value (`MutexGuard::map`) cannot be used to wait"
