@@ -35,13 +35,13 @@ impl Size {
 pub const ALL: [Computation; 6] = [
     Computation {
         name: "fib",
-        run: |size| fib(size.pick(18, 34)),
-        alone: |size| fib_alone(size.pick(18, 34)),
+        run: |size| fib(size.pick(26, 36)),
+        alone: |size| fib_alone(size.pick(26, 36)),
     },
     Computation {
         name: "nqueens",
-        run: |size| queens(Board::new(size.pick(9, 12))),
-        alone: |size| queens_alone(Board::new(size.pick(9, 12))),
+        run: |size| queens(Board::new(size.pick(10, 13))),
+        alone: |size| queens_alone(Board::new(size.pick(10, 13))),
     },
     Computation {
         name: "matrix",
@@ -55,8 +55,8 @@ pub const ALL: [Computation; 6] = [
     },
     Computation {
         name: "tree",
-        run: |size| walk(1, size.pick(2_000, 100_000)),
-        alone: |size| walk_alone(1, size.pick(2_000, 100_000)),
+        run: |size| walk(1, size.pick(500, 20_000)),
+        alone: |size| walk_alone(1, size.pick(500, 20_000)),
     },
     Computation {
         name: "sleeps",
@@ -65,8 +65,9 @@ pub const ALL: [Computation; 6] = [
     },
 ];
 
-/// Below this `fib` does not fork: a strand takes a microsecond or so.
-const FIB_ALONE: u32 = 14;
+/// Below this `fib` does not fork: a strand takes 20 microseconds or so, much longer than its
+/// measurement.
+const FIB_ALONE: u32 = 20;
 
 fn fib(n: u32) -> u64 {
     if n < FIB_ALONE {
@@ -111,7 +112,7 @@ impl Board {
 }
 
 /// So many last rows are not forked.
-const QUEENS_ALONE: u32 = 7;
+const QUEENS_ALONE: u32 = 8;
 
 fn queens(board: Board) -> u64 {
     if board.row + QUEENS_ALONE >= board.n {
@@ -178,7 +179,7 @@ fn rows_alone(a: &[u64], b: &[u64], c: &mut [u64], n: usize) {
 }
 
 /// Below this a part is not split.
-const SORT_ALONE: usize = 500;
+const SORT_ALONE: usize = 1000;
 
 fn sorted(n: u64, sort: fn(&mut [u64])) -> u64 {
     let mut numbers: Vec<u64> = (0..n).map(mixer::mix).collect();
@@ -206,7 +207,7 @@ fn sort(numbers: &mut [u64]) {
 }
 
 /// Steps of work at each node of the tree.
-const NODE_ROUNDS: u32 = 300;
+const NODE_ROUNDS: u32 = 5000;
 
 /// Seven eighths of the nodes below a node are on its left.
 const fn below(weight: u64) -> (u64, u64) {

@@ -192,7 +192,7 @@ pub(crate) struct G {
     pub(crate) payload: Payload,
     // Third line, after the larger part of the payload.
     /// The ticket of the wait that joins this goroutine, or the waker of a future that does
-    /// (`sched::life::waker::Packed`). Written before the waiter's address goes into `join`.
+    /// (`sched::futures::waker::Packed`). Written before the waiter's address goes into `join`.
     pub(crate) joiner: Cell<Ticket>,
     pub(crate) id: ShownNumber,
     pub(crate) parent_id: ShownNumber,
@@ -401,8 +401,8 @@ impl G {
     /// The word of a task.
     ///
     /// # Safety
-    /// The record is that of a task, or of a `sched::life::parker::Parker`, and the caller keeps it
-    /// from being recycled: it owns it, or has a reference.
+    /// The record is that of a task, or of a `sched::futures::parker::Parker`, and the caller keeps
+    /// it from being recycled: it owns it, or has a reference.
     #[inline]
     pub(crate) const unsafe fn task_word(&self) -> &TaskWord {
         // SAFETY: inside the payload and aligned; by the caller's promise the word was written.

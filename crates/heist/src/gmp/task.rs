@@ -23,7 +23,7 @@ pub(crate) unsafe fn claim_left(gp: NonNull<G>) -> bool {
     let g = unsafe { gp.as_ref() };
     // SAFETY: by the caller's promise there is a reference.
     let word = unsafe { g.task_word() };
-    // As in `sched::life::waker`: if the second claim fails, a canceller queues the task.
+    // As in `sched::futures::waker`: if the second claim fails, a canceller queues the task.
     let claimed = word.wake() == Wakeup::Queue && g.status.claim_idle(|| !g.has_started());
     if word.drop_reference() {
         pool::give_one(gp);

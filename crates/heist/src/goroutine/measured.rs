@@ -7,7 +7,7 @@
 use super::fork::join_measured;
 use crate::current;
 use crate::gmp::meter::{Meter, Part, Totals};
-use crate::sched::run::measured::{measure, unmeasure, with_meter};
+use crate::sched::forks::measured::{measure, unmeasure, with_meter};
 use crate::sys::clock;
 use crate::trace::recorder::Listening;
 use heist_core::work_span::Tally;

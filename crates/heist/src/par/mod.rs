@@ -34,7 +34,7 @@ pub use sort::{sort, sort_by, sort_by_key, sort_unstable, sort_unstable_by};
 pub use split::{Chunks, ChunksMut, IntoSplit, Split, VecItems, chunks, chunks_mut};
 
 use crate::goroutine::join;
-use crate::sched::run::forks;
+use crate::sched::forks;
 use crate::sys::clock;
 use heist_core::policy::blocks::Blocks;
 

@@ -5,7 +5,7 @@
 //! smaller half in front first. A slice is split only while somebody is idle.
 
 use crate::goroutine::join;
-use crate::sched::run::forks;
+use crate::sched::forks;
 use heist_core::policy::blocks::SORT_SPLIT_MIN;
 use std::cmp::Ordering;
 

@@ -16,6 +16,8 @@
 //! waits for ever. The helper thread does what needs any of these.
 
 mod config;
+pub(crate) mod forks;
+pub(crate) mod futures;
 pub(crate) mod life;
 mod locked;
 pub(crate) mod outside;
@@ -53,6 +55,7 @@ pub(crate) struct Sched {
     pub(crate) config: Config,
     pub(crate) lock: CachePadded<Lock<Locked, GlobalLen>>,
     pub(crate) run: run::Run,
+    pub(crate) forks: forks::Forks,
     pub(crate) rest: rest::Rest,
     pub(crate) threads: threads::Threads,
     pub(crate) stall: stall::Stall,
@@ -98,6 +101,7 @@ impl Sched {
         Self {
             lock: CachePadded::new(Lock::with_beside(Rank::Sched, locked, GlobalLen::new())),
             run: run::Run::new(),
+            forks: forks::Forks::new(),
             rest: rest::Rest::new(idle),
             threads: threads::Threads::new(),
             stall: stall::Stall::new(!membarrier::is_asymmetric()),

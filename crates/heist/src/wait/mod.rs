@@ -51,8 +51,8 @@ mod record;
 mod wakers;
 
 pub(crate) use crate::gmp::g::WaitReason;
+pub(crate) use crate::sched::futures::parker::Parker;
 pub(crate) use crate::sched::life::cancel::GivingUp;
-pub(crate) use crate::sched::life::parker::Parker;
 pub(crate) use crate::sched::waiter::Waiter;
 pub(crate) use both::Both;
 pub(crate) use future::FutureWait;

@@ -148,18 +148,18 @@ fn a_result_that_is_not_taken_is_dropped() {
 /// A watcher is woken when the message is there, not before: the only receiver finds it.
 #[test]
 fn readiness_comes_after_the_message() {
-    const ROUNDS: u32 = 2000;
     matrix::run(|| {
+        let rounds = 2000 / matrix::emulator::slowness();
         for capacity in [None, Some(1), Some(0)] {
             let (tx, rx) = capacity.map_or_else(chan::unbounded, chan::bounded);
             let (ack, acked) = chan::bounded::<()>(1);
             let sends = go(move || {
-                for i in 0..ROUNDS {
+                for i in 0..rounds {
                     tx.send(i).unwrap();
                     acked.recv().unwrap();
                 }
             });
-            for i in 0..ROUNDS {
+            for i in 0..rounds {
                 let mut select = Select::new();
                 select.recv(&rx);
                 assert_eq!(select.ready(), 0);
@@ -174,20 +174,20 @@ fn readiness_comes_after_the_message() {
 /// The same for room: the only sender finds it.
 #[test]
 fn readiness_comes_after_the_room() {
-    const ROUNDS: u32 = 2000;
     matrix::run(|| {
+        let rounds = 2000 / matrix::emulator::slowness();
         for capacity in [1, 0] {
             let (tx, rx) = chan::bounded(capacity);
             (0..capacity as u32).for_each(|_| tx.send(0).unwrap());
             let (ack, acked) = chan::bounded::<()>(1);
             let receives = go(move || {
-                for _ in 0..ROUNDS {
+                for _ in 0..rounds {
                     rx.recv().unwrap();
                     acked.recv().unwrap();
                 }
                 rx
             });
-            for i in 0..ROUNDS {
+            for i in 0..rounds {
                 let mut select = Select::new();
                 select.send_message(&tx, u32::MAX);
                 assert_eq!(select.ready(), 0);

@@ -5,6 +5,7 @@ mod matrix;
 
 mod condvar;
 mod context;
+mod context_functions;
 mod context_races;
 mod err_group;
 mod guards;

@@ -3,7 +3,8 @@
 use super::super::GoroutineId;
 use crate::current;
 use crate::gmp::G;
-use crate::sched::life::{cancel, waker};
+use crate::sched::futures::waker;
+use crate::sched::life::cancel;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;

@@ -3,7 +3,7 @@
 use super::super::payload::{Staged, fits, take_from};
 use crate::gmp::G;
 use crate::gmp::g::{Outcome, TASK_INLINE_BYTES, Vtable};
-use crate::sched::life::waker;
+use crate::sched::futures::waker;
 use heist_core::task_word::TaskWord;
 use std::future::Future;
 use std::marker::PhantomData;

@@ -5,7 +5,7 @@ use crate::gmp::task::MARK;
 use crate::goroutine::SpawnError;
 use crate::netpoll::desc::Half;
 use crate::netpoll::poller::Shared;
-use crate::sched::life::waker;
+use crate::sched::futures::waker;
 use heist_core::readiness::Look;
 use heist_core::timer_heap::NEVER;
 use std::panic::Location;

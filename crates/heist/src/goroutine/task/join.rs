@@ -12,7 +12,7 @@ use super::abort::{self, AbortHandle};
 use super::code;
 use crate::gmp::G;
 use crate::gmp::g::{Extras, Outcome};
-use crate::sched::life::waker::{self, JOINS, Packed};
+use crate::sched::futures::waker::{self, JOINS, Packed};
 use crate::wait::{self, Terms, WaitReason};
 use heist_core::join::Dropped;
 use std::any::Any;

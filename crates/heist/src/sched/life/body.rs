@@ -4,15 +4,18 @@
 //! handle. For the M word all of this is user code: the goroutine may allocate, be preempted and be
 //! moved.
 
-use super::{shutdown, task, waker};
+mod task;
+
+use super::shutdown;
 use crate::current::{self, InRuntime};
 use crate::gmp::flags::Flag;
 use crate::gmp::g::{Extras, Outcome, Vtable};
 use crate::gmp::{G, M};
+use crate::sched::futures::waker;
 use crate::sched::life::cancel::{Ending, Shield, Why};
 use crate::sched::threads::bound;
 use crate::sched::waiter::Waiter;
-use crate::sched::{PanicPolicy, Sched, run};
+use crate::sched::{PanicPolicy, Sched, forks};
 use crate::sys::stderr;
 use crate::trace::emit;
 use heist_core::join::Finished;
@@ -51,7 +54,7 @@ pub(crate) fn goroutine_main(m: NonNull<M>, gp: NonNull<G>) {
     tell_handle(g);
     // The extras go last: the size of the stack is in them.
     drop_extras(g);
-    run::forks::end(g);
+    forks::end(g);
     // The return goes back to the scheduler, which expects the M in the runtime.
     if let Some(rt) = current::enter() {
         rt.m().request.set(crate::gmp::m::Request::Exit);

@@ -7,18 +7,13 @@
 pub(crate) mod body;
 pub(crate) mod cancel;
 mod deadlock;
-mod forked;
 pub(crate) mod park;
-pub(crate) mod parker;
 mod shutdown;
 pub(crate) mod spawn;
-pub(crate) mod task;
-pub(crate) mod waker;
 
 pub(crate) use deadlock::{check_dead, stay_to_the_end};
-pub(crate) use forked::{may_take_jobs, take_job};
 pub(crate) use shutdown::{Closed, after_finish, end_goroutines, n_live, stop, wait_until_empty};
-pub(crate) use spawn::{count_born, count_one_born};
+pub(crate) use spawn::{count_born, count_one_born, may_take_jobs, take_job};
 
 use super::Sched;
 use crate::sys::clock;

@@ -6,6 +6,10 @@
 //!
 //! GO: proc.go newproc, gfget.
 
+mod forked;
+
+pub(crate) use forked::{may_take_jobs, take_job};
+
 use super::shutdown;
 use crate::current::{self, InRuntime};
 use crate::gmp::flags::Flag;
@@ -61,7 +65,7 @@ pub(crate) fn spawn(
 
 /// As [`spawn`], for a goroutine that the runtime needs itself: it is spawned also while the
 /// runtime closes, and then is cancelled before it begins.
-pub(super) fn spawn_internal(
+pub(in crate::sched) fn spawn_internal(
     rt: &InRuntime,
     recipe: Recipe,
     write: impl FnOnce(*mut u8),

@@ -10,7 +10,7 @@ use super::{spin, watch};
 use crate::gmp::p::Stopped;
 use crate::gmp::{Holder, M, P};
 use crate::sched::run::{Found, Next, take_batch};
-use crate::sched::{Locked, Phase, Sched};
+use crate::sched::{Locked, Phase, Sched, forks};
 use crate::sched::{outside, run, threads, world};
 use crate::sys::clock;
 use crate::trace::emit;
@@ -91,7 +91,7 @@ pub(crate) fn sleep(sched: &Sched, holder: Holder<'_>) -> Found {
     // ORDERING: the number of idle Ps was raised and that of spinning Ms lowered by SeqCst
     // read-modify-writes. What follows reads what submitters wrote before they read these counts.
     heist_core::sync::fence(heist_core::sync::Ordering::SeqCst);
-    let forks = run::forks::await_pushes(sched);
+    let forks = forks::await_pushes(sched);
     if was_spinning || forks || sched.rest.spinning.requested() {
         loop {
             match look_once_more(sched, m) {

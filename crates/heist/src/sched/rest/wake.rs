@@ -3,7 +3,7 @@
 //! GO: proc.go wakep, startm.
 
 use crate::gmp::{M, P};
-use crate::sched::{Locked, Sched};
+use crate::sched::{Locked, Sched, forks};
 use crate::sched::{run, stall, threads, world};
 use crate::trace::emit;
 use heist_core::sync::{Ordering, fence};
@@ -164,7 +164,7 @@ pub(crate) fn wake_p_if_work(sched: &Sched) {
     // ORDERING: the submitter's fence of `heist_core::spinning`.
     fence(Ordering::SeqCst);
     let queued = sched.global_len().get() != 0 || sched.all_ps().any(|pp| !pp.is_empty());
-    let queued = queued || run::forks::has_fork(sched);
+    let queued = queued || forks::has_fork(sched);
     if queued || idle_work || stall::is_unattended(sched) {
         wake_p(sched);
     }

@@ -2,8 +2,10 @@
 //!
 //! GO: proc.go schedule, execute, park_m, gosched_m, goyield_m, goexit0.
 
+mod poll_end;
+
 use super::queue;
-use super::{find, forks, latency, tasks};
+use super::{find, latency};
 use crate::coro::stack_pool;
 use crate::coro::switch::Switched;
 use crate::current;
@@ -16,7 +18,7 @@ use crate::sched::outside;
 use crate::sched::run::find::{Next, Slice};
 use crate::sched::stacks::moves;
 use crate::sched::threads::bound;
-use crate::sched::{life, rest, stacks, threads};
+use crate::sched::{forks, futures, life, rest, stacks, threads};
 use crate::sys::membarrier::light_fence;
 use crate::sys::registers::stack_pointer;
 use crate::trace::emit;
@@ -262,14 +264,14 @@ fn finish(m: Holder<'_>, gp: NonNull<G>) {
     bound::end(&m, g);
     let is_task = g.flags.began_with(Flag::TASK);
     if is_task && matches!(m.request.get(), Request::Pend) {
-        return tasks::set_aside(m, gp);
+        return poll_end::set_aside(m, gp);
     }
     emit::go_end(&m, g);
     g.status.transition(Status::Running, Status::Dead);
     // A reader that counts this end must also count the beginning, on whatever P that was counted.
     pp.stats.finished.bump_last();
     // SAFETY: the runtime's share of the record was just given up, and the handle is gone.
-    if g.join.release_runtime() && (!is_task || unsafe { life::waker::is_unused(g) }) {
+    if g.join.release_runtime() && (!is_task || unsafe { futures::waker::is_unused(g) }) {
         recycle(m, gp);
     }
     life::after_finish(sched);

@@ -2,10 +2,10 @@
 //!
 //! GO: proc.go findRunnable.
 
-use super::{forks, lanes, steal};
+use super::{lanes, steal};
 use crate::gmp::{G, Holder, P};
 use crate::sched::Sched;
-use crate::sched::{outside, rest, world};
+use crate::sched::{forks, outside, rest, world};
 use heist_core::global_queue::Lane;
 use heist_core::list::List;
 use heist_core::policy;

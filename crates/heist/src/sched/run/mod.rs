@@ -1,7 +1,7 @@
 //! Running goroutines: which one runs next, and the queues that it comes from.
 //!
 //! A goroutine enters when it becomes runnable (`queue`, `lanes`). It leaves when an M executes it
-//! (`execute`); the M searches from near to far (`find`, `steal`, `forks`). Other rooms touch the
+//! (`execute`); the M searches from near to far (`find`, `steal`). Other rooms touch the
 //! queues only under the scheduler lock or while the world is stopped: `rest` takes from the global
 //! queue before an M sleeps and finds the M of a frozen goroutine there, `threads` queues
 //! goroutines that were held back and moves the work of a P that gets no thread, and `world` moves
@@ -9,15 +9,10 @@
 
 mod execute;
 mod find;
-pub(crate) mod forks;
 mod lanes;
 mod latency;
-pub(crate) mod measured;
 mod queue;
 mod steal;
-#[cfg(test)]
-mod steal_tests;
-mod tasks;
 
 pub(crate) use execute::{recycle, run, run_bound};
 pub(crate) use find::{Found, Next, next_local, take_batch};
@@ -25,7 +20,7 @@ pub(crate) use lanes::{
     has_work_for, pop_frozen, push_frozen, push_locked, suit_turns, wake_reserved,
 };
 pub(crate) use latency::maybe_sample_outside;
-pub(crate) use queue::{inject, inject_without_p, push_global, push_next, queue_woken};
+pub(crate) use queue::{inject, inject_without_p, push_global, push_local, push_next, queue_woken};
 pub(crate) use steal::{has_stealable_ring, has_stealable_work, has_work_to_take, is_stealable};
 
 use heist_core::sync::{AtomicU32, Ordering};
@@ -34,19 +29,11 @@ use heist_core::sync::{AtomicU32, Ordering};
 pub(crate) struct Run {
     /// How many goroutines of the idle class run.
     idle_running: AtomicU32,
-    /// How many deques of forks are listed at Ps.
-    n_deques: AtomicU32,
-    /// How many halves of forks in a row were short, of those that were taken: a hint.
-    n_short_halves: AtomicU32,
 }
 
 impl Run {
     pub(super) fn new() -> Self {
-        Self {
-            idle_running: AtomicU32::new(0),
-            n_deques: AtomicU32::new(0),
-            n_short_halves: AtomicU32::new(0),
-        }
+        Self { idle_running: AtomicU32::new(0) }
     }
 
     /// Whether a goroutine of the idle class runs.

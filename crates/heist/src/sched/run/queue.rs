@@ -188,7 +188,7 @@ pub(super) fn requeue_here(m: Holder<'_>, gp: NonNull<G>) {
 ///
 /// # Safety
 /// `gp` is runnable, in no queue, and the caller's to move.
-pub(super) unsafe fn push_local(m: Holder<'_>, gp: NonNull<G>, slot: Slot) {
+pub(crate) unsafe fn push_local(m: Holder<'_>, gp: NonNull<G>, slot: Slot) {
     // SAFETY: `gp` is valid, by the caller's promise.
     latency::maybe_sample(m, unsafe { gp.as_ref() });
     // SAFETY: passed on.

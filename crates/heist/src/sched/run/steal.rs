@@ -15,9 +15,8 @@
 //! GO: proc.go stealWork.
 
 use super::find::{Found, Next, next_local, take_batch};
-use super::forks;
 use crate::gmp::{G, Holder, P};
-use crate::sched::{Sched, outside, rest};
+use crate::sched::{Sched, forks, outside, rest};
 use crate::sys::clock;
 use crate::sys::numa::Node;
 use crate::trace::emit;
@@ -293,3 +292,6 @@ fn steal_whole_ring(sched: &Sched, m: Holder<'_>, victim: u32) -> Option<Next> {
     }
     next
 }
+
+#[cfg(test)]
+mod tests;

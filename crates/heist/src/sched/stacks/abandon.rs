@@ -18,7 +18,7 @@ use crate::gmp::flags::Flag;
 use crate::gmp::g::Outcome;
 use crate::gmp::{G, M};
 use crate::sched::waiter::Waiter;
-use crate::sched::{life, outside, stall, world};
+use crate::sched::{futures, life, outside, stall, world};
 use crate::sys::membarrier::no_fence;
 use crate::sys::thread;
 use crate::trace::emit;
@@ -56,8 +56,8 @@ pub(super) fn abandon(m: &M, gp: &G) -> ! {
     if let Finished::Wake(waiter) = gp.join.finish() {
         // SAFETY: this is the calling thread's M, and it is in the runtime.
         let rt = unsafe { InRuntime::from_switch(NonNull::from(m)) };
-        if waiter == life::waker::JOINS {
-            life::waker::wake_joiner_within(&rt, gp);
+        if waiter == futures::waker::JOINS {
+            futures::waker::wake_joiner_within(&rt, gp);
         } else {
             // SAFETY: the address was left by a waiter that waits until it is woken.
             unsafe { Waiter::joiner_of(gp, waiter).wake(Some(&rt)) };

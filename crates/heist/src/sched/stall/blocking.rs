@@ -2,7 +2,8 @@
 //!
 //! GO: proc.go entersyscall, exitsyscall.
 
-use super::{bell, freeze, retake};
+use super::sysmon::bell;
+use super::{freeze, retake};
 use crate::current;
 use crate::gmp::M;
 use crate::gmp::flags::Flag;

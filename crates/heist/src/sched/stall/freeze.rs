@@ -1,6 +1,6 @@
 //! Freezing a goroutine in place: it stays on its thread, which sleeps until it is lent a P.
 
-use super::bell;
+use super::sysmon::bell;
 use crate::gmp::flags::Flag;
 use crate::gmp::{G, M};
 use crate::sched::run;

@@ -1,6 +1,7 @@
 //! Leaving the runtime when something is requested of the goroutine.
 
-use super::{bell, blocking};
+use super::blocking;
+use super::sysmon::bell;
 use crate::current::InRuntime;
 use crate::gmp::M;
 use crate::sched::life::park;

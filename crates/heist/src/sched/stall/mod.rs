@@ -1,12 +1,11 @@
 //! Keeping the program from stalling: taking the P from goroutines that block or compute for too
 //! long.
 //!
-//! sysmon watches every P (`sysmon`, woken by `bell`). It takes the P of an M that blocks
+//! sysmon watches every P (`sysmon`, woken by its `bell`). It takes the P of an M that blocks
 //! (`retake`). It asks a goroutine that computes to yield, then forces it (`preempt`, `signal`). A
 //! goroutine that comes back without a P gets one, or is frozen with its thread until it does
 //! (`blocking`, `freeze`, `leave`).
 
-mod bell;
 pub(crate) mod blocking;
 mod freeze;
 pub(crate) mod leave;
@@ -20,9 +19,9 @@ pub(crate) use freeze::freeze;
 pub(crate) use retake::{handoff_p, heavy_fence};
 pub(super) use sysmon::overdue::{is_unattended, watch_waiter};
 
-use bell::Bell;
 use heist_core::block_predictor::BlockPredictor;
 use heist_core::sync::AtomicU32;
+use sysmon::bell::Bell;
 
 /// The state that sysmon shares with the threads that it watches.
 pub(crate) struct Stall {

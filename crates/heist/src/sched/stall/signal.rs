@@ -4,7 +4,8 @@
 //! It runs between any two instructions of user code, on the M's alternate stack. It makes system
 //! calls, uses atomics and the scheduler lock (which no user code holds), and does nothing else.
 
-use super::{bell, blocking, freeze};
+use super::sysmon::bell;
+use super::{blocking, freeze};
 use crate::coro::extra;
 use crate::current;
 use crate::gmp::flags::Flag;

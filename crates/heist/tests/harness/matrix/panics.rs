@@ -1,9 +1,12 @@
 //! The panic messages of goroutines, kept back until a test fails.
 //!
 //! The test harness captures the output of threads that std has started. The threads of a runtime
-//! are not among them, so the log would be full of panics that tests expect.
+//! are not among them, so the log would be full of panics that tests expect. A panic that leaves
+//! `Runtime::run` ends a test without a second message, so those that are left are shown when the
+//! process ends with an error.
 
 use std::backtrace::Backtrace;
+use std::io::Write;
 use std::panic::PanicHookInfo;
 use std::sync::{Mutex, Once, PoisonError};
 use std::thread;
@@ -26,7 +29,24 @@ pub fn keep_back() {
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| report(info, &*before)));
+        // SAFETY: the function may be called at any time, and needs no argument.
+        unsafe { on_exit(show_at_exit, std::ptr::null_mut()) };
     });
+}
+
+unsafe extern "C" {
+    /// As `atexit`, but the function is told the exit code. The libc crate does not have it.
+    fn on_exit(
+        function: extern "C" fn(libc::c_int, *mut libc::c_void),
+        argument: *mut libc::c_void,
+    ) -> libc::c_int;
+}
+
+extern "C" fn show_at_exit(code: libc::c_int, _argument: *mut libc::c_void) {
+    if code != 0 {
+        // Nothing may panic here.
+        let _ = std::io::stderr().write_all(take().as_bytes());
+    }
 }
 
 fn report(info: &PanicHookInfo<'_>, before: &(dyn Fn(&PanicHookInfo<'_>) + Send + Sync)) {

@@ -12,6 +12,7 @@
 //!
 //! GO: proc.go sysmon, retake.
 
+pub(super) mod bell;
 pub(crate) mod overdue;
 mod slices;
 pub(crate) mod without_p;
@@ -19,7 +20,7 @@ pub(crate) mod without_p;
 pub(super) use slices::demand_for;
 
 use crate::current::NoAllocation;
-use crate::sched::{Detail, Phase, Sched, life, rest, run, threads};
+use crate::sched::{Detail, Phase, Sched, forks, life, rest, threads};
 use crate::sys::thread_state::ThreadStates;
 use crate::sys::{clock, stopwatch, thread};
 use heist_core::policy::sysmon::{self as rules, Agenda, Mood, Naps};
@@ -118,7 +119,7 @@ impl<'a> Sysmon<'a> {
             self.overdue.look(&mut self.round, &mut self.slices, now);
             self.without_p.look(sched, &mut self.round.states, now);
             threads::press_for_held_back(sched);
-            run::forks::end_patience(sched);
+            forks::end_patience(sched);
             self.naps.after_round(acted);
         }
     }

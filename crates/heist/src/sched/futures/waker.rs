@@ -13,12 +13,12 @@
 //! only. Where it must be woken from inside the runtime, a new goroutine calls it ([`Foreign`]).
 
 use super::parker;
-use super::spawn::{self, Recipe};
 use crate::current::{self, InRuntime};
 use crate::gmp::flags::Flag;
 use crate::gmp::g::Vtable;
 use crate::gmp::{G, pool};
 use crate::sched::life::park;
+use crate::sched::life::spawn::{self, Recipe};
 use crate::sched::run;
 use heist_core::join::Dropped;
 use heist_core::status::Ticket;

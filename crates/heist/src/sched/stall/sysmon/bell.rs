@@ -1,6 +1,5 @@
 //! `Bell`: how other threads wake sysmon.
 
-use super::sysmon;
 use crate::gmp::P;
 use crate::sched::Sched;
 use crate::sys::clock;
@@ -103,7 +102,7 @@ impl Bell {
 
 /// Makes sysmon look soon. It relied on a known hog being followed by another one, but another
 /// goroutine runs there now, or the hog continues.
-pub(super) fn expect_no_hog(sched: &Sched) {
+pub(in crate::sched::stall) fn expect_no_hog(sched: &Sched) {
     // ORDERING: see `ring_before`: what sysmon is to see was written before.
     heist_core::sync::fence(Ordering::SeqCst);
     sched.stall.bell.ring_before(clock::now_ns().saturating_add(SYSMON_NAP_WANTED_NS));
@@ -112,9 +111,9 @@ pub(super) fn expect_no_hog(sched: &Sched) {
 /// Wakes sysmon, if needed, when the goroutine on `pp` begins a blocking call. If sysmon naps
 /// because all Ps were idle, it would not see the call for long. It is woken at most once for each
 /// time that all Ps were idle.
-pub(super) fn watch_call(sched: &Sched, pp: &P) {
+pub(in crate::sched::stall) fn watch_call(sched: &Sched, pp: &P) {
     if sched.stall.bell.naps_while_idle() {
-        let Demand { here, others_free, .. } = sysmon::demand_for(sched, pp);
+        let Demand { here, others_free, .. } = super::demand_for(sched, pp);
         if here || !others_free {
             sched.stall.bell.ring_before(0);
         }
@@ -124,7 +123,7 @@ pub(super) fn watch_call(sched: &Sched, pp: &P) {
 /// Makes sysmon look after a goroutine came back from a blocking call and found no P. The
 /// goroutines that have one may well block in their turn, which is not announced. sysmon looks at
 /// once if it naps because all Ps were idle, otherwise soon.
-pub(super) fn watch_crowd(sched: &Sched) {
+pub(in crate::sched::stall) fn watch_crowd(sched: &Sched) {
     // ORDERING: see `ring_before`: what sysmon is to see was written before.
     heist_core::sync::fence(Ordering::SeqCst);
     let all_idle = sched.stall.bell.naps_while_idle();

@@ -1,8 +1,8 @@
 //! Tests of stealing from inside: goroutines that never yield occupy all processors, so that only
 //! the test moves goroutines.
 
-use super::queue::push_local;
-use super::steal;
+use super::super::queue::push_local;
+use super::{steal_from_stalled, steal_work};
 use crate::coro::stack::Class;
 use crate::current::{self, InRuntime};
 use crate::gmp::g::WaitReason;
@@ -138,7 +138,7 @@ fn steal(rt: &InRuntime) -> (Found, u64) {
     let (m, sched) = (rt.holder(), rt.sched());
     let attempts = || m.p().stats.steal_attempts.get();
     let before = attempts();
-    let found = steal::steal_work(sched, m);
+    let found = steal_work(sched, m);
     rest::end_spin(sched, &m);
     (found, attempts() - before)
 }
@@ -302,13 +302,13 @@ fn a_stalled_processor_is_stolen_from_before_the_network_is_polled() {
         let (own, victim) = (m.p(), sched.p(hog.0.p()));
         let waiters = sched.outside.poller().shared();
 
-        let without = [steal::steal_from_stalled(sched, m), steal::steal_from_stalled(sched, m)];
+        let without = [steal_from_stalled(sched, m), steal_from_stalled(sched, m)];
         waiters.waiter_came();
-        let first = steal::steal_from_stalled(sched, m);
+        let first = steal_from_stalled(sched, m);
         let before = (own.queue.len(), victim.queue.len());
-        let second = steal::steal_from_stalled(sched, m);
+        let second = steal_from_stalled(sched, m);
         let after = (own.queue.len(), victim.queue.len());
-        let third = [steal::steal_from_stalled(sched, m), steal::steal_from_stalled(sched, m)];
+        let third = [steal_from_stalled(sched, m), steal_from_stalled(sched, m)];
         waiters.waiters_gone(1);
         let id_of = |next: &Next| {
             // SAFETY: it was found, so it is valid and belongs to this M.
@@ -350,7 +350,7 @@ fn every_p_may_be_stalled_beside_reserved_ones() {
             let (m, sched) = (rt.holder(), rt.sched());
             let waiters = sched.outside.poller().shared();
             waiters.waiter_came();
-            let found = (0..6).find_map(|_| steal::steal_from_stalled(sched, m));
+            let found = (0..6).find_map(|_| steal_from_stalled(sched, m));
             waiters.waiters_gone(1);
             let is_found = found.is_some();
             keep(&rt, found.map_or(Found::Nothing, Found::Run));

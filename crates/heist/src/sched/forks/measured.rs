@@ -3,7 +3,7 @@
 //! Meters nest, like the strands that they measure: `measure` puts one in front of that of the
 //! caller, and `unmeasure` takes it away again, on the same goroutine.
 
-use super::forks::own_deque;
+use super::jobs::own_deque;
 use crate::current;
 use crate::gmp::meter::Meter;
 use crate::sys::clock;

@@ -3,14 +3,14 @@
 //! As for a goroutine, all of this is user code for the M word: a poll may allocate, be preempted,
 //! block, and wait as any goroutine does. Then it keeps its stack until it returns.
 
-use super::body::{discard, drop_closure, drop_extras, on_panic, tell_handle, vtable_of};
+use super::{discard, drop_closure, drop_extras, on_panic, tell_handle, vtable_of};
 use crate::current::{self, InRuntime};
 use crate::gmp::G;
 use crate::gmp::flags::Flag;
 use crate::gmp::g::Outcome;
 use crate::gmp::m::Request;
+use crate::sched::forks;
 use crate::sched::life::cancel::{Ending, Shield, Why};
-use crate::sched::run;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -31,7 +31,7 @@ pub(super) fn run(rt: InRuntime, g: &G) {
         tell_handle(g);
         drop_extras(g);
     }
-    run::forks::end(g);
+    forks::end(g);
     // The return goes back to the scheduler, which expects the M in the runtime.
     if let Some(rt) = current::enter() {
         rt.m().request.set(if ended.is_some() { Request::Exit } else { Request::Pend });

@@ -4,7 +4,7 @@
 //! be put back. If there is no record, or no memory for stacks, or the runtime shuts down, the job
 //! stays where it is, and its forker runs it.
 
-use super::spawn::{DEAD, RUNNABLE, Recipe, after_spawn, fill, may_spawn, take_record};
+use super::{DEAD, RUNNABLE, Recipe, after_spawn, fill, may_spawn, take_record};
 use crate::gmp::flags::Flag;
 use crate::gmp::fork::{Deque, Taken};
 use crate::gmp::g::Extras;

@@ -28,13 +28,12 @@
 //! where its deque is listed comes to the job in turn with the goroutines of the global queue, and
 //! at the latest at a tick that the policy selects.
 
-use super::find::Next;
 use super::measured::is_measured;
-use super::queue::push_local;
 use crate::current::{self, InRuntime};
 use crate::gmp::fork::{Deque, Job, Wanted, take_deque};
 use crate::gmp::m::Request;
 use crate::gmp::{G, Holder, M, P};
+use crate::sched::run::{Next, push_local};
 use crate::sched::{Sched, life, rest};
 use crate::sys::membarrier::{heavy_fence, light_fence};
 use crate::trace::emit;
@@ -85,7 +84,7 @@ fn wake_thief(sched: &Sched, deque: &Deque) {
 /// Whether the calling goroutine lets this job wait, although a P is idle: the last halves that
 /// were taken ended at once, and this goroutine has not forked often since it last woke an M.
 fn is_patient(sched: &Sched, deque: &Deque) -> bool {
-    let n_short = sched.run.n_short_halves.load(Ordering::Relaxed);
+    let n_short = sched.forks.n_short_halves.load(Ordering::Relaxed);
     let patient = policy::forks::fork_waits(n_short, deque.n_silent());
     deque.count_silent(patient);
     patient
@@ -94,7 +93,7 @@ fn is_patient(sched: &Sched, deque: &Deque) -> bool {
 /// Wakes an M if a job has been waiting although a P is idle, because its forker was patient. For
 /// sysmon, which bounds the patience.
 pub(crate) fn end_patience(sched: &Sched) {
-    if sched.run.has_deques()
+    if sched.forks.has_deques()
         && sched.rest.idle().count() != 0
         && sched.rest.n_spinning() == 0
         && has_fork(sched)
@@ -106,9 +105,9 @@ pub(crate) fn end_patience(sched: &Sched) {
 /// Learns how long a half ran that was taken. In user code, by its goroutine.
 pub(crate) fn half_lasted(gp: &G, ns: u64) {
     // SAFETY: the calling goroutine's runtime outlives it.
-    let run = unsafe { &(*gp.sched.get()).run };
-    let n_short = run.n_short_halves.load(Ordering::Relaxed);
-    run.n_short_halves.store(policy::forks::short_halves(n_short, ns), Ordering::Relaxed);
+    let forks = unsafe { &(*gp.sched.get()).forks };
+    let n_short = forks.n_short_halves.load(Ordering::Relaxed);
+    forks.n_short_halves.store(policy::forks::short_halves(n_short, ns), Ordering::Relaxed);
 }
 
 /// As [`push`], for a goroutine whose deque is not active, or full.
@@ -155,7 +154,7 @@ pub(super) fn own_deque(gp: &G) -> Option<&'static Deque> {
 
 fn activate(rt: &InRuntime, deque: &Deque) {
     if deque.activate(&rt.holder().p()) {
-        rt.sched().run.deques_listed(1);
+        rt.sched().forks.deques_listed(1);
     }
 }
 
@@ -205,7 +204,7 @@ pub(crate) fn are_wanted() -> bool {
 /// Follows the switch of a goroutine back to the scheduler: if it runs again, maybe on another M,
 /// it has to make its deque active.
 #[inline]
-pub(super) fn suspend(m: &M) {
+pub(crate) fn suspend(m: &M) {
     // SAFETY: deques are never unmapped.
     if let Some(deque) = unsafe { m.forking.get().as_ref() } {
         deactivate(m, deque);
@@ -235,7 +234,7 @@ fn give_back(gp: &G, deque: &'static Deque) {
     // SAFETY: the caller is the goroutine itself.
     unsafe { gp.coro.set_deque(None) };
     if deque.give_back() {
-        rt.sched().run.deques_unlisted(1);
+        rt.sched().forks.deques_unlisted(1);
     }
 }
 
@@ -248,7 +247,7 @@ fn give_back(gp: &G, deque: &'static Deque) {
 /// its jobs itself, or a thief does.
 #[cold]
 #[inline(never)]
-pub(super) fn next_in_turn(sched: &Sched, m: Holder<'_>) -> Option<NonNull<G>> {
+pub(crate) fn next_in_turn(sched: &Sched, m: Holder<'_>) -> Option<NonNull<G>> {
     let pp = m.p();
     let wanted = if policy::forks_first(pp.tick()) {
         Wanted::Any
@@ -261,8 +260,8 @@ pub(super) fn next_in_turn(sched: &Sched, m: Holder<'_>) -> Option<NonNull<G>> {
 }
 
 /// Takes a job from any P, the own one included, in an order that begins at a random one.
-pub(super) fn steal_fork(sched: &Sched, m: Holder<'_>) -> Option<Next> {
-    if !sched.run.has_deques() {
+pub(crate) fn steal_fork(sched: &Sched, m: Holder<'_>) -> Option<Next> {
+    if !sched.forks.has_deques() {
         return None;
     }
     let procs = sched.procs();
@@ -288,14 +287,14 @@ fn take_from(sched: &Sched, m: Holder<'_>, victim: &P, wanted: Wanted) -> Option
 fn find(sched: &Sched, pp: &P, wanted: Wanted) -> Option<(&'static Deque, Seen)> {
     let (found, n_removed) = pp.forks.find(wanted);
     if n_removed != 0 {
-        sched.run.deques_unlisted(n_removed);
+        sched.forks.deques_unlisted(n_removed);
     }
     found
 }
 
 /// Whether there is a job that an M could take.
 pub(crate) fn has_fork(sched: &Sched) -> bool {
-    sched.run.has_deques()
+    sched.forks.has_deques()
         && life::may_take_jobs(sched)
         && sched.all_ps().any(|pp| find(sched, pp, Wanted::Any).is_some())
 }
@@ -303,7 +302,7 @@ pub(crate) fn has_fork(sched: &Sched) -> bool {
 /// Makes the jobs of all forkers visible to an M that has made its P idle and looks for the last
 /// time. True if there may be any.
 pub(crate) fn await_pushes(sched: &Sched) -> bool {
-    let forks = sched.run.has_deques();
+    let forks = sched.forks.has_deques();
     if forks {
         // Pairs with the light fence of `push`.
         heavy_fence();
@@ -311,7 +310,7 @@ pub(crate) fn await_pushes(sched: &Sched) -> bool {
     forks
 }
 
-impl super::Run {
+impl super::Forks {
     /// Whether a deque is listed at any P.
     #[inline]
     pub(crate) fn has_deques(&self) -> bool {

@@ -4,11 +4,11 @@
 //! own. When a poll returns without a result, the stack goes back to the P, and the task waits
 //! until a waker or a canceller queues it (`heist_core::task_word`).
 
-use super::queue;
 use crate::gmp::flags::Flag;
 use crate::gmp::g::WaitReason;
 use crate::gmp::{G, Holder};
 use crate::sched::rest;
+use crate::sched::run::queue;
 use crate::trace::emit;
 use heist_core::run_queue::Slot;
 use heist_core::task_word::Pended;
