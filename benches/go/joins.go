@@ -185,31 +185,35 @@ func joinMatrix() []reading {
 	return noted("join_matrix", "ms", ms(time.Since(start)))
 }
 
-func queens(free, columns, up, down uint32) uint64 {
+func countQueens(board int) uint64 {
+	all := uint32(1)<<board - 1
+	return queens(all, all, 0, 0, 0)
+}
+
+func queens(all, free, columns, up, down uint32) uint64 {
 	if free == 0 {
 		return 0
 	}
 	queen := free & -free
 	others := free ^ queen
 	below := func() uint64 {
-		const all = 1<<queensN - 1
 		columns, up, down := columns|queen, (up|queen)<<1, (down|queen)>>1
 		if columns == all {
 			return 1
 		}
-		return queens(all&^(columns|up|down), columns, up, down)
+		return queens(all, all&^(columns|up|down), columns, up, down)
 	}
 	if others == 0 {
 		return below()
 	}
 	var a, b uint64
-	join(func() { a = below() }, func() { b = queens(others, columns, up, down) })
+	join(func() { a = below() }, func() { b = queens(all, others, columns, up, down) })
 	return a + b
 }
 
 func joinQueens() []reading {
 	start := time.Now()
-	if queens(1<<queensN-1, 0, 0, 0) != queensAll {
+	if countQueens(queensN) != queensAll {
 		panic("join_nqueens: wrong number")
 	}
 	return noted("join_nqueens", "ms", ms(time.Since(start)))

@@ -41,6 +41,7 @@ var workloads = map[string]func() []reading{
 	"join_nqueens":      joinQueens,
 	"join_uneven":       joinUneven,
 	"join_small":        joinSmall,
+	"join_beside_echo":  joinBesideEcho,
 	"yield":             yield,
 	"ping_pong":         pingPong,
 	"chan_mpmc":         func() []reading { return chanMany("chan_mpmc", 4, 4) },
@@ -69,8 +70,25 @@ var workloads = map[string]func() []reading{
 	"tcp_echo_1000":     func() []reading { return tcpEcho("tcp_echo_1000", 1000) },
 	"http_raw":          func() []reading { return underWrk("http_raw", serveRaw, "") },
 	"http":              func() []reading { return underWrk("http", serveLibrary, "net/http") },
+	"task_spawn_join":   noTasks("task_spawn_join"),
+	"task_yield":        noTasks("task_yield"),
+	"task_ping_pong":    noTasks("task_ping_pong"),
+	"task_parked_1m":    noTasks("task_parked_1m_rss"),
+	"task_timers":       noTasks("task_timers_over", "task_timers_cpu"),
+	"http_hyper":        noTasks("http_hyper", "http_hyper_p50", "http_hyper_p99"),
 	"idle_cpu":          idleCPU,
 	"start_stop":        startStop,
+}
+
+// noTasks answers for the rows that compare futures with futures.
+func noTasks(rows ...string) func() []reading {
+	return func() []reading {
+		var all []reading
+		for _, row := range rows {
+			all = append(all, cannot(row, "", "Go has no futures"))
+		}
+		return all
+	}
 }
 
 func startStop() []reading {

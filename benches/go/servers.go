@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -74,6 +75,25 @@ func tcpEcho(name string, connections int) []reading {
 		value(name+"_p99", "us", result.P99us),
 		value(name+"_cpu", "us/req", cpu.Seconds()*1e6/result.Requests),
 	}
+}
+
+// joinBesideEcho counts queens beside the server.
+func joinBesideEcho() []reading {
+	const name, board, solutions = "join_beside_echo", 10, 724
+	var boards atomic.Uint64
+	start := time.Now()
+	go func() {
+		for {
+			if countQueens(board) != solutions {
+				panic(name + ": wrong number")
+			}
+			boards.Add(1)
+		}
+	}()
+	p99 := tcpEcho("tcp_echo_1000", 1000)[2]
+	rate := float64(boards.Load()) / time.Since(start).Seconds()
+	p99.Workload, p99.Note = name+"_p99", joinNote
+	return append(noted(name+"_rate", "boards/s", rate), p99)
 }
 
 const httpAnswer = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n" +

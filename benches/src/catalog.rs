@@ -88,6 +88,11 @@ pub static WORKLOADS: &[Workload] = &[
         "a tree of 1023 nodes, a thousand times one after the other",
         &[low("join_small", "us")],
     ),
+    work(
+        "join_beside_echo",
+        "tcp_echo_1000 while fork-join counts queens with the processors that are left",
+        &[low("join_beside_echo_p99", "us"), high("join_beside_echo_rate", "boards/s")],
+    ),
     work("yield", "2 tasks per proc, each yielding 1,000,000 times", &[low("yield", "ns/yield")]),
     work(
         "ping_pong",
@@ -151,6 +156,31 @@ pub static WORKLOADS: &[Workload] = &[
             low("parked_1m_spawn", "ns/task"),
             low("parked_1m_wake", "ns/task"),
         ],
+    ),
+    work(
+        "task_spawn_join",
+        "spawn_join with futures: one spawns 1,000,000 empty ones and waits for all",
+        &[low("task_spawn_join", "ns/spawn")],
+    ),
+    work(
+        "task_yield",
+        "yield with futures: 2 per proc, each yielding 1,000,000 times",
+        &[low("task_yield", "ns/yield")],
+    ),
+    work(
+        "task_ping_pong",
+        "ping_pong with futures: two unbuffered channels, a token to and fro",
+        &[low("task_ping_pong", "ns/round")],
+    ),
+    work(
+        "task_parked_1m",
+        "1,000,000 futures that wait at a gate: the memory of each",
+        &[low("task_parked_1m_rss", "B/task")],
+    ),
+    work(
+        "task_timers",
+        "timers with futures: time over the longest of 100,000 sleeps, and CPU used",
+        &[low("task_timers_over", "ms"), low("task_timers_cpu", "ms")],
     ),
     work(
         "steal_hot",
@@ -239,6 +269,11 @@ pub static WORKLOADS: &[Workload] = &[
         "http",
         "the HTTP server of each peer's world, kept alive, under wrk with 64 connections",
         &[high("http", "req/s"), low("http_p50", "us"), low("http_p99", "us")],
+    ),
+    work(
+        "http_hyper",
+        "the same hyper server on everyone's futures, under wrk with 64 connections",
+        &[high("http_hyper", "req/s"), low("http_hyper_p50", "us"), low("http_hyper_p99", "us")],
     ),
     work(
         "idle_cpu",

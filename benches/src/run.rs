@@ -160,7 +160,7 @@ fn muster(plan: &Plan, this_program: &Path) -> Field {
     if wanted("binary_size") {
         field.sizes = hello::sizes(&field.peers, field.go.as_ref(), out_dir);
     }
-    if (wanted("http") || wanted("http_raw")) && !wrk::is_on_path() {
+    if ["http", "http_raw", "http_hyper"].into_iter().any(wanted) && !wrk::is_on_path() {
         field.skipped.push(format!("http: {}", wrk::MISSING));
     }
     field

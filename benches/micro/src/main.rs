@@ -103,7 +103,7 @@ fn main() -> ExitCode {
 }
 
 /// So often paths are walked at the most before one of them is said to be over its limit.
-const WALKS_MAX: usize = 3;
+const WALKS_MAX: usize = 5;
 
 fn warn_of_debug_build() {
     if cfg!(debug_assertions) {

@@ -13,11 +13,11 @@ use crate::contract::joins::Joins;
 use crate::job::Job;
 use crate::reading::Outcome;
 use crate::workloads::dispatch::blocking as dispatch;
-use crate::workloads::{joins, start_stop};
+use crate::workloads::{beside_echo, joins, servers, start_stop};
 
 pub struct Heist;
 
-fn runtime(procs: usize) -> Runtime {
+pub(super) fn runtime(procs: usize) -> Runtime {
     // SAFETY: the workloads hold no thread-local borrow and no other value bound to a
     // thread across a call that may park.
     unsafe { Runtime::builder().procs(procs).build() }.expect("heist runtime")
@@ -178,10 +178,35 @@ impl Locks for Heist {
 
 super::std_like_sockets!(Heist, TcpListener, TcpStream);
 
+/// The batch is of the idle class: it has the processors that the server leaves.
+fn beside_echo(procs: usize) -> Outcome {
+    beside_echo::measure(move |listening| {
+        runtime(procs).run(move || {
+            let batch = heist::goroutine::Builder::new().class(heist::goroutine::Class::Idle);
+            batch.spawn(|| beside_echo::batch::<Heist>(&mut ())).expect("the runtime runs");
+            servers::serve::<Heist>(beside_echo::SERVICE, &listening);
+        });
+    })
+}
+
+/// The workloads of futures.
+#[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
+fn tasks(job: Job<'_>) -> Option<Outcome> {
+    super::heist_tasks::run(job)
+}
+
+/// Without a peer there is nothing to compare futures with.
+#[cfg(not(any(feature = "peer-tokio", feature = "peer-smol")))]
+fn tasks(_: Job<'_>) -> Option<Outcome> {
+    None
+}
+
 pub fn run(job: Job<'_>) -> Outcome {
     match job.workload {
+        "join_beside_echo" => beside_echo(job.procs),
         "start_stop" => start_stop::measure(|| runtime(job.procs).run(|| ())),
-        other => dispatch::tasks::<Heist>(job)
+        other => tasks(job)
+            .or_else(|| dispatch::tasks::<Heist>(job))
             .or_else(|| joins::run::<Heist>(other, job.procs))
             .or_else(|| dispatch::channels::<Heist, Heist>(job))
             .or_else(|| dispatch::shared_receivers::<Heist, Heist>(job))

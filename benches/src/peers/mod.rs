@@ -13,6 +13,8 @@ pub mod chili;
 #[cfg(feature = "peer-go-lib")]
 pub mod go_lib;
 pub mod heist;
+#[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
+pub mod heist_tasks;
 #[cfg(feature = "peer-may")]
 pub mod may;
 #[cfg(feature = "peer-rayon")]
@@ -83,10 +85,16 @@ pub static PEERS: &[Peer] = &[
 /// Why most peers have no rows `join_*`.
 const NO_JOIN: &str = "it makes a task of every fork: see fib_join and uneven_tree";
 
+/// Why most peers have no rows `task_*`.
+const NO_TASKS: &str = "it has no futures, or this build has no other peer that does";
+
 /// The last arm of every peer's list of workloads.
 fn unknown(workload: &str) -> Outcome {
     if workload.starts_with("join_") {
         return cannot(NO_JOIN);
+    }
+    if workload.starts_with("task_") || workload == "http_hyper" {
+        return cannot(NO_TASKS);
     }
     Err(Cannot(format!("does not know the workload {workload}")))
 }

@@ -23,7 +23,7 @@ fn pool(procs: usize) -> ThreadPool {
     ThreadPoolBuilder::new().num_threads(procs).build().expect("rayon pool")
 }
 
-struct Rayon;
+pub struct Rayon;
 
 impl Joins for Rayon {
     type Cx<'a> = ();

@@ -199,6 +199,7 @@ fn start_stop(procs: usize) -> Outcome {
 pub fn run(job: Job<'_>) -> Outcome {
     match job.workload {
         "http" => cannot(servers::NO_HTTP_LIBRARY),
+        "http_hyper" => cannot("its adapters for hyper are a crate of their own"),
         "start_stop" => start_stop(job.procs),
         other => dispatch::tasks::<Smol>(job)
             .or_else(|| dispatch::channels::<Smol, Smol>(job))

@@ -1,15 +1,10 @@
 //! tokio's multi-thread runtime with tokio's own channels, locks, timers and sockets.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,7 +17,7 @@ use crate::job::Job;
 use crate::reading::{Outcome, cannot};
 use crate::workloads::dispatch::futures as dispatch;
 use crate::workloads::servers::{self, Service};
-use crate::workloads::start_stop;
+use crate::workloads::{beside_echo, hyper_hello, start_stop};
 
 pub struct Tokio;
 
@@ -178,23 +173,34 @@ impl Announce for Tokio {
 super::tokio_like_sockets!(Tokio, TcpListener, TcpStream);
 
 pub async fn serve_with_hyper(stream: TcpStream) {
-    async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-        let mut response = Response::new(Full::new(Bytes::from_static(servers::HELLO)));
-        let text = HeaderValue::from_static("text/plain");
-        response.headers_mut().insert(CONTENT_TYPE, text);
-        Ok(response)
-    }
-    // A connection that breaks ends its task, as in any server.
-    let _ = hyper::server::conn::http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), hyper::service::service_fn(hello))
-        .await;
+    hyper_hello::serve(TokioIo::new(stream)).await;
+}
+
+/// The batch is rayon's, with as many threads as tokio has.
+#[cfg(feature = "peer-rayon")]
+fn beside_echo(procs: usize) -> Outcome {
+    use super::rayon::Rayon;
+    use crate::contract::joins::Joins;
+    let figures = beside_echo::measure(move |listening| {
+        std::thread::spawn(move || <Rayon as Joins>::run(procs, beside_echo::batch::<Rayon>));
+        servers::run_futures::<Tokio, _>(procs, listening, |stream| async {
+            let _ = servers::converse_futures::<Tokio>(beside_echo::SERVICE, stream).await;
+        });
+    });
+    figures.map(|figures| figures.with_note(Some("with rayon")))
+}
+
+#[cfg(not(feature = "peer-rayon"))]
+fn beside_echo(_procs: usize) -> Outcome {
+    cannot("this build has no rayon, which would run the batch")
 }
 
 pub fn run(job: Job<'_>) -> Outcome {
     match job.workload {
         "chan_mpmc" => cannot("tokio's receiver cannot be shared"),
-        "http" => {
-            let served = Service::HttpLibrary;
+        "join_beside_echo" => beside_echo(job.procs),
+        "http" | "http_hyper" => {
+            let served = Service::HttpHyper;
             let outcome = servers::futures_with::<Tokio, _>(job.procs, served, serve_with_hyper);
             outcome.map(|figures| figures.with_note(Some("hyper")))
         }

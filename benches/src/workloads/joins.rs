@@ -128,25 +128,37 @@ fn multiply<J: Joins>(cx: &mut J::Cx<'_>, a: &[f64], b: &[f64], c: &mut [f64]) {
     );
 }
 
+/// The solutions of a board.
+pub fn count_queens<J: Joins>(cx: &mut J::Cx<'_>, board: u32) -> u64 {
+    let all = (1 << board) - 1;
+    queens::<J>(cx, all, all, 0, 0, 0)
+}
+
 /// The solutions with a queen in one of the columns `free`, in the next row.
-fn queens<J: Joins>(cx: &mut J::Cx<'_>, free: u32, columns: u32, up: u32, down: u32) -> u64 {
+fn queens<J: Joins>(
+    cx: &mut J::Cx<'_>,
+    all: u32,
+    free: u32,
+    columns: u32,
+    up: u32,
+    down: u32,
+) -> u64 {
     if free == 0 {
         return 0;
     }
     let queen = free & free.wrapping_neg();
     let others = free ^ queen;
     let below = |cx: &mut J::Cx<'_>| {
-        let all = (1 << QUEENS_N) - 1;
         let (columns, up, down) = (columns | queen, (up | queen) << 1, (down | queen) >> 1);
         if columns == all {
             return 1;
         }
-        queens::<J>(cx, all & !(columns | up | down), columns, up, down)
+        queens::<J>(cx, all, all & !(columns | up | down), columns, up, down)
     };
     if others == 0 {
         return below(cx);
     }
-    let (a, b) = J::join(cx, below, |cx| queens::<J>(cx, others, columns, up, down));
+    let (a, b) = J::join(cx, below, |cx| queens::<J>(cx, all, others, columns, up, down));
     a + b
 }
 
@@ -217,7 +229,7 @@ pub fn run<J: Joins>(workload: &str, procs: usize) -> Option<Outcome> {
             })
         }
         "join_nqueens" => timed_ms(&|cx| {
-            let n = queens::<J>(cx, (1 << QUEENS_N) - 1, 0, 0, 0);
+            let n = count_queens::<J>(cx, QUEENS_N);
             assert_eq!(n, QUEENS, "join_nqueens: wrong number");
         }),
         "join_uneven" => timed_ms(&|cx| {
@@ -245,7 +257,7 @@ mod tests {
     #[test]
     fn the_algorithms_are_right() {
         Heist::run(2, |cx: &mut ()| {
-            assert_eq!(queens::<Heist>(cx, (1 << QUEENS_N) - 1, 0, 0, 0), QUEENS);
+            assert_eq!(count_queens::<Heist>(cx, QUEENS_N), QUEENS);
             let numbers: Vec<u64> = (0..50_000).map(mix).collect();
             let mut sorted = numbers.clone();
             sorted.sort_unstable();

@@ -5,9 +5,12 @@
 
 #[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
 pub mod async_channels;
+pub mod beside_echo;
 pub mod channels;
 pub mod dispatch;
 pub mod fork_join;
+#[cfg(feature = "peer-tokio")]
+pub mod hyper_hello;
 pub mod idle_cpu;
 pub mod joins;
 pub mod locks;

@@ -81,7 +81,7 @@ pub fn blocking<R: Tasks>(procs: usize, n: usize) -> Outcome {
 }
 
 #[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
-pub use stackless::{futures, round_futures};
+pub use stackless::{futures, memory_of_futures, round_futures};
 
 #[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
 mod stackless {
@@ -114,6 +114,12 @@ mod stackless {
         gate.open();
         group.wait().await;
         Round { rss_each, spawn_ns, wake_ns: ns_each(start.elapsed(), n) }
+    }
+
+    /// Only the memory of each.
+    pub fn memory_of_futures<R: Tasks>(procs: usize, n: usize) -> Outcome {
+        let round = async move { round_futures::<R>(n, SETTLE).await.rss_each };
+        Ok(Figures::one(R::run(procs, round)))
     }
 
     pub fn futures<R: Tasks>(procs: usize, n: usize) -> Outcome {

@@ -34,6 +34,8 @@ pub enum Service {
     HttpRaw,
     /// The server of the peer's ecosystem: it parses heads and writes dates.
     HttpLibrary,
+    /// hyper, for peers with futures.
+    HttpHyper,
 }
 
 impl Service {
@@ -44,6 +46,7 @@ impl Service {
             "tcp_echo_1000" => Some(Self::Echo { n_connections: 1000 }),
             "http_raw" => Some(Self::HttpRaw),
             "http" => Some(Self::HttpLibrary),
+            "http_hyper" => Some(Self::HttpHyper),
             _ => None,
         }
     }
@@ -76,7 +79,7 @@ impl Conversation {
         let came = &self.buffer[..self.filled];
         match self.service {
             Service::Echo { .. } => (!came.is_empty()).then_some((came, came.len())),
-            Service::HttpRaw | Service::HttpLibrary => {
+            Service::HttpRaw | Service::HttpLibrary | Service::HttpHyper => {
                 request_end(came).map(|end| (HTTP_ANSWER, end))
             }
         }
@@ -108,7 +111,7 @@ pub fn under_load(service: Service, server: impl FnOnce(Listening) + Send + 'sta
     let address = address.recv().expect("the server did not start");
     match service {
         Service::Echo { n_connections } => load::measure(&EchoLoad::new(address, n_connections)),
-        Service::HttpRaw | Service::HttpLibrary => wrk::measure(address),
+        Service::HttpRaw | Service::HttpLibrary | Service::HttpHyper => wrk::measure(address),
     }
 }
 
@@ -122,7 +125,8 @@ pub fn blocking<R: Net>(procs: usize, service: Service) -> Outcome {
     }
 }
 
-fn serve<R: Tasks + Net>(service: Service, listening: &Listening) {
+/// Serves until the process ends.
+pub fn serve<R: Tasks + Net>(service: Service, listening: &Listening) {
     let (listener, address) = R::listen().expect("cannot listen");
     listening.send(address).expect("the load generator is gone");
     loop {
@@ -176,7 +180,7 @@ fn converse(service: Service, mut stream: impl Read + Write) -> io::Result<()> {
 }
 
 #[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
-pub use stackless::{futures, futures_with};
+pub use stackless::{converse as converse_futures, futures, futures_with, run as run_futures};
 
 #[cfg(any(feature = "peer-tokio", feature = "peer-smol"))]
 mod stackless {
@@ -215,7 +219,7 @@ mod stackless {
         });
     }
 
-    async fn converse<R: Net>(service: Service, mut stream: R::Stream) -> io::Result<()> {
+    pub async fn converse<R: Net>(service: Service, mut stream: R::Stream) -> io::Result<()> {
         let mut conversation = Conversation::new(service);
         loop {
             let n = R::read(&mut stream, conversation.room()).await?;
@@ -307,9 +311,14 @@ mod tests {
     #[cfg(feature = "peer-tokio")]
     #[test]
     fn hyper_says_what_every_peer_says() {
+        use crate::peers::heist_tasks::HeistTasks;
         use crate::peers::tokio::{Tokio, serve_with_hyper};
+        use crate::workloads::hyper_hello;
         let served =
             hello_of(|listening| stackless::run::<Tokio, _>(2, listening, serve_with_hyper));
+        assert_eq!(served, hello());
+        let served =
+            hello_of(|listening| stackless::run::<HeistTasks, _>(2, listening, hyper_hello::serve));
         assert_eq!(served, hello());
     }
 

@@ -77,5 +77,6 @@ pub fn announced<R: Timers + Announce>(job: Job<'_>) -> Option<Outcome> {
 }
 
 pub fn servers<R: Net>(job: Job<'_>) -> Option<Outcome> {
-    Some(servers::blocking::<R>(job.procs, Service::of(job.workload)?))
+    let service = Service::of(job.workload).filter(|service| *service != Service::HttpHyper)?;
+    Some(servers::blocking::<R>(job.procs, service))
 }

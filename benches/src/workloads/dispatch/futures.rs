@@ -28,8 +28,27 @@ pub fn tasks<R: Tasks>(job: Job<'_>) -> Option<Outcome> {
         "scale_spawn" => scale::spawn_futures::<R>(procs, job.size),
         "scale_wake" => scale::wake_futures::<R>(procs, job.size),
         "idle_cpu" => idle_cpu::futures::<R>(procs),
+        _ => return only_tasks::<R>(job),
+    })
+}
+
+/// The rows that compare futures with futures, heist's tasks included.
+pub fn only_tasks<R: Tasks>(job: Job<'_>) -> Option<Outcome> {
+    let procs = job.procs;
+    Some(match job.workload {
+        "task_spawn_join" => spawn_join::futures::<R>(procs),
+        "task_yield" => yielding::futures::<R>(procs),
+        "task_parked_1m" => parked::memory_of_futures::<R>(procs, 1_000_000),
         _ => return None,
     })
+}
+
+pub fn only_channels<R: Tasks, C: Channels>(job: Job<'_>) -> Option<Outcome> {
+    (job.workload == "task_ping_pong").then(|| async_channels::ping_pong::<R, C>(job.procs))
+}
+
+pub fn only_timers<R: Timers>(job: Job<'_>) -> Option<Outcome> {
+    (job.workload == "task_timers").then(|| timer::futures::<R>(job.procs))
 }
 
 /// Without workloads that need a receiver that can be shared.
@@ -41,7 +60,7 @@ pub fn channels<R: Tasks, C: Channels>(job: Job<'_>) -> Option<Outcome> {
         "chan_spsc" => async_channels::to_one::<R, C>(procs, 1),
         "select" => async_channels::select::<R, C>(procs),
         "ring" => async_channels::ring::<R, C>(procs),
-        _ => return None,
+        _ => return only_channels::<R, C>(job),
     })
 }
 
@@ -63,7 +82,7 @@ pub fn timers<R: Timers>(job: Job<'_>) -> Option<Outcome> {
         "scale_timer" => scale::timer_futures::<R>(job.procs, job.size),
         "hogs" => stalls::hogs_futures::<R>(job.procs),
         "unannounced" => stalls::unannounced_futures::<R>(job.procs),
-        _ => return None,
+        _ => return only_timers::<R>(job),
     })
 }
 
@@ -72,6 +91,7 @@ pub fn announced<R: Timers + Announce>(job: Job<'_>) -> Option<Outcome> {
 }
 
 pub fn servers<R: Net>(job: Job<'_>) -> Option<Outcome> {
-    let service = Service::of(job.workload).filter(|service| *service != Service::HttpLibrary)?;
+    let service = Service::of(job.workload)
+        .filter(|service| !matches!(service, Service::HttpLibrary | Service::HttpHyper))?;
     Some(servers::futures::<R>(job.procs, service))
 }
