@@ -31,6 +31,7 @@ mod spinning;
 mod trace;
 mod trace_end;
 mod trace_stress;
+mod trace_waits;
 mod tracebacks;
 mod watch;
 mod watchdog;
