@@ -16,6 +16,7 @@ fn compute(time: Duration) {
     }
 }
 
+#[track_caller]
 fn named(name: impl Into<String>, body: impl FnOnce() + Send + 'static) {
     let name = name.into();
     drop(Builder::new().name(&name).spawn(body).expect("there is memory"));

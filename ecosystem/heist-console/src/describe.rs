@@ -57,9 +57,10 @@ pub(crate) fn task(book: &Book, id: u64, goroutine: &Goroutine) -> Task {
         1 => text("class", "latency"),
         _ => text("class", "idle"),
     }
+    // tokio-console shows fields in the order of their names, and cuts off the end.
     let (doing, wait_reason) = goroutine.described;
     if let Some(reason) = wait_reason {
-        text("wait", book.wait_reason(reason));
+        text("awaits", book.wait_reason(reason));
     }
     if doing == Doing::InCall {
         text("call", "blocking");

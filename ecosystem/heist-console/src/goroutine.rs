@@ -144,6 +144,11 @@ impl Goroutine {
                 self.doing = Doing::Waiting;
                 self.wait_reason = Some(reason);
             }
+            // It is not counted as alive before.
+            Step::Wakes { .. } if self.doing == Doing::Unborn => {
+                self.created_ns = time_ns;
+                self.become_ready(time_ns);
+            }
             Step::Wakes { how, by } => {
                 self.become_ready(time_ns);
                 self.wakes += u64::from(how != Wake::Refused);
@@ -264,6 +269,17 @@ mod tests {
         assert!(ready.ready_since_ns > ready.run_started_ns);
         assert!(ready.run_started_ns <= ready.run_ended_ns);
         assert_eq!(running.busy_ns + running.ready_ns, 0);
+    }
+
+    /// A goroutine of `after_func` begins to live when its time has come.
+    #[test]
+    fn an_unborn_goroutine_has_no_age() {
+        let made = Appearance { is_new: true, state: State::Unborn, ..Appearance::default() };
+        let mut goroutine = Goroutine::new(made, 100, 1);
+        assert_eq!(goroutine.doing, Doing::Unborn);
+        goroutine.note(7, &Step::Wakes { how: Wake::TimedOut, by: 0 }, 900);
+        assert_eq!((goroutine.created_ns, goroutine.wakes), (900, 0));
+        assert_eq!(goroutine.doing, Doing::Ready);
     }
 
     #[test]

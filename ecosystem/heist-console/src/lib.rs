@@ -23,7 +23,7 @@
 //! | scheduled | the time in which it could run, and waited for a processor |
 //! | idle | the time in which it waited for something |
 //! | wakes | how often a wait ended, and how often it yielded; a yield is a self wake |
-//! | fields | `wait`: what it waits for, or waited for last; `class`, if it is not the normal one; `call=blocking` in a blocking call; `end`, if it did not return; `parent`: the goroutine that spawned it |
+//! | fields | `awaits`: what it waits for, or waited for last; `class`, if it is not the normal one; `call=blocking` in a blocking call; `end`, if it did not return; `parent`: the goroutine that spawned it |
 //!
 //! A count of wakers does not exist: each living goroutine is shown with one, because tokio-console
 //! warns of tasks without. Resources and async operations are empty.

@@ -175,10 +175,10 @@ fn goroutines_are_shown_with_names_sites_and_times() {
         let task = rt.spawn_async(async move { gate.recv_async().await });
         let is_task = |task: &Task| text(task, "kind") == "task";
 
-        let wait = |view: &View, name| view.id(name).map(|id| text(&view.tasks[&id], "wait"));
+        let wait = |view: &View, name| view.id(name).map(|id| text(&view.tasks[&id], "awaits"));
         view.until(|view| {
             ["old", "waits"].iter().all(|name| wait(view, name).as_deref() == Some("chan receive"))
-                && view.tasks.values().any(|task| is_task(task) && !text(task, "wait").is_empty())
+                && view.tasks.values().any(|task| is_task(task) && !text(task, "awaits").is_empty())
                 && view.numbers("hog").is_some_and(|hog| hog.busy > Duration::from_millis(30))
         })
         .await;
@@ -194,7 +194,7 @@ fn goroutines_are_shown_with_names_sites_and_times() {
             assert!(!numbers.has_ended);
         }
         let found = view.tasks.values().find(|task| is_task(task)).unwrap();
-        assert_eq!(text(found, "wait"), "future pending");
+        assert_eq!(text(found, "awaits"), "future pending");
         assert_eq!(text(&view.tasks[&view.id("hog").unwrap()], "class"), "latency");
         let waits = view.numbers("waits").unwrap();
         assert_eq!((waits.runs, waits.wakes, waits.is_running), (1, 0, false));
