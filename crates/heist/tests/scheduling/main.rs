@@ -30,6 +30,7 @@ mod schedtrace;
 mod spinning;
 mod trace;
 mod trace_end;
+mod trace_follow;
 mod trace_stress;
 mod trace_waits;
 mod tracebacks;
