@@ -1,5 +1,11 @@
-//! A program to look at with tokio-console: `cargo run --example workers`, then `tokio-console` in
-//! another terminal. It runs until it is interrupted, or for as many seconds as its argument says.
+//! A program to look at with tokio-console:
+//!
+//! ```console
+//! cargo run --manifest-path ecosystem/Cargo.toml -p heist-console --example workers
+//! ```
+//!
+//! and `tokio-console` in another terminal. It runs until it is interrupted, or for as many seconds
+//! as its argument says.
 
 use heist::goroutine::Builder;
 use heist::sync::Mutex;

@@ -16,14 +16,18 @@
 //!
 //! | tokio-console | heist |
 //! |---|---|
-//! | task | a goroutine (`kind=goroutine`, target `heist::goroutine`), or a task that polls a future (`kind=task`, target `heist::task`) |
+//! | task | a goroutine, or a task that polls a future: see *Kind* |
 //! | ID | the number of the goroutine, as in dumps and traces |
-//! | a poll | a run: from the moment it gets a processor until it waits, yields, is preempted or ends |
+//! | a poll | a run: from getting a processor to a wait, a yield, a preemption or the end |
 //! | busy | the time of its runs, blocking calls among them |
 //! | scheduled | the time in which it could run, and waited for a processor |
 //! | idle | the time in which it waited for something |
 //! | wakes | how often a wait ended, and how often it yielded; a yield is a self wake |
-//! | fields | `awaits`: what it waits for, or waited for last; `class`, if it is not the normal one; `call=blocking` in a blocking call; `end`, if it did not return; `parent`: the goroutine that spawned it |
+//! | field `awaits` | what it waits for, or waited for last |
+//! | field `call` | `blocking` in a blocking call |
+//! | field `class` | its class, if that is not the normal one |
+//! | field `end` | how it ended, if it did not return |
+//! | field `parent` | the goroutine that spawned it |
 //!
 //! A count of wakers does not exist: each living goroutine is shown with one, because tokio-console
 //! warns of tasks without. Resources and async operations are empty.

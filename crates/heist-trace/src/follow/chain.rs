@@ -1,9 +1,9 @@
 //! The events of one goroutine in their order.
 //!
 //! A number has two halves: with the first one the goroutine begins to run or to wait, with the
-//! second one that ends. In between, a goroutine that runs begins and ends blocking calls. The first
-//! half of the next number may come without the second half of this one: a goroutine that runs
-//! begins to wait.
+//! second one that ends. In between, a goroutine that runs begins and ends blocking calls. The
+//! first half of the next number may come without the second half of this one: a goroutine that
+//! runs begins to wait.
 
 use crate::file::{Goroutine, State};
 use crate::record::{End, Kind, Record, Stop, Wake};
