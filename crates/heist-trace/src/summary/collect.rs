@@ -5,10 +5,13 @@ use crate::file::Trace;
 use crate::model::{Doing, Event, G, Machine, Map, Visitor};
 use crate::record::{Freeze, Kind, Stop};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// How many of the longest waits are kept.
 const LONGEST: usize = 10;
+
+/// How many runs of a P are remembered.
+const RUNS_MAX: usize = 256;
 
 /// What a P does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +26,36 @@ enum Does {
 struct Proc {
     does: Does,
     since: u64,
-    /// The goroutine that ran last, and how long.
-    last: (u64, u64),
+}
+
+/// A run of a goroutine on a P.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    goroutine: u64,
+    until: u64,
+    ns: u64,
+}
+
+/// The runs on a P that are longer than all later ones.
+#[derive(Debug, Default)]
+struct Runs(VecDeque<Run>);
+
+impl Runs {
+    fn add(&mut self, run: Run) {
+        while self.0.back().is_some_and(|last| last.ns <= run.ns) {
+            self.0.pop_back();
+        }
+        self.0.push_back(run);
+        if self.0.len() > RUNS_MAX {
+            self.0.pop_front();
+        }
+    }
+
+    /// The goroutine that ran longest of those that ran after `since`, and how long.
+    fn longest_since(&self, since: u64) -> (u64, u64) {
+        let at = self.0.partition_point(|run| run.until <= since);
+        self.0.get(at).map_or((0, 0), |run| (run.goroutine, run.ns))
+    }
 }
 
 /// The sums of one site, with reasons as places in the list of the trace.
@@ -38,6 +69,7 @@ pub(super) struct Collector<'a, F> {
     trace: &'a Trace,
     summary: Summary,
     procs: Map<u32, Proc>,
+    runs: Map<u32, Runs>,
     sites: Map<u64, Sums>,
     /// Sites of goroutines from before the trace, by the number of the same site.
     old_sites: Map<u64, u64>,
@@ -49,6 +81,8 @@ pub(super) struct Collector<'a, F> {
     first: Option<u64>,
     last: u64,
     runnable_ns: f64,
+    /// Ps without an M.
+    n_idle: usize,
     progress: F,
 }
 
@@ -63,6 +97,7 @@ impl<'a, F: FnMut(u64)> Collector<'a, F> {
             trace,
             summary: Summary { program: trace.header.program.clone(), ..Summary::default() },
             procs: Map::default(),
+            runs: Map::default(),
             sites: Map::default(),
             old_sites,
             run_ns: Map::default(),
@@ -72,6 +107,7 @@ impl<'a, F: FnMut(u64)> Collector<'a, F> {
             first: None,
             last: 0,
             runnable_ns: 0.0,
+            n_idle: 0,
             progress,
         }
     }
@@ -106,7 +142,7 @@ impl<'a, F: FnMut(u64)> Collector<'a, F> {
         }
         let p = machine.m(event.writer).and_then(|m| m.p);
         let (in_the_way, in_the_way_ns) =
-            p.and_then(|p| self.procs.get(&p)).map_or((0, 0), |p| p.last);
+            p.and_then(|p| self.runs.get(&p)).map_or((0, 0), |runs| runs.longest_since(g.since));
         let (until, goroutine) = (event.time, event.subject);
         let wait = LongWait { ns, until, goroutine, p, in_the_way, in_the_way_ns };
         self.longest.push(Reverse(wait));
@@ -118,8 +154,9 @@ impl<'a, F: FnMut(u64)> Collector<'a, F> {
     fn leaves(&mut self, event: &Event, id: u64, g: &G, machine: &Machine) {
         let ran = event.time.saturating_sub(g.since);
         let p = machine.m(event.writer).and_then(|m| m.p);
-        if let Some(proc) = p.and_then(|p| self.procs.get_mut(&p)) {
-            proc.last = (id, ran);
+        if let Some(p) = p {
+            let run = Run { goroutine: id, until: event.time, ns: ran };
+            self.runs.entry(p).or_default().add(run);
         }
         if event.kind == Kind::GoEnd {
             let ran = self.run_ns.remove(&id).unwrap_or(0);
@@ -175,10 +212,15 @@ impl<'a, F: FnMut(u64)> Collector<'a, F> {
             Some(m) if m.spinning => Does::Searching,
             Some(_) => Does::Between,
         };
-        let fresh = Proc { does, since: time, last: (0, 0) };
+        let fresh = Proc { does, since: time };
+        if !self.procs.contains_key(&p) {
+            self.n_idle += usize::from(does == Does::Idle);
+        }
         let proc = self.procs.entry(p).or_insert(fresh);
         if proc.does != does {
-            let old = std::mem::replace(proc, Proc { last: proc.last, ..fresh });
+            self.n_idle -= usize::from(proc.does == Does::Idle);
+            self.n_idle += usize::from(does == Does::Idle);
+            let old = std::mem::replace(proc, fresh);
             self.add_proc(p, old, time);
         }
     }
@@ -232,6 +274,9 @@ impl<F: FnMut(u64)> Visitor for Collector<'_, F> {
         let first = *self.first.get_or_insert(event.time);
         let step = event.time - self.last.max(first);
         self.runnable_ns += machine.n_runnable() as f64 * step as f64;
+        if machine.n_runnable() > 0 && self.n_idle > 0 {
+            add(&mut self.summary.idle_beside_runnable, step);
+        }
         self.count(event, machine);
         let changes = matches!(
             event.kind,

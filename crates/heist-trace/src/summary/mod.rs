@@ -62,7 +62,7 @@ pub struct LongWait {
     pub goroutine: u64,
     /// The P that ran it in the end.
     pub p: Option<u32>,
-    /// The goroutine that ran there before, or 0, and how long.
+    /// The goroutine that ran there longest meanwhile, or 0.
     pub in_the_way: u64,
     /// How long that one ran.
     pub in_the_way_ns: u64,
@@ -89,6 +89,8 @@ pub struct Summary {
     pub busiest: (u64, u64),
     /// Runnable goroutines, on average.
     pub mean_runnable: f64,
+    /// How long a goroutine was runnable while a P was idle.
+    pub idle_beside_runnable: u64,
     /// Thief, victim: thefts and goroutines.
     pub steals: BTreeMap<(u32, u32), (u64, u64)>,
     /// Ms that woke up.

@@ -38,6 +38,13 @@ pub(super) fn percent(part: u64, whole: u64) -> f64 {
 }
 
 impl Summary {
+    /// The lock for which one goroutine or more waits on average.
+    fn lock(&self) -> Option<(&str, u64)> {
+        const LOCKS: [&str; 3] = ["sync.Mutex.Lock", "sync.RWMutex.RLock", "sync.RWMutex.Lock"];
+        let waits = self.waits().into_iter();
+        waits.filter(|(reason, _)| LOCKS.contains(reason)).find(|(_, ns)| *ns >= self.span_ns)
+    }
+
     /// What limits the program. The rules are tried in a fixed order; the first that fits decides.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
@@ -45,6 +52,7 @@ impl Summary {
         let busy = percent(all.running, all.total());
         let stopped = percent(self.world_stops.1, self.span_ns);
         let serial = percent(self.busiest.0, self.span_ns);
+        let beside = percent(self.idle_beside_runnable, self.span_ns);
         let n_procs = self.procs.len();
         let (limit, words, rule) = if self.span_ns == 0 || n_procs == 0 {
             (Limit::Unknown, "No P was seen at work.".to_owned(), "there are no events of Ps")
@@ -65,6 +73,28 @@ impl Summary {
                 self.busiest.1
             );
             (Limit::OneGoroutine, words, "one goroutine runs for 80 % of the time or more")
+        } else if let Some((reason, ns)) = self.lock() {
+            let waiting = ns as f64 / self.span_ns as f64;
+            let words = format!(
+                "Waiting: Ps are busy for {busy:.0} % of the time, and {waiting:.1} \
+                 goroutines wait on average for a lock: {reason}."
+            );
+            (
+                Limit::Waiting,
+                words,
+                "one goroutine or more waits for a lock beside Ps that are not busy",
+            )
+        } else if beside >= 25.0 {
+            let words = format!(
+                "Wake-ups: for {beside:.0} % of the time a goroutine is runnable and a P is \
+                 idle. Nobody may steal it (it is locked to a thread, or the policy is gentle), \
+                 the idle P is reserved, or threads wake up late."
+            );
+            (
+                Limit::WakeUps,
+                words,
+                "a goroutine is runnable beside an idle P for 25 % of the time or more",
+            )
         } else if self.mean_runnable >= 1.0 {
             let words = format!(
                 "Wake-ups: {:.1} goroutines are runnable on average, but Ps are busy for \

@@ -135,7 +135,7 @@ pub const ALL: &[Symptom] = &[
         what: "goroutines compute without a call into the runtime, and are preempted by signals",
         remedy: "smaller pieces, with heist::yield_now between them",
         figures: &[
-            ("time slices that a signal ended, in %", Seen::forced_share),
+            ("turns that a signal ended, in % (others by a yield)", Seen::forced_share),
             ("voluntary yields per second", |seen| seen.per_second("/heist/sched/yields:events")),
             ROUNDS,
         ],

@@ -86,10 +86,12 @@ impl Seen {
         100.0 - 100.0 * ended as f64 / made.max(1) as f64
     }
 
-    /// How many of 100 time slices ended because a signal preempted the goroutine.
+    /// How many of 100 turns of goroutines ended because a signal preempted them; the others ended
+    /// by a yield.
     pub fn forced_share(&self) -> f64 {
-        let slices = self.rise("/heist/sched/executed:events").max(1);
-        100.0 * self.rise("/heist/preempt/forced:events") as f64 / slices as f64
+        let forced = self.rise("/heist/preempt/forced:events");
+        let turns = forced + self.rise("/heist/sched/yields:events");
+        100.0 * forced as f64 / turns.max(1) as f64
     }
 
     /// So many of 100 ticks were at most so late.
