@@ -30,7 +30,7 @@
 //! tokio keeps in a thread-local which runtime is entered. It must be left on the thread where it
 //! was entered, and nothing else may run there between. So it is entered at the beginning of a poll
 //! and left at its end. A poll that waits in blocking style, on a channel for example, would change
-//! threads: the goroutine is locked to its thread during a poll. That costs nothing unless it waits.
+//! threads: so the goroutine is locked to its thread during a poll.
 //!
 //! A future is dropped inside the context as well: destructors of some libraries spawn tasks.
 #![warn(missing_docs)]

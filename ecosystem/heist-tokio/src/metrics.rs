@@ -9,7 +9,8 @@ pub struct Metrics {
     /// Tasks that were given to `tokio::spawn` and have not ended. Their work is done by the
     /// workers and not by heist: many of them for each worker are a reason for more workers.
     pub tasks: usize,
-    /// Tasks in the queue that all workers share. If it stays above zero, there are too few workers.
+    /// Tasks in the queue that all workers share. If it stays above zero, there are too
+    /// few workers.
     pub queued: usize,
     /// Futures that run on heist inside the context and have not been dropped.
     pub wrapped: usize,

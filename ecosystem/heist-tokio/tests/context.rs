@@ -130,7 +130,7 @@ fn a_future_is_dropped_inside_the_context() {
 #[heist::test(unsafe, procs = [1, 2])]
 fn a_panic_leaves_the_context() {
     let tokio = TokioContext::new(1).unwrap();
-    let error = tokio.spawn(async { panic!("no luck") }).join().map(|()| ()).unwrap_err();
+    let error = tokio.spawn(async { panic!("no luck") }).join().unwrap_err();
     assert_eq!(error.panic_message(), Some("no luck"));
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         tokio.block_on(async { panic!("again") });

@@ -1,7 +1,11 @@
 //! TLS in tasks: tokio-rustls over heist's sockets, without a runtime of tokio.
 //!
-//! `cargo run --release -p heist-ecosystem --example async_tls` talks with itself. For goroutines
-//! there is rustls as it is: `crates/heist/examples/tls_echo.rs`.
+//! ```console
+//! cargo run --release --manifest-path ecosystem/Cargo.toml --example async_tls
+//! ```
+//!
+//! It talks with itself. For goroutines there is rustls as it is:
+//! `crates/heist/examples/tls_echo.rs`.
 
 use heist::net::{TcpListener, TcpStream};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};

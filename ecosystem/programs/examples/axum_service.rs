@@ -1,11 +1,15 @@
 //! An axum service on heist that keeps its notes in SQLite.
 //!
-//! `cargo run --release -p heist-ecosystem --example axum_service -- 127.0.0.1:8000 notes.db`, then
-//! `curl --json '{"text":"milk"}' http://127.0.0.1:8000/notes` and
+//! ```console
+//! cargo run --release --manifest-path ecosystem/Cargo.toml \
+//!     --example axum_service -- 127.0.0.1:8000 notes.db
+//! ```
+//!
+//! Then `curl --json '{"text":"milk"}' http://127.0.0.1:8000/notes` and
 //! `curl http://127.0.0.1:8000/notes`.
 //!
-//! rusqlite blocks its thread. A handler calls it as it is, without `spawn_blocking`: heist notices,
-//! and other tasks run on another thread meanwhile.
+//! rusqlite blocks its thread. A handler calls it as it is, without `spawn_blocking`: heist
+//! notices, and other tasks run on another thread meanwhile.
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;

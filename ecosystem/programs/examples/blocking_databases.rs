@@ -1,7 +1,10 @@
 //! Blocking database libraries, unchanged, on goroutines: postgres, redis and rusqlite.
 //!
-//! `cargo run --release -p heist-ecosystem --example blocking_databases`; the variables
-//! `ECOSYSTEM_POSTGRES` and `ECOSYSTEM_REDIS` say where the servers are.
+//! ```console
+//! cargo run --release --manifest-path ecosystem/Cargo.toml --example blocking_databases
+//! ```
+//!
+//! The variables `ECOSYSTEM_POSTGRES` and `ECOSYSTEM_REDIS` say where the servers are.
 //!
 //! A goroutine that waits inside such a library blocks its thread. heist gives its processor to
 //! another thread, so nothing else waits; there are as many threads as goroutines that block. A

@@ -1,6 +1,9 @@
 //! Fetches pages in blocking style: ureq over heist's sockets, ureq as it is, reqwest::blocking.
 //!
-//! `cargo run --release -p heist-ecosystem --example blocking_fetch -- http://127.0.0.1:8000/ ...`
+//! ```console
+//! cargo run --release --manifest-path ecosystem/Cargo.toml \
+//!     --example blocking_fetch -- http://127.0.0.1:8000/ ...
+//! ```
 
 use std::error::Error;
 use std::time::Duration;
@@ -55,8 +58,8 @@ pub fn with_ureq(agent: &Agent, url: &str) -> Result<String> {
     Ok(agent.get(url).call()?.body_mut().read_to_string()?)
 }
 
-/// A page, by reqwest's blocking client. It has a thread of its own with a tokio runtime, which does
-/// the work of all its requests; a goroutine that waits blocks its thread.
+/// A page, by reqwest's blocking client. It has a thread of its own with a tokio runtime, which
+/// does the work of all its requests; a goroutine that waits blocks its thread.
 ///
 /// # Errors
 /// If the server does not answer, or with an error.

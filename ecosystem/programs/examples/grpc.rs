@@ -1,10 +1,14 @@
 //! A gRPC service and its client with tonic, both on heist, without a runtime of tokio.
 //!
-//! `cargo run --release -p heist-ecosystem --example grpc` asks its own server.
+//! ```console
+//! cargo run --release --manifest-path ecosystem/Cargo.toml --example grpc
+//! ```
 //!
-//! tonic's `transport` is tied to tokio. Its codecs and services are not: here hyper serves them, and
-//! hyper-util's client calls them. The messages are written by hand; those that `tonic-prost-build`
-//! makes from a `.proto` file look the same.
+//! It asks its own server.
+//!
+//! tonic's `transport` is tied to tokio. Its codecs and services are not: here hyper serves them,
+//! and hyper-util's client calls them. The messages are written by hand; those that
+//! `tonic-prost-build` makes from a `.proto` file look the same.
 
 use futures_core::Stream;
 use heist::chan;
@@ -123,8 +127,8 @@ impl ServerStreamingService<Pair> for Count {
         let Pair { left, right } = request.into_inner();
         Box::pin(async move {
             let (tx, rx) = chan::bounded(4);
-            // A goroutine in blocking style makes the answers. The client slows it down, and ends it
-            // by going away.
+            // A goroutine in blocking style makes the answers. The client slows it down, and ends
+            // it by going away.
             heist::go(move || {
                 for value in left..=right {
                     if tx.send(Ok(Number { value })).is_err() {

@@ -1,10 +1,13 @@
 //! An HTTP server to start from: hyper on heist, with limits, timeouts and a graceful stop on
 //! Ctrl-C.
 //!
-//! `cargo run --release -p heist-ecosystem --example http_server -- 127.0.0.1:8000`, then
-//! `curl http://127.0.0.1:8000/` or `curl --data hello http://127.0.0.1:8000/echo`.
+//! ```console
+//! cargo run --release --manifest-path ecosystem/Cargo.toml --example http_server -- 127.0.0.1:8000
+//! ```
 //!
-//! The accept loop and the limits of connections are in `src/serve.rs`; those of a request are here.
+//! Then `curl http://127.0.0.1:8000/` or `curl --data hello http://127.0.0.1:8000/echo`.
+//!
+//! The accept loop and the limits of connections are in `src/serve`; those of a request are here.
 
 use bytes::Bytes;
 use heist::net::TcpListener;

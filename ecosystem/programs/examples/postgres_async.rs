@@ -1,6 +1,9 @@
 //! PostgreSQL with tokio-postgres: over heist's sockets without tokio, and in a tokio context.
 //!
-//! `cargo run --release -p heist-ecosystem --example postgres_async -- postgres://me@127.0.0.1/db`
+//! ```console
+//! cargo run --release --manifest-path ecosystem/Cargo.toml \
+//!     --example postgres_async -- postgres://me@127.0.0.1/db
+//! ```
 
 use heist::net::TcpStream;
 use heist_tokio::TokioContext;

@@ -1,6 +1,9 @@
 //! Fetches pages with reqwest, many at a time: reqwest insists on tokio, so it gets a context.
 //!
-//! `cargo run --release -p heist-ecosystem --example reqwest_fetch -- http://127.0.0.1:8000/ ...`
+//! ```console
+//! cargo run --release --manifest-path ecosystem/Cargo.toml \
+//!     --example reqwest_fetch -- http://127.0.0.1:8000/ ...
+//! ```
 
 use heist::sync::Semaphore;
 use heist_tokio::TokioContext;

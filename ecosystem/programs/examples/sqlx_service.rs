@@ -1,6 +1,9 @@
 //! A table of accounts with sqlx, by its feature `runtime-smol` or in a tokio context.
 //!
-//! `cargo run --release -p heist-ecosystem --example sqlx_service -- postgres://me@127.0.0.1/db`
+//! ```console
+//! cargo run --release --manifest-path ecosystem/Cargo.toml \
+//!     --example sqlx_service -- postgres://me@127.0.0.1/db
+//! ```
 //!
 //! sqlx takes tokio's sockets where it finds a tokio context and smol's where it does not, so one
 //! program may use both. With smol its sockets and timers are served by one thread of async-io, and

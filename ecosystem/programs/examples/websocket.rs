@@ -1,7 +1,10 @@
 //! WebSockets with tungstenite in blocking style: a goroutine per connection.
 //!
-//! `cargo run --release -p heist-ecosystem --example websocket -- 127.0.0.1:9001`, then connect with
-//! any client: every message comes back in capitals.
+//! ```console
+//! cargo run --release --manifest-path ecosystem/Cargo.toml --example websocket -- 127.0.0.1:9001
+//! ```
+//!
+//! Then connect with any client: every message comes back in capitals.
 
 use heist::net::{Server, TcpListener, TcpStream};
 use std::error::Error;

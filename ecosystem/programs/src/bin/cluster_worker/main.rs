@@ -1,5 +1,5 @@
-//! A service that works off jobs from a Redis stream, in as many processes and on as many machines as
-//! are started: what takes a program on heist beyond one machine.
+//! A service that works off jobs from a Redis stream, in as many processes and on as many machines
+//! as are started: what takes a program on heist beyond one machine.
 //!
 //! ```console
 //! cluster_worker work 127.0.0.1:6379 jobs NAME    # each process with a name of its own
