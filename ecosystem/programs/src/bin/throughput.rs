@@ -160,7 +160,9 @@ fn on_tokio(queries: Vec<Query>, until: Instant) -> u64 {
     // Threads that wait for tokio must not be goroutines.
     std::thread::spawn(move || {
         let tokio = tokio::runtime::Runtime::new().unwrap();
-        tokio.block_on(async {
+        // Connections are closed outside the runtime: one of postgres has a runtime of its own, and
+        // its destructor panics on a worker.
+        let (sum, _queries) = tokio.block_on(async {
             let spawn = |mut query: Query| {
                 tokio::spawn(async move {
                     let mut n = 0;
@@ -172,23 +174,29 @@ fn on_tokio(queries: Vec<Query>, until: Instant) -> u64 {
                         query = asked.await.unwrap();
                         n += 1;
                     }
-                    n
+                    (n, query)
                 })
             };
-            let mut sum = 0;
+            let (mut sum, mut left) = (0, Vec::new());
             for task in queries.into_iter().map(spawn).collect::<Vec<_>>() {
-                sum += task.await.unwrap();
+                let (n, query) = task.await.unwrap();
+                sum += n;
+                left.push(query);
             }
-            sum
-        })
+            (sum, left)
+        });
+        sum
     })
     .join()
     .unwrap()
 }
 
 fn start_server() -> Result<(Child, String)> {
-    let mut child =
-        Command::new(std::env::current_exe()?).arg("serve").stdout(Stdio::piped()).spawn()?;
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg("serve")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
     let mut address = String::new();
     BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut address)?;
     Ok((child, address.trim().to_owned()))
@@ -198,6 +206,11 @@ fn serve_hello() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("{}", listener.local_addr()?);
     std::io::stdout().flush()?;
+    // Its standard input ends with the process that started it, however that ends.
+    heist::go(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(0);
+    });
     let hello = service_fn(|_| async {
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"Hello, World!"))))
     });
