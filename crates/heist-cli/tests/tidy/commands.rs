@@ -5,12 +5,10 @@ use crate::source::Source;
 use std::collections::BTreeSet;
 
 const FOLDER: &str = "crates/heist/examples/";
-/// Examples of a workspace of its own.
-const ECOSYSTEM: (&str, &str) = ("ecosystem/programs/examples/", "ecosystem/Cargo.toml");
 
 /// Takes files of every kind, not only Rust.
 pub fn check(sources: &[Source]) -> Vec<Violation> {
-    let (of_heist, of_ecosystem) = (examples(sources, FOLDER), examples(sources, ECOSYSTEM.0));
+    let examples = examples(sources);
     let mut violations = Vec::new();
     for source in sources {
         let lines: Vec<_> = source.text.lines().collect();
@@ -18,9 +16,7 @@ pub fn check(sources: &[Source]) -> Vec<Violation> {
             let next = lines.get(at + 1).copied().unwrap_or_default();
             for start in ["cargo run ", "cargo test "].iter().filter_map(|word| line.find(word)) {
                 let command = command(line, start, next);
-                let is_of_ecosystem = command.contains(&ECOSYSTEM.1);
-                let examples = if is_of_ecosystem { &of_ecosystem } else { &of_heist };
-                if let Some((problem, fix)) = problem(&command, examples) {
+                if let Some((problem, fix)) = problem(&command, &examples) {
                     violations.push(Violation::new(source, at + 1, problem, fix));
                 }
             }
@@ -30,8 +26,8 @@ pub fn check(sources: &[Source]) -> Vec<Violation> {
 }
 
 /// Names of the examples: a file each, or a folder with a `main.rs`.
-fn examples<'a>(sources: &'a [Source], folder: &str) -> BTreeSet<&'a str> {
-    let inside = sources.iter().filter_map(|source| source.path.strip_prefix(folder));
+fn examples(sources: &[Source]) -> BTreeSet<&str> {
+    let inside = sources.iter().filter_map(|source| source.path.strip_prefix(FOLDER));
     inside
         .filter_map(|path| match path.strip_suffix(".rs")?.split_once('/') {
             None => path.strip_suffix(".rs"),
@@ -64,14 +60,12 @@ fn problem(command: &[&str], examples: &BTreeSet<&str>) -> Option<(String, &'sta
     };
     if !examples.contains(name) {
         let problem = format!("there is no example `{name}`");
-        return Some((problem, "name one of crates/heist/examples or ecosystem/programs/examples"));
+        return Some((problem, "name one of crates/heist/examples"));
     }
-    let is_found = command
-        .windows(2)
-        .any(|pair| pair == ["-p", "heist"] || pair == ["--manifest-path", ECOSYSTEM.1]);
-    (!is_found).then(|| {
+    let of_heist = command.windows(2).any(|pair| pair == ["-p", "heist"]);
+    (!of_heist).then(|| {
         let problem = format!("`{name}` is not found from the root of the repository");
-        (problem, "write `-p heist`, or `--manifest-path ecosystem/Cargo.toml`")
+        (problem, "write `-p heist`: the root's own package is heist-cli")
     })
 }
 
@@ -88,12 +82,8 @@ fn commands_that_fail_are_found() {
                 //! `cargo run --release --example http --\n//! 1`\n\
                 cargo run -p heist-cli --example chat\n\
                 cargo run --release -- demo --example\n\
-                cargo run -p heist \\\n    --example http\n\
-                cargo run --manifest-path ecosystem/Cargo.toml --example notes\n\
-                cargo run --manifest-path ecosystem/Cargo.toml --example chat\n\
-                cargo run -p heist --example notes\n";
-    let notes = Source::new("ecosystem/programs/examples/notes.rs", "");
+                cargo run -p heist \\\n    --example http\n";
     let page = Source::new("README.md", text);
-    let found = check(&[example, folder, part, notes, page]);
-    assert_eq!(found.iter().map(|v| v.line).collect::<Vec<_>>(), [1, 3, 4, 7, 9, 14, 15]);
+    let found = check(&[example, folder, part, page]);
+    assert_eq!(found.iter().map(|v| v.line).collect::<Vec<_>>(), [1, 3, 4, 7, 9]);
 }

@@ -1,7 +1,7 @@
 //! A table of accounts with sqlx, by its feature `runtime-smol` or in a tokio context.
 //!
 //! ```console
-//! cargo run --release --manifest-path ecosystem/Cargo.toml \
+//! cargo run --release --manifest-path ecosystem/Cargo.toml -p heist-ecosystem \
 //!     --example sqlx_service -- postgres://me@127.0.0.1/db
 //! ```
 //!

@@ -1,7 +1,7 @@
 //! Fetches pages in blocking style: ureq over heist's sockets, ureq as it is, reqwest::blocking.
 //!
 //! ```console
-//! cargo run --release --manifest-path ecosystem/Cargo.toml \
+//! cargo run --release --manifest-path ecosystem/Cargo.toml -p heist-ecosystem \
 //!     --example blocking_fetch -- http://127.0.0.1:8000/ ...
 //! ```
 

@@ -2,7 +2,8 @@
 //! Ctrl-C.
 //!
 //! ```console
-//! cargo run --release --manifest-path ecosystem/Cargo.toml --example http_server -- 127.0.0.1:8000
+//! cargo run --release --manifest-path ecosystem/Cargo.toml -p heist-ecosystem \
+//!     --example http_server -- 127.0.0.1:8000
 //! ```
 //!
 //! Then `curl http://127.0.0.1:8000/` or `curl --data hello http://127.0.0.1:8000/echo`.

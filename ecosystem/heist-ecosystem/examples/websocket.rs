@@ -1,7 +1,8 @@
 //! WebSockets with tungstenite in blocking style: a goroutine per connection.
 //!
 //! ```console
-//! cargo run --release --manifest-path ecosystem/Cargo.toml --example websocket -- 127.0.0.1:9001
+//! cargo run --release --manifest-path ecosystem/Cargo.toml -p heist-ecosystem \
+//!     --example websocket -- 127.0.0.1:9001
 //! ```
 //!
 //! Then connect with any client: every message comes back in capitals.

@@ -1,7 +1,7 @@
 //! A gRPC service and its client with tonic, both on heist, without a runtime of tokio.
 //!
 //! ```console
-//! cargo run --release --manifest-path ecosystem/Cargo.toml --example grpc
+//! cargo run --release --manifest-path ecosystem/Cargo.toml -p heist-ecosystem --example grpc
 //! ```
 //!
 //! It asks its own server.

@@ -1,7 +1,7 @@
 //! Fetches pages with reqwest, many at a time: reqwest insists on tokio, so it gets a context.
 //!
 //! ```console
-//! cargo run --release --manifest-path ecosystem/Cargo.toml \
+//! cargo run --release --manifest-path ecosystem/Cargo.toml -p heist-ecosystem \
 //!     --example reqwest_fetch -- http://127.0.0.1:8000/ ...
 //! ```
 

@@ -1,7 +1,7 @@
 //! TLS in tasks: tokio-rustls over heist's sockets, without a runtime of tokio.
 //!
 //! ```console
-//! cargo run --release --manifest-path ecosystem/Cargo.toml --example async_tls
+//! cargo run --release --manifest-path ecosystem/Cargo.toml -p heist-ecosystem --example async_tls
 //! ```
 //!
 //! It talks with itself. For goroutines there is rustls as it is:

@@ -1,7 +1,8 @@
 //! Blocking database libraries, unchanged, on goroutines: postgres, redis and rusqlite.
 //!
 //! ```console
-//! cargo run --release --manifest-path ecosystem/Cargo.toml --example blocking_databases
+//! cargo run --release --manifest-path ecosystem/Cargo.toml -p heist-ecosystem \
+//!     --example blocking_databases
 //! ```
 //!
 //! The variables `ECOSYSTEM_POSTGRES` and `ECOSYSTEM_REDIS` say where the servers are.

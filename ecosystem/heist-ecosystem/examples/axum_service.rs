@@ -1,7 +1,7 @@
 //! An axum service on heist that keeps its notes in SQLite.
 //!
 //! ```console
-//! cargo run --release --manifest-path ecosystem/Cargo.toml \
+//! cargo run --release --manifest-path ecosystem/Cargo.toml -p heist-ecosystem \
 //!     --example axum_service -- 127.0.0.1:8000 notes.db
 //! ```
 //!

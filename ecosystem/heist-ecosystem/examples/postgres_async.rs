@@ -1,7 +1,7 @@
 //! PostgreSQL with tokio-postgres: over heist's sockets without tokio, and in a tokio context.
 //!
 //! ```console
-//! cargo run --release --manifest-path ecosystem/Cargo.toml \
+//! cargo run --release --manifest-path ecosystem/Cargo.toml -p heist-ecosystem \
 //!     --example postgres_async -- postgres://me@127.0.0.1/db
 //! ```
 
