@@ -152,18 +152,25 @@ impl<T> Owner<'_, T> {
         if bottom < limit { Ok(()) } else { Err(Full) }
     }
 
-    /// Pops the job that was pushed last and not popped yet. False if a thief has it: then thieves
+    /// Pops `job`, which was pushed last and not popped yet. False if a thief has it: then thieves
     /// have all others, too, and the deque is empty.
     ///
-    /// `light_fence` pairs with the heavy one of a thief.
+    /// `light_fence` pairs with the heavy one of a thief. Throws if another job was pushed last: the
+    /// owner's computations ended in another order than the reverse of the one in which they began,
+    /// as they can on stacks that another library switches.
     #[inline(always)]
     #[must_use]
-    pub fn pop(&self, light_fence: impl FnOnce()) -> bool {
+    pub fn pop(&self, job: NonNull<T>, light_fence: impl FnOnce()) -> bool {
         let last = self.deque.owned.bottom.load(Ordering::Relaxed) - 1;
         self.deque.owned.bottom.store(last, Ordering::Release);
         light_fence();
         let top = self.deque.top.load(Ordering::Relaxed);
-        top < last || self.pop_contended(last, top)
+        let own = top < last || self.pop_contended(last, top);
+        // If a thief has it, the slot may hold another job.
+        if own && self.deque.slots[slot(last)].load(Ordering::Relaxed) != job.as_ptr() {
+            crate::throw!("ForkDeque::pop: a fork ended before one that began after it");
+        }
+        own
     }
 
     /// Ends a pop that found at most one job.

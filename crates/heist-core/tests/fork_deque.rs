@@ -68,7 +68,10 @@ proptest! {
                     }
                 }
                 Step::Pop => {
-                    prop_assert_eq!(owner.pop(full_fence), model.pop_back().is_some());
+                    // What a fork pops if a thief has its job is not looked at.
+                    let last = model.pop_back();
+                    let job = NonNull::from(&jobs[last.unwrap_or(0) as usize]);
+                    prop_assert_eq!(owner.pop(job, full_fence), last.is_some());
                 }
                 Step::Look => {
                     let seen = deque.thief().look();
@@ -131,7 +134,7 @@ fn each_job_is_taken_once() {
                     stack.push(next);
                     next += 1;
                 } else if let Some(job) = stack.pop()
-                    && owner.pop(full_fence)
+                    && owner.pop(NonNull::from(&jobs[job as usize]), full_fence)
                 {
                     taken[job as usize].fetch_add(1, Ordering::Relaxed);
                 }

@@ -60,8 +60,9 @@ impl World {
 
     /// Pops the job with this id and runs it, if no thief has it.
     fn pop(&self, id: u32) -> bool {
+        let job = NonNull::from(&self.jobs[id as usize]);
         // SAFETY: as for `push`.
-        let own = unsafe { self.deque.owner() }.pop(full_fence);
+        let own = unsafe { self.deque.owner() }.pop(job, full_fence);
         if own {
             run(&self.jobs[id as usize], Some(id));
         }

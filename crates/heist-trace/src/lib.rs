@@ -7,6 +7,7 @@
 
 pub mod check;
 pub mod file;
+pub mod follow;
 pub mod go;
 pub mod model;
 pub mod perfetto;

@@ -48,7 +48,8 @@ macro_rules! kinds {
 
 kinds! {
     /// This goroutine, or a thread outside the runtime, made the goroutine `subject`. It is
-    /// runnable, or it is unborn and waits for the clock (detail 1). A `Site` record follows.
+    /// runnable, or it is unborn and waits for the clock (detail 1), or runnable and polls a future
+    /// (detail 2). A `Site` record follows.
     GoCreate = 1,
     /// Belongs to the record before it: where the goroutine was spawned. In a buffer the subject is
     /// the address of a `Location`; in a file it is the number of a site. The detail is the

@@ -47,6 +47,23 @@ fn go_tool() -> Option<std::ffi::OsString> {
 fn go_accepts(tool: &std::ffi::OsStr, trace: &Trace, name: &str) {
     let (bytes, written) = go::convert(trace, Vec::new(), |_| ()).unwrap();
     assert!(written.n_events > 0);
+    go_parses(tool, &bytes, name);
+}
+
+#[track_caller]
+fn go_accepts_generations(tool: &std::ffi::OsStr, trace: &Trace, name: &str) {
+    let n_generations = |ns| {
+        let (bytes, _) = go::convert_in_generations(trace, ns, Vec::new(), |_| ()).unwrap();
+        go_parses(tool, &bytes, &format!("{name}-{ns}"));
+        // The batch of its clocks, from the tag of the frequency on, is in each of them.
+        let clocks = b"\x08\x80\x94\xeb\xdc\x03\x33";
+        bytes.windows(clocks.len()).filter(|bytes| bytes == clocks).count()
+    };
+    assert!(n_generations(3_000) > n_generations(u64::MAX), "{name}: there are many generations");
+}
+
+#[track_caller]
+fn go_parses(tool: &std::ffi::OsStr, bytes: &[u8], name: &str) {
     let path = std::env::temp_dir().join(format!("heist-{}-{name}", std::process::id()));
     std::fs::write(&path, bytes).unwrap();
     let output = Command::new(tool)
@@ -76,6 +93,18 @@ fn go_accepts_traces_with_gaps() {
     for seed in 0..12 {
         let buffers = damaged(simulate(options(seed)));
         go_accepts(&tool, &trace(options(seed).procs, &buffers), &format!("gaps-{seed}"));
+    }
+}
+
+/// MT-18: each generation introduces everything again, whatever state it is in.
+#[test]
+fn go_accepts_many_generations() {
+    let Some(tool) = go_tool() else { return };
+    for seed in 0..4 {
+        let (buffers, procs) = (simulate(options(seed)), options(seed).procs);
+        go_accepts_generations(&tool, &trace(procs, &buffers), &format!("many-whole-{seed}"));
+        let name = format!("many-gaps-{seed}");
+        go_accepts_generations(&tool, &trace(procs, &damaged(buffers)), &name);
     }
 }
 

@@ -83,6 +83,7 @@ fn whole_file(blocks: &[(Context, Vec<Record>)]) -> Vec<u8> {
         state: State::Waiting,
         wait_reason: 1,
         class: 2,
+        is_task: true,
         site: Some(site().into()),
         name: "worker".to_owned(),
     };

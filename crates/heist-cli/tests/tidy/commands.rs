@@ -6,6 +6,9 @@ use std::collections::BTreeSet;
 
 const FOLDER: &str = "crates/heist/examples/";
 
+/// The manifest of the other workspace, by whose name its crates are found from the root.
+const ECOSYSTEM: &str = "ecosystem/Cargo.toml";
+
 /// Takes files of every kind, not only Rust.
 pub fn check(sources: &[Source]) -> Vec<Violation> {
     let examples = examples(sources);
@@ -16,6 +19,13 @@ pub fn check(sources: &[Source]) -> Vec<Violation> {
             let next = lines.get(at + 1).copied().unwrap_or_default();
             for start in ["cargo run ", "cargo test "].iter().filter_map(|word| line.find(word)) {
                 let command = command(line, start, next);
+                if command.contains(&ECOSYSTEM) {
+                    if let Some(problem) = problem_of_ecosystem(&command, sources) {
+                        let fix = "write `-p CRATE` and one of ecosystem/CRATE/examples";
+                        violations.push(Violation::new(source, at + 1, problem, fix));
+                    }
+                    continue;
+                }
                 if let Some((problem, fix)) = problem(&command, &examples) {
                     violations.push(Violation::new(source, at + 1, problem, fix));
                 }
@@ -53,6 +63,17 @@ fn command<'a>(line: &'a str, start: usize, next: &'a str) -> Vec<&'a str> {
     words.take_while(|word| !["--", "#"].contains(word)).collect()
 }
 
+fn problem_of_ecosystem(command: &[&str], sources: &[Source]) -> Option<String> {
+    let behind = |option| {
+        let at = command.iter().position(|&word| word == option)?;
+        command.get(at + 1).copied()
+    };
+    let name = behind("--example")?;
+    let path = format!("ecosystem/{}/examples/{name}.rs", behind("-p").unwrap_or_default());
+    let is_there = sources.iter().any(|source| source.path == path);
+    (!is_there).then(|| format!("there is no example `{path}`"))
+}
+
 fn problem(command: &[&str], examples: &BTreeSet<&str>) -> Option<(String, &'static str)> {
     let named = command.iter().position(|&word| word == "--example")?;
     let Some(name) = command.get(named + 1) else {
@@ -82,8 +103,11 @@ fn commands_that_fail_are_found() {
                 //! `cargo run --release --example http --\n//! 1`\n\
                 cargo run -p heist-cli --example chat\n\
                 cargo run --release -- demo --example\n\
-                cargo run -p heist \\\n    --example http\n";
+                cargo run -p heist \\\n    --example http\n\
+                cargo run --manifest-path ecosystem/Cargo.toml -p shop --example sale\n\
+                cargo run --manifest-path ecosystem/Cargo.toml -p heist --example chat\n";
     let page = Source::new("README.md", text);
-    let found = check(&[example, folder, part, page]);
-    assert_eq!(found.iter().map(|v| v.line).collect::<Vec<_>>(), [1, 3, 4, 7, 9]);
+    let sale = Source::new("ecosystem/shop/examples/sale.rs", "");
+    let found = check(&[example, folder, part, sale, page]);
+    assert_eq!(found.iter().map(|v| v.line).collect::<Vec<_>>(), [1, 3, 4, 7, 9, 14]);
 }

@@ -50,6 +50,9 @@ pub const VERSION: u64 = 1;
 /// No section is longer than this, so a length that was damaged does not lead to a huge allocation.
 pub const MAX_SECTION: u64 = 64 << 20;
 
+/// The bit in the class of a goroutine in a snapshot that marks one that polls a future.
+const IS_TASK: u8 = 1 << 7;
+
 /// The kind of a section.
 mod tag {
     pub(super) const HEADER: u8 = 1;

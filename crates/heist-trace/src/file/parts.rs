@@ -140,6 +140,8 @@ pub struct Goroutine {
     pub wait_reason: u8,
     /// Its class: 0 normal, 1 latency, 2 idle.
     pub class: u8,
+    /// It polls a future.
+    pub is_task: bool,
     /// Where it was spawned, if known. Goroutines share it, so that many of them with a long one
     /// take little memory.
     pub site: Option<Arc<Site>>,

@@ -2,7 +2,7 @@
 
 use super::varint::Cursor;
 use super::{
-    Block, Clock, Drops, Error, Frame, Goroutine, Header, MAGIC, MAX_SECTION, Site, State,
+    Block, Clock, Drops, Error, Frame, Goroutine, Header, IS_TASK, MAGIC, MAX_SECTION, Site, State,
     TicksClock, VERSION, block, tag,
 };
 use std::io::{self, Read};
@@ -260,6 +260,8 @@ fn goroutine(cursor: &mut Cursor<'_>) -> Result<(Goroutine, u64), Error> {
     let (wait_reason, class) = (cursor.byte()?, cursor.byte()?);
     let site = cursor.varint()?;
     let name = cursor.text()?.to_owned();
-    let goroutine = Goroutine { id, parent, number, state, wait_reason, class, site: None, name };
+    let (is_task, class) = (class & IS_TASK != 0, class & !IS_TASK);
+    let goroutine =
+        Goroutine { id, parent, number, state, wait_reason, class, is_task, site: None, name };
     Ok((goroutine, site))
 }

@@ -2,7 +2,9 @@
 
 use super::block;
 use super::varint::{put, put_text};
-use super::{Clock, Drops, Frame, Goroutine, Header, MAGIC, MAX_SECTION, Site, VERSION, tag};
+use super::{
+    Clock, Drops, Frame, Goroutine, Header, IS_TASK, MAGIC, MAX_SECTION, Site, VERSION, tag,
+};
 use crate::record::{Context, Kind, Record};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -187,7 +189,9 @@ impl<W: Write> Writer<W> {
                 put(&mut self.payload, goroutine.id);
                 put(&mut self.payload, goroutine.parent);
                 put(&mut self.payload, goroutine.number.into());
-                let small = [goroutine.state as u8, goroutine.wait_reason, goroutine.class];
+                let class =
+                    goroutine.class & !IS_TASK | if goroutine.is_task { IS_TASK } else { 0 };
+                let small = [goroutine.state as u8, goroutine.wait_reason, class];
                 self.payload.extend_from_slice(&small);
                 put(&mut self.payload, site);
                 put_text(&mut self.payload, &goroutine.name);

@@ -13,6 +13,9 @@ use order::{Order, PREEMPTED, Status, YIELDED};
 use std::io::{self, Write};
 use wire::{Ev, Frame, Wire};
 
+/// How long a generation is. Go's own are as long.
+const GENERATION_NS: u64 = 1_000_000_000;
+
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
@@ -33,9 +36,25 @@ pub fn convert<W: Write>(
     out: W,
     progress: impl FnMut(u64),
 ) -> io::Result<(W, Written)> {
+    convert_in_generations(trace, GENERATION_NS, out, progress)
+}
+
+/// Writes a trace in Go's format, in generations of another length than a second. A reader holds
+/// one in memory.
+///
+/// # Errors
+/// Those of `out`.
+pub fn convert_in_generations<W: Write>(
+    trace: &Trace,
+    generation_ns: u64,
+    out: W,
+    progress: impl FnMut(u64),
+) -> io::Result<(W, Written)> {
+    let timeline = Timeline::new(trace);
     let mut converter = Converter {
         trace,
-        order: Order::new(Wire::new(out)?),
+        timeline,
+        order: Order::new(Wire::new(out, timeline, generation_ns)?),
         sites: Map::default(),
         stacks: Map::default(),
         reasons: Map::default(),
@@ -50,12 +69,13 @@ pub fn convert<W: Write>(
     converter.learn_sites();
     replay(trace, &mut converter);
     converter.outcome?;
-    let (out, n_events) = converter.order.wire.finish(&Timeline::new(trace))?;
+    let (out, n_events) = converter.order.wire.finish()?;
     Ok((out, Written { n_events, n_left_out: converter.n_left_out }))
 }
 
 struct Converter<'a, W: Write, F> {
     trace: &'a Trace,
+    timeline: Timeline,
     order: Order<W>,
     /// The sites of goroutines from before the trace.
     sites: Map<u64, &'a Site>,
@@ -142,6 +162,13 @@ impl<'a, W: Write, F: FnMut(u64)> Converter<'a, W, F> {
 
     fn event(&mut self, event: &Event, machine: &Machine) -> io::Result<()> {
         self.order.wire.set_time(event.time);
+        // Go does not end a generation while the world is stopped.
+        if self.stopped_by == 0 && self.order.is_generation_full() {
+            if !self.order.wire.is_first_over() {
+                self.introduce_quiet(machine, event.time)?;
+            }
+            self.order.next_generation()?;
+        }
         let (writer, g) = (event.writer, machine.goroutine_of(event));
         match event.kind {
             Kind::GoCreate => {
@@ -257,9 +284,11 @@ impl<'a, W: Write, F: FnMut(u64)> Converter<'a, W, F> {
         Ok(())
     }
 
-    /// Goroutines that did nothing in the whole trace.
-    fn introduce_quiet(&mut self, machine: &Machine) -> io::Result<()> {
-        for goroutine in self.trace.snapshots.iter().flat_map(|(_, goroutines)| goroutines) {
+    /// Goroutines that are in a list from before `until` and have done nothing yet.
+    fn introduce_quiet(&mut self, machine: &Machine, until: u64) -> io::Result<()> {
+        let (trace, timeline) = (self.trace, self.timeline);
+        let lists = trace.snapshots.iter().filter(|(ticks, _)| timeline.ns(*ticks) <= until);
+        for goroutine in lists.flat_map(|(_, goroutines)| goroutines) {
             if self.order.knows(goroutine.id) || machine.is_dead(goroutine.id) {
                 continue;
             }
@@ -298,7 +327,7 @@ impl<W: Write, F: FnMut(u64)> Visitor for Converter<'_, W, F> {
 
     fn end(&mut self, machine: &Machine) {
         if self.outcome.is_ok() {
-            self.outcome = self.introduce_quiet(machine);
+            self.outcome = self.introduce_quiet(machine, u64::MAX);
         }
     }
 }

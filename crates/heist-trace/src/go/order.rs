@@ -11,6 +11,8 @@
 //!
 //! GO: internal/trace/order.go.
 
+mod generations;
+
 use super::wire::{Ev, Wire};
 use crate::model::Map;
 use std::io::{self, Write};
@@ -116,6 +118,9 @@ impl<W: Write> Order<W> {
         status: Status,
         stack: u64,
     ) -> io::Result<()> {
+        if self.wire.is_first_over() {
+            return self.introduce_late(g, status, stack);
+        }
         let here = matches!(status, Status::Running | Status::Syscall);
         let on = if here { thread(writer) } else { NO_THREAD };
         self.emit(writer, Ev::GoStatusStack, &[g, on, status as u64, stack])?;
@@ -160,6 +165,9 @@ impl<W: Write> Order<W> {
         }
         if g == 0 || self.m(writer).g == g {
             return Ok(());
+        }
+        if self.wire.is_first_over() && !self.knows(g) {
+            self.introduce_late(g, Status::Runnable, stack)?;
         }
         if self.knows(g) || self.m(writer).g != 0 {
             self.go_start(writer, g)?;

@@ -1,9 +1,13 @@
 //! The bytes of Go's trace format: batches of events, tables of strings and stacks.
 //!
+//! A trace is a row of generations. Each has its own tables and can be read without the others, so
+//! a reader holds one in memory. Strings and stacks keep their numbers through all generations; the
+//! tables of a generation have those that its events name.
+//!
 //! GO: internal/trace/tracev2/events.go, internal/trace/generation.go.
 
 use crate::model::{Map, Timeline};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::rc::Rc;
 
@@ -44,10 +48,28 @@ pub(super) enum Ev {
     ClockSnapshot = 51,
 }
 
+impl Ev {
+    /// Which of its arguments are numbers of stacks, and which of strings.
+    const fn names(self) -> (&'static [usize], &'static [usize]) {
+        match self {
+            Self::GoCreate | Self::GoCreateBlocked => (&[1, 2], &[]),
+            Self::GoStop | Self::GoBlock => (&[1], &[0]),
+            Self::GoUnblock => (&[2], &[]),
+            Self::GoSyscallBegin | Self::ProcsChange | Self::UserTaskEnd => (&[1], &[]),
+            Self::StwBegin => (&[1], &[0]),
+            Self::UserTaskBegin => (&[3], &[2]),
+            Self::UserRegionBegin | Self::UserRegionEnd => (&[2], &[1]),
+            Self::UserLog => (&[3], &[1, 2]),
+            Self::GoStatusStack => (&[3], &[]),
+            _ => (&[], &[]),
+        }
+    }
+}
+
 /// Readers of Go 1.25 and later know this version.
 const HEADER: &[u8; 16] = b"go 1.25 trace\0\0\0";
-/// There is one generation: everything is known when the tables are written.
-const GENERATION: u64 = 1;
+/// A generation ends when it has so many events, however short it is.
+const GENERATION_EVENTS: u64 = 4 << 20;
 /// Go refuses batches above 64 KiB.
 const BATCH: usize = 60 << 10;
 /// Go refuses longer strings.
@@ -71,12 +93,34 @@ struct Batch {
     bytes: Vec<u8>,
 }
 
+/// The generation that is being written.
+#[derive(Debug)]
+struct Generation {
+    number: u64,
+    start: u64,
+    n_events: u64,
+    stacks: BTreeSet<u64>,
+    strings: BTreeSet<u64>,
+}
+
+impl Generation {
+    fn new(number: u64, start: u64) -> Self {
+        let (stacks, strings) = (BTreeSet::new(), BTreeSet::new());
+        Self { number, start, n_events: 0, stacks, strings }
+    }
+}
+
 /// Writes a trace of Go.
 #[derive(Debug)]
 pub(super) struct Wire<W: Write> {
     out: W,
+    timeline: Timeline,
+    /// How long a generation is.
+    generation_ns: u64,
+    generation: Generation,
     batches: Map<u64, Batch>,
-    strings: HashMap<String, u64>,
+    strings: HashMap<Rc<str>, u64>,
+    texts: Vec<Rc<str>>,
     stacks: HashMap<Rc<[Frame]>, u64>,
     frames: Vec<Rc<[Frame]>>,
     /// The time of the last event. All events have different times, so a reader that sorts by time
@@ -89,12 +133,17 @@ pub(super) struct Wire<W: Write> {
 pub(super) type Frame = (String, String, u32);
 
 impl<W: Write> Wire<W> {
-    pub(super) fn new(mut out: W) -> io::Result<Self> {
+    pub(super) fn new(mut out: W, timeline: Timeline, generation_ns: u64) -> io::Result<Self> {
         out.write_all(HEADER)?;
         Ok(Self {
             out,
+            timeline,
+            generation_ns,
+            // Go takes the time 0 for none.
+            generation: Generation::new(1, 1),
             batches: Map::default(),
             strings: HashMap::new(),
+            texts: Vec::new(),
             stacks: HashMap::new(),
             frames: Vec::new(),
             time: 0,
@@ -111,6 +160,11 @@ impl<W: Write> Wire<W> {
     pub(super) fn event(&mut self, thread: u64, event: Ev, args: &[u64]) -> io::Result<()> {
         self.time += 1;
         self.n_events += 1;
+        self.generation.n_events += 1;
+        let (stacks, strings) = event.names();
+        // 0 is no stack, and the empty string.
+        self.generation.stacks.extend(stacks.iter().map(|&at| args[at]).filter(|&id| id != 0));
+        self.generation.strings.extend(strings.iter().map(|&at| args[at]).filter(|&id| id != 0));
         let batch = self.batches.entry(thread).or_default();
         if batch.bytes.is_empty() {
             (batch.start, batch.last) = (self.time, self.time);
@@ -130,7 +184,7 @@ impl<W: Write> Wire<W> {
 
     fn batch(&mut self, thread: u64, start: u64, bytes: &[u8]) -> io::Result<()> {
         let mut head = vec![Ev::EventBatch as u8];
-        for value in [GENERATION, thread, start, bytes.len() as u64] {
+        for value in [self.generation.number, thread, start, bytes.len() as u64] {
             put(&mut head, value);
         }
         self.out.write_all(&head)?;
@@ -145,8 +199,10 @@ impl<W: Write> Wire<W> {
         if let Some(&id) = self.strings.get(text) {
             return id;
         }
-        let id = self.strings.len() as u64 + 1;
-        self.strings.insert(text.to_owned(), id);
+        let text: Rc<str> = text.into();
+        self.texts.push(text.clone());
+        let id = self.texts.len() as u64;
+        self.strings.insert(text, id);
         id
     }
 
@@ -170,8 +226,36 @@ impl<W: Write> Wire<W> {
         at.and_then(|at| self.frames.get(at)).map_or(Vec::new(), |frames| frames.to_vec())
     }
 
-    /// Writes what is left, the tables and the clocks.
-    pub(super) fn finish(mut self, timeline: &Timeline) -> io::Result<(W, u64)> {
+    /// The first generation is over: see [`next_generation`](Self::next_generation).
+    pub(super) const fn is_first_over(&self) -> bool {
+        self.generation.number > 1
+    }
+
+    /// Whether the generation is long enough. What the next one has to repeat is not the larger
+    /// part of it.
+    pub(super) const fn is_generation_full(&self, n_repeated: usize) -> bool {
+        let Generation { start, n_events, .. } = self.generation;
+        let is_long =
+            self.time.saturating_sub(start) > self.generation_ns || n_events >= GENERATION_EVENTS;
+        is_long && n_events >= 4 * n_repeated as u64
+    }
+
+    /// Completes a generation and begins the next.
+    pub(super) fn next_generation(&mut self) -> io::Result<()> {
+        self.end_generation()?;
+        self.generation = Generation::new(self.generation.number + 1, self.time + 1);
+        Ok(())
+    }
+
+    /// Writes what is left.
+    pub(super) fn finish(mut self) -> io::Result<(W, u64)> {
+        self.end_generation()?;
+        self.out.flush()?;
+        Ok((self.out, self.n_events))
+    }
+
+    /// Writes the batches, the tables and the clocks.
+    fn end_generation(&mut self) -> io::Result<()> {
         let mut batches: Vec<_> = std::mem::take(&mut self.batches).into_iter().collect();
         batches.sort_unstable_by_key(|&(thread, _)| thread);
         for (thread, batch) in batches {
@@ -184,43 +268,44 @@ impl<W: Write> Wire<W> {
         let mut sync = vec![Ev::Sync as u8, Ev::Frequency as u8];
         put(&mut sync, 1_000_000_000);
         sync.push(Ev::ClockSnapshot as u8);
-        let unix = timeline.start_unix_ns;
-        for value in [0, timeline.start_monotonic_ns, unix / 1_000_000_000, unix % 1_000_000_000] {
+        let start = self.generation.start;
+        // The time of the snapshot is a step from that of the batch.
+        let monotonic = self.timeline.start_monotonic_ns.saturating_add(start);
+        let unix = self.timeline.start_unix_ns.saturating_add(start);
+        for value in [0, monotonic, unix / 1_000_000_000, unix % 1_000_000_000] {
             put(&mut sync, value);
         }
-        self.batch(NO_THREAD, 1, &sync)?;
-        self.out.flush()?;
-        Ok((self.out, self.n_events))
+        self.batch(NO_THREAD, start, &sync)
     }
 
     fn write_stacks(&mut self) -> io::Result<()> {
-        let stacks = std::mem::take(&mut self.frames);
         // A frame is known by its address, so each gets one.
         let mut addresses: HashMap<Frame, u64> = HashMap::new();
         let mut bytes = vec![Ev::Stacks as u8];
-        for (at, frames) in stacks.into_iter().enumerate() {
+        for stack in std::mem::take(&mut self.generation.stacks) {
+            let frames = self.frames(stack);
             let mut entry = vec![Ev::Stack as u8];
-            put(&mut entry, at as u64 + 1);
+            put(&mut entry, stack);
             put(&mut entry, frames.len().min(128) as u64);
-            for frame in frames.iter().take(128) {
+            for frame in frames.into_iter().take(128) {
                 let (function, file) = (self.string(&frame.0), self.string(&frame.1));
+                self.generation.strings.extend([function, file].into_iter().filter(|&id| id != 0));
                 let line = frame.2.into();
                 let next = 0x1000 + addresses.len() as u64;
-                let address = *addresses.entry(frame.clone()).or_insert(next);
+                let address = *addresses.entry(frame).or_insert(next);
                 for value in [address, function, file, line] {
                     put(&mut entry, value);
                 }
             }
             self.table(&mut bytes, &entry, Ev::Stacks)?;
         }
-        self.batch(NO_THREAD, 1, &bytes)
+        self.batch(NO_THREAD, self.generation.start, &bytes)
     }
 
     fn write_strings(&mut self) -> io::Result<()> {
-        let mut strings: Vec<_> = std::mem::take(&mut self.strings).into_iter().collect();
-        strings.sort_unstable_by_key(|&(_, id)| id);
         let mut bytes = vec![Ev::Strings as u8];
-        for (text, id) in strings {
+        for id in std::mem::take(&mut self.generation.strings) {
+            let text = self.texts[id as usize - 1].clone();
             let text = &text[..text.floor_char_boundary(MAX_STRING)];
             let mut entry = vec![Ev::String as u8];
             put(&mut entry, id);
@@ -228,13 +313,13 @@ impl<W: Write> Wire<W> {
             entry.extend_from_slice(text.as_bytes());
             self.table(&mut bytes, &entry, Ev::Strings)?;
         }
-        self.batch(NO_THREAD, 1, &bytes)
+        self.batch(NO_THREAD, self.generation.start, &bytes)
     }
 
     /// Adds an entry to a table, whose batch is written when it is full.
     fn table(&mut self, bytes: &mut Vec<u8>, entry: &[u8], kind: Ev) -> io::Result<()> {
         if bytes.len() + entry.len() > BATCH {
-            self.batch(NO_THREAD, 1, bytes)?;
+            self.batch(NO_THREAD, self.generation.start, bytes)?;
             bytes.clear();
             bytes.push(kind as u8);
         }

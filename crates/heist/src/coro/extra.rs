@@ -9,6 +9,7 @@ use super::stack::{Bounds, Stack};
 use crate::current;
 use crate::gmp::G;
 use corosensei::stack::{Stack as CoroStack, StackPointer};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::from_ref;
 
@@ -18,28 +19,46 @@ pub(crate) struct Extra<'a> {
     /// The goroutine that uses it, or null for a plain thread.
     owner: *const G,
     /// The `Extra` of the enclosing call.
-    outer: *const Extra<'a>,
+    outer: Cell<*const Extra<'a>>,
 }
 
 impl<'a> Extra<'a> {
     /// Describes the use of `stack` by the caller, which is `owner` and stays on its thread.
     pub(crate) fn new(stack: &'a Stack, owner: Option<&G>) -> Self {
         let owner = owner.map_or(std::ptr::null(), from_ref);
-        Self { stack, owner, outer: current::extra().cast() }
+        Self { stack, owner, outer: Cell::new(current::extra().cast()) }
     }
 
     /// Runs `f` on the stack. A panic is returned as an error, because it cannot unwind through the
     /// switch.
     pub(crate) fn call<R>(&self, f: impl FnOnce() -> R) -> std::thread::Result<R> {
-        struct Unlink(*const Extra<'static>);
-        impl Drop for Unlink {
+        struct Unlink<'a, 'b>(&'b Extra<'a>);
+        impl Drop for Unlink<'_, '_> {
             fn drop(&mut self) {
-                current::set_extra(self.0);
+                self.0.unlink();
             }
         }
-        let _unlink = Unlink(self.outer.cast());
+        let _unlink = Unlink(self);
         current::set_extra(from_ref(self).cast());
         corosensei::on_stack(Borrowed(self.stack), || catch_unwind(AssertUnwindSafe(f)))
+    }
+
+    /// Takes this out of the chain of the thread. It is the first one, unless a call ends that began
+    /// before another: on stacks that another library switches, calls can do that.
+    fn unlink(&self) {
+        let own: *const Self = self;
+        let first: *const Self = current::extra().cast();
+        if std::ptr::eq(first, own) {
+            return current::set_extra(self.outer.get().cast());
+        }
+        let mut inner = first;
+        // SAFETY: null, or in a frame that has not ended: a call that ends leaves the chain here.
+        while let Some(extra) = unsafe { inner.as_ref() } {
+            if std::ptr::eq(extra.outer.get(), own) {
+                return extra.outer.set(self.outer.get());
+            }
+            inner = extra.outer.get();
+        }
     }
 }
 
@@ -47,10 +66,10 @@ impl<'a> Extra<'a> {
 /// first.
 pub(crate) fn stacks_of(owner: Option<&G>) -> impl Iterator<Item = Bounds> {
     let owner = owner.map_or(std::ptr::null(), from_ref);
-    // SAFETY: null, or in an outer frame of the caller, on a thread that runs nothing else.
+    // SAFETY: null, or in a frame of this thread that has not ended.
     let first = unsafe { current::extra().as_ref() };
     // SAFETY: as above.
-    let chain = std::iter::successors(first, |extra| unsafe { extra.outer.as_ref() });
+    let chain = std::iter::successors(first, |extra| unsafe { extra.outer.get().as_ref() });
     chain.filter(move |extra| std::ptr::eq(extra.owner, owner)).map(|extra| extra.stack.bounds())
 }
 
@@ -59,7 +78,7 @@ pub(crate) fn addresses() -> impl Iterator<Item = std::ops::Range<usize>> {
     // SAFETY: as in `stacks_of`. A handler that interrupts `call` finds a chain that is complete.
     let first = unsafe { current::extra().as_ref() };
     // SAFETY: as above.
-    let chain = std::iter::successors(first, |extra| unsafe { extra.outer.as_ref() });
+    let chain = std::iter::successors(first, |extra| unsafe { extra.outer.get().as_ref() });
     chain.map(|extra| {
         let bounds = extra.stack.bounds();
         let start = bounds.guard().end;

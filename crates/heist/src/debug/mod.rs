@@ -40,6 +40,7 @@
 //! ([`docs::operating`](crate::docs::operating)).
 
 mod access;
+mod bystander;
 mod connection;
 mod environment;
 mod goroutines;
@@ -60,6 +61,7 @@ mod trace;
 mod watch;
 mod worker;
 
+pub use bystander::{Bystander, bystander};
 pub(crate) use environment::Place;
 pub use options::Options;
 pub use socket::socket_dir;

@@ -105,14 +105,14 @@ impl Deque {
         unsafe { self.jobs.owner() }.push(NonNull::from(job))
     }
 
-    /// Pops the job that the calling goroutine pushed last. False if a thief has it.
+    /// Pops `job`, which the calling goroutine pushed last. False if a thief has it.
     ///
     /// # Safety
     /// The deque is that of the calling goroutine.
     #[inline(always)]
-    pub(crate) unsafe fn pop(&self) -> bool {
+    pub(crate) unsafe fn pop(&self, job: &Job) -> bool {
         // SAFETY: by the caller's promise.
-        unsafe { self.jobs.owner() }.pop(light_fence)
+        unsafe { self.jobs.owner() }.pop(NonNull::from(job), light_fence)
     }
 
     /// The oldest job, if there seems to be one.
@@ -218,6 +218,8 @@ impl Deque {
             }
         };
         self.owner.store(null_mut(), Ordering::Relaxed);
+        // A strand may have been left unfinished, on a stack that another library leaked.
+        self.meter.store(null_mut(), Ordering::Relaxed);
         // SAFETY: the goroutine has no forks left.
         unsafe { self.jobs.owner() }.hand_on();
         // SAFETY: deques are never unmapped, and this one is in no list.

@@ -14,6 +14,10 @@
 //! cancellation on. The goroutine's last access to the frame is the one that ends the job
 //! (`heist_core::fork_job`).
 //!
+//! The inner forks of a fork are over when it ends, because their frames are. That is not so on
+//! stacks that another library switches (coroutines, also of safe code): so a pop compares what it
+//! found, and the process ends rather than run one job as another.
+//!
 //! A half whose goroutine was abandoned because it overflowed its stack never ends, so neither does
 //! the `join` that waits for it. If the forker itself is abandoned, its frames stay forever, and
 //! thieves may still take the jobs in them.
@@ -209,9 +213,8 @@ impl<F: FnOnce() -> R, R> Fork<'_, F, R> {
     #[inline(always)]
     fn finish(self) -> R {
         let fork = ManuallyDrop::new(self);
-        // SAFETY: it is the deque of the calling goroutine, whose inner forks are over: the job
-        // that is popped is this one.
-        if unsafe { fork.deque.pop() } {
+        // SAFETY: it is the deque of the calling goroutine.
+        if unsafe { fork.deque.pop(&fork.job.head) } {
             // SAFETY: it was popped.
             return unsafe { fork.job.take_closure() }();
         }
@@ -251,8 +254,8 @@ impl<F: FnOnce() -> R, R> Fork<'_, F, R> {
 impl<F: FnOnce() -> R, R> Drop for Fork<'_, F, R> {
     #[cold]
     fn drop(&mut self) {
-        // SAFETY: as in `finish`. The inner forks are over, because they were unwound before.
-        if unsafe { self.deque.pop() } {
+        // SAFETY: as in `finish`.
+        if unsafe { self.deque.pop(&self.job.head) } {
             // SAFETY: it was popped.
             return drop(unsafe { self.job.take_closure() });
         }

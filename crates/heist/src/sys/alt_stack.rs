@@ -25,11 +25,8 @@ impl AltStack {
         let base = memory::map(ALT_MAPPED_BYTES)?;
         // SAFETY: just mapped, not used yet.
         let guarded = unsafe { memory::guard(base, ALT_GUARD_BYTES) };
-        let stack = libc::stack_t {
-            ss_sp: base.as_ptr().wrapping_add(ALT_GUARD_BYTES).cast(),
-            ss_flags: 0,
-            ss_size: ALT_STACK_BYTES,
-        };
+        let stack =
+            libc::stack_t { ss_sp: above_guard(base), ss_flags: 0, ss_size: ALT_STACK_BYTES };
         let mut before = stack;
         // SAFETY: `stack` describes memory that stays mapped until this value is dropped.
         if guarded && unsafe { libc::sigaltstack(&raw const stack, &raw mut before) } == 0 {
@@ -40,12 +37,27 @@ impl AltStack {
         unsafe { memory::unmap(base, ALT_MAPPED_BYTES) };
         Err(error)
     }
+
+    const fn stack(&self) -> *mut libc::c_void {
+        above_guard(self.base)
+    }
+}
+
+const fn above_guard(base: NonNull<u8>) -> *mut libc::c_void {
+    base.as_ptr().wrapping_add(ALT_GUARD_BYTES).cast()
 }
 
 impl Drop for AltStack {
     fn drop(&mut self) {
+        let mut now = self.before;
+        // SAFETY: it only asks.
+        unsafe { libc::sigaltstack(std::ptr::null(), &raw mut now) };
+        if now.ss_sp != self.stack() {
+            // A stack that was installed later returns to this one when it is dropped. So it stays.
+            return;
+        }
         // SAFETY: the thread drops its own alternate stack outside any handler, then nothing uses
-        // the memory; its previous stack is still its own.
+        // the memory; its previous stack is still its own, or was left mapped as above.
         unsafe {
             libc::sigaltstack(&raw const self.before, std::ptr::null_mut());
             memory::unmap(self.base, ALT_MAPPED_BYTES);

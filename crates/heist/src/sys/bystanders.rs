@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// While it lives, the calling thread is counted.
+#[derive(Debug)]
 pub(crate) struct Bystander(());
 
 impl Bystander {

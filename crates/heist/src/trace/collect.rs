@@ -39,6 +39,10 @@ pub(super) fn run(hub: &Hub) {
                     // The caller may have given up.
                     let _ = reply.send(end(hub, id));
                 }
+                Order::Flush(id, reply) => {
+                    // The caller may have given up.
+                    let _ = reply.send(flush(hub, id));
+                }
                 Order::Dump(id, out, goroutines, reply) => {
                     collect_all(hub, || true);
                     let consumers = lock(&hub.consumers);
@@ -105,6 +109,16 @@ fn end(hub: &Hub, id: u64) -> io::Result<Summary> {
     match ended.sink {
         Sink::File(file) => file.finish(),
         Sink::Ring(_) => Ok(Summary::default()),
+    }
+}
+
+/// Hands what happened in earlier generations to the traces, and flushes the writer of one.
+fn flush(hub: &Hub, id: u64) -> io::Result<()> {
+    collect_all(hub, || true);
+    let mut consumers = lock(&hub.consumers);
+    match consumers.iter_mut().find(|consumer| consumer.id == id).map(|found| &mut found.sink) {
+        Some(Sink::File(file)) => file.flush(),
+        _ => Err(io::Error::other("the trace has ended")),
     }
 }
 

@@ -106,6 +106,19 @@ impl FileSink {
         *self.numbering.dropped.entry(writer).or_default() += n;
     }
 
+    /// Notes the time, and flushes the writer.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let clock = convert::clock();
+        self.with(|writer| {
+            writer.clock(&clock)?;
+            writer.flush()
+        });
+        match &self.error {
+            Some(error) => Err(io::Error::new(error.kind(), error.to_string())),
+            None => Ok(()),
+        }
+    }
+
     /// Completes the file.
     pub(super) fn finish(mut self) -> io::Result<Summary> {
         let dropped = std::mem::take(&mut self.numbering.dropped);

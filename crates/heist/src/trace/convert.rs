@@ -1,6 +1,7 @@
 //! From a buffer to a file: texts become numbers of strings, addresses become places.
 
 use super::emit;
+use crate::current;
 use crate::gmp::flags::Flag;
 use crate::gmp::{G, pool};
 use crate::sched::Sched;
@@ -103,8 +104,14 @@ pub(super) fn goroutines(sched: &Sched) -> Vec<Goroutine> {
         {
             return;
         }
+        // A goroutine must not be preempted while it holds the lock of the pool, and must not
+        // allocate while it cannot be preempted.
+        let rt = current::enter();
+        let name = gp.extras.name();
+        drop(rt);
         let goroutine = Goroutine {
             site: gp.spawn_site().map(&mut site),
+            name: name.map_or_else(String::new, |name| name.as_str().to_owned()),
             ..describe(gp, status, number, &on_ms)
         };
         // Otherwise the record may describe two goroutines.
@@ -123,7 +130,7 @@ struct OnMs {
     calls: HashMap<usize, u64>,
 }
 
-/// What a goroutine does, without its site.
+/// What a goroutine does, without its site and its name.
 fn describe(gp: &G, status: Status, number: u64, on_ms: &OnMs) -> Goroutine {
     let at = std::ptr::from_ref(gp).addr();
     // The pointer is not followed: the record may be recycled at any time, and then points to
@@ -144,8 +151,8 @@ fn describe(gp: &G, status: Status, number: u64, on_ms: &OnMs) -> Goroutine {
         state,
         wait_reason: gp.wait_reason() as u8,
         class: emit::class(gp),
+        is_task: gp.flags.has(Flag::TASK),
         site: None,
-        // The name may be freed at any time: a goroutine is named when it is made.
         name: String::new(),
     }
 }

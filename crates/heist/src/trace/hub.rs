@@ -41,6 +41,8 @@ pub(super) enum Order {
     Snapshot(u64, u64, Vec<Goroutine>),
     /// Complete the trace; buffers before its last generation are still to be collected.
     End(u64, Sender<io::Result<Summary>>),
+    /// Collect, and write what is there to the file of a trace.
+    Flush(u64, Sender<io::Result<()>>),
     /// Collect, and call this with the ring of a trace.
     Dump(u64, super::consumer::Out, Vec<Goroutine>, Sender<io::Result<Summary>>),
     /// End the thread.
@@ -197,6 +199,15 @@ impl Hub {
         outcome.unwrap_or_else(|_| Err(io::Error::other("the trace was ended with the process")))
     }
 
+    /// Hands the events up to now to the writer of a trace.
+    pub(super) fn flush(&self, id: u64) -> io::Result<()> {
+        let (reply, answer) = mpsc::channel();
+        self.renew();
+        self.order(Order::Flush(id, reply));
+        let outcome = blocking(|| answer.recv());
+        outcome.unwrap_or_else(|_| Err(io::Error::other("the trace has ended")))
+    }
+
     /// Writes the ring of a trace.
     pub(super) fn dump(
         &self,
@@ -218,7 +229,7 @@ impl Hub {
     pub(super) fn renew(&self) {
         let running = lock(&self.control);
         if !running.is_empty() {
-            self.recorder.next_generation();
+            as_runtime(|| self.recorder.next_generation());
         }
     }
 

@@ -83,6 +83,50 @@ impl Recording {
         self.end()
     }
 
+    /// Hands everything that has happened up to now to the writer, and flushes it; the recording
+    /// goes on. Otherwise a thread that does little may keep its events for an hour. What follows
+    /// in the file is a moment on all clocks, so that a reader can tell how far it has got.
+    ///
+    /// The scheduler is not stopped. Each thread begins a new buffer with its next event.
+    ///
+    /// # Errors
+    /// The first error of the writer, and if the recording has ended.
+    ///
+    /// # Examples
+    /// ```
+    /// # let rt = unsafe { heist::Runtime::builder().procs(1).build() }.unwrap();
+    /// # rt.run(|| {
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// /// A reader that looks at the events while they happen.
+    /// struct Live(&'static AtomicUsize);
+    /// impl std::io::Write for Live {
+    ///     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+    ///         self.0.fetch_add(bytes.len(), Ordering::Relaxed);
+    ///         Ok(bytes.len())
+    ///     }
+    ///     fn flush(&mut self) -> std::io::Result<()> {
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// static N_BYTES: AtomicUsize = AtomicUsize::new(0);
+    /// let recording = heist::trace::Recording::start(Live(&N_BYTES))?;
+    /// recording.flush()?;
+    /// let before = N_BYTES.load(Ordering::Relaxed);
+    /// heist::go(|| ()).join().unwrap();
+    /// recording.flush()?;
+    /// assert!(N_BYTES.load(Ordering::Relaxed) > before);
+    /// # std::io::Result::Ok(())
+    /// # }).unwrap();
+    /// ```
+    pub fn flush(&self) -> io::Result<()> {
+        match &self.running {
+            Some(Running { hub, id, .. }) => hub.flush(*id),
+            None => Ok(()),
+        }
+    }
+
     fn end(&mut self) -> io::Result<Summary> {
         match self.running.take() {
             Some(Running { sched, hub, id }) => hub.end(&sched, id),

@@ -1,11 +1,16 @@
 //! `join` and `par`: halves that run at the same time, or one after the other.
 
+#[path = "../harness/child.rs"]
+mod child;
+#[path = "../harness/coroutine.rs"]
+mod coroutine;
 #[path = "../harness/matrix/mod.rs"]
 mod matrix;
 #[path = "../harness/unwinding.rs"]
 mod unwinding;
 
 mod cancel;
+mod coroutines;
 mod join;
 mod measure;
 mod panics;

@@ -2,6 +2,8 @@
 
 #[path = "../harness/child.rs"]
 mod child;
+#[path = "../harness/coroutine.rs"]
+mod coroutine;
 #[path = "../harness/matrix/mod.rs"]
 mod matrix;
 

@@ -1,6 +1,7 @@
 //! `with_stack`: a larger stack for one call, in the same goroutine.
 
 use crate::child;
+use crate::coroutine::Suspended;
 use crate::matrix;
 
 use heist::goroutine::Builder;
@@ -312,6 +313,31 @@ fn programs_are_started_where_there_is_room() {
     };
     assert!(!started_in_place(0), "the smallest stack has no room for it");
     assert!(started_in_place(256 << 10));
+}
+
+/// On a plain thread: also the stacks of signal handlers, of which each call has one there.
+#[test]
+fn calls_in_coroutines_end_in_any_order() {
+    let ended = child::run(|| {
+        for first_first in [true, false] {
+            let begin = || {
+                Suspended::begin(|yielder| {
+                    with_stack(1 << 20, || {
+                        yielder.suspend(());
+                        assert_eq!(with_stack(LARGE, || intact(DEEP, DEEP + 1)), DEEP);
+                    });
+                })
+            };
+            let (first, second) = (begin(), begin());
+            let (next, last) = if first_first { (first, second) } else { (second, first) };
+            next.end();
+            last.end();
+            assert_eq!(with_stack(LARGE, || intact(DEEP, DEEP + 1)), DEEP);
+        }
+        with_stack(1 << 20, || black_box(forever(0)));
+    });
+    ended.exited(2);
+    ended.said("stack overflow");
 }
 
 #[inline(never)]

@@ -12,3 +12,4 @@ mod no_preempt;
 mod os_thread;
 mod preemption;
 mod retake;
+mod symptoms;

@@ -54,7 +54,10 @@ pub(crate) fn unmeasure(meter: &Meter<'_>, before: *const Meter<'static>) {
     let Some(deque) = (unsafe { rt.goroutine().coro.deque() }) else {
         heist_core::throw!("unmeasure: the goroutine has no deque");
     };
-    deque.set_meter(before);
+    if !std::ptr::eq(deque.set_meter(before), from_ref(meter).cast()) {
+        // On stacks that another library switches, strands can do that.
+        heist_core::throw!("unmeasure: a strand ended before one that began after it");
+    }
     // SAFETY: as in `measure`.
     if let Some(before) = unsafe { before.as_ref() } {
         before.begin(now_ns);

@@ -171,12 +171,13 @@ hooks! {
     /// The calling thread made a goroutine, which is about to be queued, or to wait for the clock.
     fn go_create(recorder: &Recorder, gp: &G) {
         let unborn = gp.flags.has(Flag::UNBORN);
+        let detail = if unborn { 1 } else { 2 * u8::from(gp.flags.has(Flag::TASK)) };
         let number = gp.status.number() + u64::from(unborn);
         let name = gp.name().unwrap_or("");
         let site = gp.spawn_site().map_or(0, |site| std::ptr::from_ref(site).addr() as u64);
         write_here(recorder, 3 + text::lines(name), |now, lines| {
             let id = gp.id.get();
-            lines.push(Record::new(now, Kind::GoCreate, unborn.into(), id, number as u16));
+            lines.push(Record::new(now, Kind::GoCreate, detail, id, number as u16));
             lines.push(Record::new(now, Kind::Site, class(gp), site, 0));
             if !name.is_empty() {
                 text::push(lines, now, Kind::Name, 0, name);
