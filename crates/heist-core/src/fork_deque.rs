@@ -155,9 +155,9 @@ impl<T> Owner<'_, T> {
     /// Pops `job`, which was pushed last and not popped yet. False if a thief has it: then thieves
     /// have all others, too, and the deque is empty.
     ///
-    /// `light_fence` pairs with the heavy one of a thief. Throws if another job was pushed last: the
-    /// owner's computations ended in another order than the reverse of the one in which they began,
-    /// as they can on stacks that another library switches.
+    /// `light_fence` pairs with the heavy one of a thief. Throws if another job was pushed last: so
+    /// the owner's forks did not end in the reverse of the order in which they began. They can do
+    /// that on stacks that another library switches.
     #[inline(always)]
     #[must_use]
     pub fn pop(&self, job: NonNull<T>, light_fence: impl FnOnce()) -> bool {

@@ -43,8 +43,8 @@ impl<'a> Extra<'a> {
         corosensei::on_stack(Borrowed(self.stack), || catch_unwind(AssertUnwindSafe(f)))
     }
 
-    /// Takes this out of the chain of the thread. It is the first one, unless a call ends that began
-    /// before another: on stacks that another library switches, calls can do that.
+    /// Takes this out of the chain of the thread. It is the first one there, unless a call ends
+    /// before one that began later: on stacks that another library switches, calls can do that.
     fn unlink(&self) {
         let own: *const Self = self;
         let first: *const Self = current::extra().cast();
