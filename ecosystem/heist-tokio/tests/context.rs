@@ -173,8 +173,12 @@ fn metrics_count_what_is_alive() {
     assert_eq!((now.tasks, now.wrapped), (1, 1));
     stop.send(()).unwrap();
     task.join().unwrap();
+    // tokio wakes the joiner before it forgets the task.
+    while tokio.metrics().tasks != 0 {
+        heist::yield_now();
+    }
     let then = tokio.metrics();
-    assert_eq!((then.tasks, then.wrapped), (0, 0));
+    assert_eq!(then.wrapped, 0);
     assert!(then.polls > now.polls);
 }
 
