@@ -15,8 +15,8 @@ fn forks_that_end_in_reverse_order_are_right() {
     on_a_pinned_goroutine(|| {
         let begin = |n: u32| {
             Suspended::begin(move |yielder| {
-                let own = vec![n];
-                let ((), seen) = join(|| yielder.suspend(()), || own[0]);
+                let own = Box::new(n);
+                let ((), seen) = join(|| yielder.suspend(()), || *own);
                 assert_eq!(seen, n);
             })
         };
@@ -33,8 +33,8 @@ fn a_fork_that_ends_before_one_that_began_later_ends_the_process() {
             let _guard = heist::no_preempt();
             let begin = |n: u32| {
                 Suspended::begin(move |yielder| {
-                    let own = vec![n];
-                    let ((), seen) = join(|| yielder.suspend(()), || own[0]);
+                    let own = Box::new(n);
+                    let ((), seen) = join(|| yielder.suspend(()), || *own);
                     assert_eq!(seen, n, "the second half of another fork ran");
                 })
             };
