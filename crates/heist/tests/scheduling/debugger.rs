@@ -149,7 +149,7 @@ fn gdb_shows_the_goroutines_of_a_process_and_of_its_core() {
     check_list(list);
     let (parked, running) = rest.split_once("goroutine 1 [running").expect("two stacks");
     check_stack(parked);
-    assert!(running.contains("::heist_test_stops_here"), "it has its thread:\n{running}");
+    assert!(running.contains("heist_test_stops_here"), "it has its thread:\n{running}");
     assert!(running.contains("exited normally"), "{running}");
 
     let commands = [LIST, "echo the stack\\n", SELECT, "up", "info frame", STACK];
