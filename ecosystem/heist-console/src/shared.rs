@@ -15,7 +15,7 @@ pub(crate) struct Shared {
     temporality: watch::Sender<Temporality>,
 }
 
-/// Who wants the trace.
+/// The consumer of the trace.
 #[derive(Debug, Default)]
 struct Demand {
     n_watchers: usize,
