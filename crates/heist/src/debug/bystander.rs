@@ -17,8 +17,9 @@ pub struct Bystander {
 /// server. "All goroutines are asleep" is reported although such threads exist; any other thread of
 /// the program could wake a goroutine, so no deadlock is reported while it lives.
 ///
-/// If the thread does wake a goroutine, a deadlock may be reported that is none, which ends the
-/// process. On a goroutine it has no effect that could be relied on.
+/// The search only counts such values. So if the thread does wake a goroutine, or if the value is
+/// leaked and outlives its thread, or was made on a goroutine, another thread is overlooked: a
+/// deadlock may be reported that is none, which ends the process.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! Threads of the library that never wake a goroutine, such as those of the debug server.
+//! Threads that never wake a goroutine, such as those of the debug server.
 //!
 //! The search for deadlocks counts the threads of the process: an unknown one could wake a
 //! goroutine. It does not have to fear these.
